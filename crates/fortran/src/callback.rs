@@ -271,6 +271,10 @@ macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
         /// C's function for a conversion procedure, or MPI_CONVERSION_FN_NULL.
         pub fn $kind(procedure: usize) -> usize {
+            #[cfg(mpich)]
+            if procedure == __mpi_f08_callbacks_MOD_mpi_conversion_fn_null as *const () as usize {
+                return 0;
+            }
             if procedure == $null as *const () as usize { 0 } else { $function as *const () as usize }
         }
         unsafe extern "C" fn $function(
@@ -305,6 +309,12 @@ conversions! {
 /// The predefined procedure that says that nothing is to be converted. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_() {}
+
+/// MPICH's mpi_f08 has its own.
+#[cfg(mpich)]
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)] // As gfortran writes a procedure of a module.
+pub extern "C" fn __mpi_f08_callbacks_MOD_mpi_conversion_fn_null() {}
 
 /// The same for large counts.
 #[unsafe(no_mangle)]

@@ -21,10 +21,16 @@ macro_rules! or_end {
     };
 }
 
-/// Exports a procedure under its names, each with that for profiling.
+/// Exports a procedure under its names, each with that for profiling, which MPICH may have otherwise.
 macro_rules! export {
-    ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:ident)*) => {
+    ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:tt)*) => {
         $( export!(@ $body $name false $arguments $returns); export!(@ $body $profiled true $arguments $returns); )*
+    };
+    (@ $body:ident {$standard:ident $mpich:ident} $p:literal $arguments:tt $returns:ty) => {
+        #[cfg(not(mpich))]
+        export!(@ $body $standard $p $arguments $returns);
+        #[cfg(mpich)]
+        export!(@ $body $mpich $p $arguments $returns);
     };
     (@ $body:ident $name:ident $p:literal ($($argument:ident: $kind:ty),*) $returns:ty) => {
         #[unsafe(no_mangle)]
@@ -40,31 +46,31 @@ unsafe fn mpi_abi_get_fortran_info<const P: bool>(info: *mut i32, ierror: *mut i
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_abi_get_fortran_info(info: *mut i32, ierror: *mut i32) (); mpi_abi_get_fortran_info_ pmpi_abi_get_fortran_info_ mpi_abi_get_fortran_info_f08_ pmpi_abi_get_fortran_info_f08_);
+export!(mpi_abi_get_fortran_info(info: *mut i32, ierror: *mut i32) (); mpi_abi_get_fortran_info_ pmpi_abi_get_fortran_info_ mpi_abi_get_fortran_info_f08_ {pmpi_abi_get_fortran_info_f08_ pmpir_abi_get_fortran_info_f08_});
 unsafe fn mpi_abi_get_info<const P: bool>(info: *mut i32, ierror: *mut i32) {
     let mut info_c = c::MPI_Info_fromint(*info);
     let code = (if P { c::PMPI_Abi_get_info } else { c::MPI_Abi_get_info })(&mut info_c);
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_abi_get_info(info: *mut i32, ierror: *mut i32) (); mpi_abi_get_info_ pmpi_abi_get_info_ mpi_abi_get_info_f08_ pmpi_abi_get_info_f08_);
+export!(mpi_abi_get_info(info: *mut i32, ierror: *mut i32) (); mpi_abi_get_info_ pmpi_abi_get_info_ mpi_abi_get_info_f08_ {pmpi_abi_get_info_f08_ pmpir_abi_get_info_f08_});
 unsafe fn mpi_abi_get_version<const P: bool>(abi_major: *mut i32, abi_minor: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Abi_get_version } else { c::MPI_Abi_get_version })(abi_major, abi_minor);
     fault::end(ierror, code)
 }
-export!(mpi_abi_get_version(abi_major: *mut i32, abi_minor: *mut i32, ierror: *mut i32) (); mpi_abi_get_version_ pmpi_abi_get_version_ mpi_abi_get_version_f08_ pmpi_abi_get_version_f08_);
+export!(mpi_abi_get_version(abi_major: *mut i32, abi_minor: *mut i32, ierror: *mut i32) (); mpi_abi_get_version_ pmpi_abi_get_version_ mpi_abi_get_version_f08_ {pmpi_abi_get_version_f08_ pmpir_abi_get_version_f08_});
 unsafe fn mpi_abi_set_fortran_info<const P: bool>(info: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Abi_set_fortran_info } else { c::MPI_Abi_set_fortran_info })(
         c::MPI_Info_fromint(*info),
     );
     fault::end(ierror, code)
 }
-export!(mpi_abi_set_fortran_info(info: *const i32, ierror: *mut i32) (); mpi_abi_set_fortran_info_ pmpi_abi_set_fortran_info_ mpi_abi_set_fortran_info_f08_ pmpi_abi_set_fortran_info_f08_);
+export!(mpi_abi_set_fortran_info(info: *const i32, ierror: *mut i32) (); mpi_abi_set_fortran_info_ pmpi_abi_set_fortran_info_ mpi_abi_set_fortran_info_f08_ {pmpi_abi_set_fortran_info_f08_ pmpir_abi_set_fortran_info_f08_});
 unsafe fn mpi_abort<const P: bool>(comm: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Abort } else { c::MPI_Abort })(c::MPI_Comm_fromint(*comm), *errorcode);
     fault::end(ierror, code)
 }
-export!(mpi_abort(comm: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_abort_ pmpi_abort_ mpi_abort_f08_ pmpi_abort_f08_);
+export!(mpi_abort(comm: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_abort_ pmpi_abort_ mpi_abort_f08_ {pmpi_abort_f08_ pmpir_abort_f08_});
 unsafe fn mpi_accumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -130,7 +136,7 @@ unsafe fn mpi_accumulate_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Accumulate_f08ts PMPI_Accumulate_f08ts);
 #[cfg(mpich)]
-export!(mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_f08ts_ pmpi_accumulate_f08ts_);
+export!(mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_f08ts_ pmpir_accumulate_f08ts_);
 unsafe fn mpi_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -170,17 +176,17 @@ unsafe fn mpi_accumulate_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Accumulate_c_f08ts PMPI_Accumulate_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_c_f08ts_ pmpi_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_ pmpi_accumulate_f08ts_large_);
+export!(mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_c_f08ts_ pmpir_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_ pmpir_accumulate_f08ts_large_);
 unsafe fn mpi_add_error_class<const P: bool>(errorclass: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Add_error_class } else { c::MPI_Add_error_class })(errorclass);
     fault::end(ierror, code)
 }
-export!(mpi_add_error_class(errorclass: *mut i32, ierror: *mut i32) (); mpi_add_error_class_ pmpi_add_error_class_ mpi_add_error_class_f08_ pmpi_add_error_class_f08_);
+export!(mpi_add_error_class(errorclass: *mut i32, ierror: *mut i32) (); mpi_add_error_class_ pmpi_add_error_class_ mpi_add_error_class_f08_ {pmpi_add_error_class_f08_ pmpir_add_error_class_f08_});
 unsafe fn mpi_add_error_code<const P: bool>(errorclass: *const i32, errorcode: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Add_error_code } else { c::MPI_Add_error_code })(*errorclass, errorcode);
     fault::end(ierror, code)
 }
-export!(mpi_add_error_code(errorclass: *const i32, errorcode: *mut i32, ierror: *mut i32) (); mpi_add_error_code_ pmpi_add_error_code_ mpi_add_error_code_f08_ pmpi_add_error_code_f08_);
+export!(mpi_add_error_code(errorclass: *const i32, errorcode: *mut i32, ierror: *mut i32) (); mpi_add_error_code_ pmpi_add_error_code_ mpi_add_error_code_f08_ {pmpi_add_error_code_f08_ pmpir_add_error_code_f08_});
 unsafe fn mpi_add_error_string<const P: bool>(
     errorcode: *const i32,
     string: *const u8,
@@ -192,15 +198,15 @@ unsafe fn mpi_add_error_string<const P: bool>(
         (if P { c::PMPI_Add_error_string } else { c::MPI_Add_error_string })(*errorcode, string_c.as_ptr());
     fault::end(ierror, code)
 }
-export!(mpi_add_error_string(errorcode: *const i32, string: *const u8, ierror: *mut i32, string_len: usize) (); mpi_add_error_string_ pmpi_add_error_string_ mpi_add_error_string_f08_ pmpi_add_error_string_f08_);
+export!(mpi_add_error_string(errorcode: *const i32, string: *const u8, ierror: *mut i32, string_len: usize) (); mpi_add_error_string_ pmpi_add_error_string_ mpi_add_error_string_f08_ {pmpi_add_error_string_f08_ pmpir_add_error_string_f08_});
 unsafe fn mpi_aint_add<const P: bool>(base: *const i64, disp: *const i64) -> i64 {
     (if P { c::PMPI_Aint_add } else { c::MPI_Aint_add })(*base, *disp)
 }
-export!(mpi_aint_add(base: *const i64, disp: *const i64) i64; mpi_aint_add_ pmpi_aint_add_ mpi_aint_add_f08_ pmpi_aint_add_f08_);
+export!(mpi_aint_add(base: *const i64, disp: *const i64) i64; mpi_aint_add_ pmpi_aint_add_ mpi_aint_add_f08_ {pmpi_aint_add_f08_ pmpir_aint_add_f08_});
 unsafe fn mpi_aint_diff<const P: bool>(addr1: *const i64, addr2: *const i64) -> i64 {
     (if P { c::PMPI_Aint_diff } else { c::MPI_Aint_diff })(*addr1, *addr2)
 }
-export!(mpi_aint_diff(addr1: *const i64, addr2: *const i64) i64; mpi_aint_diff_ pmpi_aint_diff_ mpi_aint_diff_f08_ pmpi_aint_diff_f08_);
+export!(mpi_aint_diff(addr1: *const i64, addr2: *const i64) i64; mpi_aint_diff_ pmpi_aint_diff_ mpi_aint_diff_f08_ {pmpi_aint_diff_f08_ pmpir_aint_diff_f08_});
 unsafe fn mpi_allgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -255,7 +261,7 @@ unsafe fn mpi_allgather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgather_f08ts PMPI_Allgather_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_f08ts_ pmpi_allgather_f08ts_);
+export!(mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_f08ts_ pmpir_allgather_f08ts_);
 unsafe fn mpi_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -288,7 +294,7 @@ unsafe fn mpi_allgather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgather_c_f08ts PMPI_Allgather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_c_f08ts_ pmpi_allgather_c_f08ts_ mpi_allgather_f08ts_large_ pmpi_allgather_f08ts_large_);
+export!(mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_c_f08ts_ pmpir_allgather_c_f08ts_ mpi_allgather_f08ts_large_ pmpir_allgather_f08ts_large_);
 unsafe fn mpi_allgather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -354,7 +360,7 @@ unsafe fn mpi_allgather_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgather_init_f08ts PMPI_Allgather_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_f08ts_ pmpi_allgather_init_f08ts_);
+export!(mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_f08ts_ pmpir_allgather_init_f08ts_);
 unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -392,7 +398,7 @@ unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgather_init_c_f08ts PMPI_Allgather_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_c_f08ts_ pmpi_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_ pmpi_allgather_init_f08ts_large_);
+export!(mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_c_f08ts_ pmpir_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_ pmpir_allgather_init_f08ts_large_);
 unsafe fn mpi_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -451,7 +457,7 @@ unsafe fn mpi_allgatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgatherv_f08ts PMPI_Allgatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_f08ts_ pmpi_allgatherv_f08ts_);
+export!(mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_f08ts_ pmpir_allgatherv_f08ts_);
 unsafe fn mpi_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -486,7 +492,7 @@ unsafe fn mpi_allgatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgatherv_c_f08ts PMPI_Allgatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_c_f08ts_ pmpi_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_ pmpi_allgatherv_f08ts_large_);
+export!(mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_c_f08ts_ pmpir_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_ pmpir_allgatherv_f08ts_large_);
 unsafe fn mpi_allgatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -556,7 +562,7 @@ unsafe fn mpi_allgatherv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgatherv_init_f08ts PMPI_Allgatherv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_f08ts_ pmpi_allgatherv_init_f08ts_);
+export!(mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_f08ts_ pmpir_allgatherv_init_f08ts_);
 unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -596,7 +602,7 @@ unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgatherv_init_c_f08ts PMPI_Allgatherv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_c_f08ts_ pmpi_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_ pmpi_allgatherv_init_f08ts_large_);
+export!(mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_c_f08ts_ pmpir_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_ pmpir_allgatherv_init_f08ts_large_);
 unsafe fn mpi_alloc_mem<const P: bool>(
     size: *const i64,
     info: *const i32,
@@ -610,7 +616,7 @@ unsafe fn mpi_alloc_mem<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_alloc_mem(size: *const i64, info: *const i32, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_alloc_mem_ pmpi_alloc_mem_ mpi_alloc_mem_f08_ pmpi_alloc_mem_f08_);
+export!(mpi_alloc_mem(size: *const i64, info: *const i32, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_alloc_mem_ pmpi_alloc_mem_ mpi_alloc_mem_f08_ {pmpi_alloc_mem_f08_ pmpir_alloc_mem_f08_});
 unsafe fn mpi_allreduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -656,7 +662,7 @@ unsafe fn mpi_allreduce_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allreduce_f08ts PMPI_Allreduce_f08ts);
 #[cfg(mpich)]
-export!(mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_f08ts_ pmpi_allreduce_f08ts_);
+export!(mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_f08ts_ pmpir_allreduce_f08ts_);
 unsafe fn mpi_allreduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -682,7 +688,7 @@ unsafe fn mpi_allreduce_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allreduce_c_f08ts PMPI_Allreduce_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_c_f08ts_ pmpi_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_ pmpi_allreduce_f08ts_large_);
+export!(mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_c_f08ts_ pmpir_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_ pmpir_allreduce_f08ts_large_);
 unsafe fn mpi_allreduce_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -739,7 +745,7 @@ unsafe fn mpi_allreduce_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allreduce_init_f08ts PMPI_Allreduce_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_f08ts_ pmpi_allreduce_init_f08ts_);
+export!(mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_f08ts_ pmpir_allreduce_init_f08ts_);
 unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -770,7 +776,7 @@ unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allreduce_init_c_f08ts PMPI_Allreduce_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_c_f08ts_ pmpi_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_ pmpi_allreduce_init_f08ts_large_);
+export!(mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_c_f08ts_ pmpir_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_ pmpir_allreduce_init_f08ts_large_);
 unsafe fn mpi_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -820,7 +826,7 @@ unsafe fn mpi_alltoall_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoall_f08ts PMPI_Alltoall_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_f08ts_ pmpi_alltoall_f08ts_);
+export!(mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_f08ts_ pmpir_alltoall_f08ts_);
 unsafe fn mpi_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -848,7 +854,7 @@ unsafe fn mpi_alltoall_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoall_c_f08ts PMPI_Alltoall_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_c_f08ts_ pmpi_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_ pmpi_alltoall_f08ts_large_);
+export!(mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_c_f08ts_ pmpir_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_ pmpir_alltoall_f08ts_large_);
 unsafe fn mpi_alltoall_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -909,7 +915,7 @@ unsafe fn mpi_alltoall_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoall_init_f08ts PMPI_Alltoall_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_f08ts_ pmpi_alltoall_init_f08ts_);
+export!(mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_f08ts_ pmpir_alltoall_init_f08ts_);
 unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -942,7 +948,7 @@ unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoall_init_c_f08ts PMPI_Alltoall_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_c_f08ts_ pmpi_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_ pmpi_alltoall_init_f08ts_large_);
+export!(mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_c_f08ts_ pmpir_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_ pmpir_alltoall_init_f08ts_large_);
 unsafe fn mpi_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1000,7 +1006,7 @@ unsafe fn mpi_alltoallv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallv_f08ts PMPI_Alltoallv_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_f08ts_ pmpi_alltoallv_f08ts_);
+export!(mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_f08ts_ pmpir_alltoallv_f08ts_);
 unsafe fn mpi_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1032,7 +1038,7 @@ unsafe fn mpi_alltoallv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallv_c_f08ts PMPI_Alltoallv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_c_f08ts_ pmpi_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_ pmpi_alltoallv_f08ts_large_);
+export!(mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_c_f08ts_ pmpir_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_ pmpir_alltoallv_f08ts_large_);
 unsafe fn mpi_alltoallv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1101,7 +1107,7 @@ unsafe fn mpi_alltoallv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallv_init_f08ts PMPI_Alltoallv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_f08ts_ pmpi_alltoallv_init_f08ts_);
+export!(mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_f08ts_ pmpir_alltoallv_init_f08ts_);
 unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1138,7 +1144,7 @@ unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallv_init_c_f08ts PMPI_Alltoallv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_c_f08ts_ pmpi_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_ pmpi_alltoallv_init_f08ts_large_);
+export!(mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_c_f08ts_ pmpir_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_ pmpir_alltoallv_init_f08ts_large_);
 unsafe fn mpi_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1200,7 +1206,7 @@ unsafe fn mpi_alltoallw_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallw_f08ts PMPI_Alltoallw_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_f08ts_ pmpi_alltoallw_f08ts_);
+export!(mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_f08ts_ pmpir_alltoallw_f08ts_);
 unsafe fn mpi_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1234,7 +1240,7 @@ unsafe fn mpi_alltoallw_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallw_c_f08ts PMPI_Alltoallw_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_c_f08ts_ pmpi_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_ pmpi_alltoallw_f08ts_large_);
+export!(mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_c_f08ts_ pmpir_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_ pmpir_alltoallw_f08ts_large_);
 unsafe fn mpi_alltoallw_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1307,7 +1313,7 @@ unsafe fn mpi_alltoallw_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallw_init_f08ts PMPI_Alltoallw_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_f08ts_ pmpi_alltoallw_init_f08ts_);
+export!(mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_f08ts_ pmpir_alltoallw_init_f08ts_);
 unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1346,12 +1352,12 @@ unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallw_init_c_f08ts PMPI_Alltoallw_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_c_f08ts_ pmpi_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_ pmpi_alltoallw_init_f08ts_large_);
+export!(mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_c_f08ts_ pmpir_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_ pmpir_alltoallw_init_f08ts_large_);
 unsafe fn mpi_barrier<const P: bool>(comm: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Barrier } else { c::MPI_Barrier })(c::MPI_Comm_fromint(*comm));
     fault::end(ierror, code)
 }
-export!(mpi_barrier(comm: *const i32, ierror: *mut i32) (); mpi_barrier_ pmpi_barrier_ mpi_barrier_f08_ pmpi_barrier_f08_);
+export!(mpi_barrier(comm: *const i32, ierror: *mut i32) (); mpi_barrier_ pmpi_barrier_ mpi_barrier_f08_ {pmpi_barrier_f08_ pmpir_barrier_f08_});
 unsafe fn mpi_barrier_init<const P: bool>(
     comm: *const i32,
     info: *const i32,
@@ -1367,7 +1373,7 @@ unsafe fn mpi_barrier_init<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_barrier_init(comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_barrier_init_ pmpi_barrier_init_ mpi_barrier_init_f08_ pmpi_barrier_init_f08_);
+export!(mpi_barrier_init(comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_barrier_init_ pmpi_barrier_init_ mpi_barrier_init_f08_ {pmpi_barrier_init_f08_ pmpir_barrier_init_f08_});
 unsafe fn mpi_bcast<const P: bool>(
     buffer: *mut c_void,
     count: *const i32,
@@ -1412,7 +1418,7 @@ unsafe fn mpi_bcast_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bcast_f08ts PMPI_Bcast_f08ts);
 #[cfg(mpich)]
-export!(mpi_bcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_f08ts_ pmpi_bcast_f08ts_);
+export!(mpi_bcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_f08ts_ pmpir_bcast_f08ts_);
 unsafe fn mpi_bcast_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -1439,7 +1445,7 @@ unsafe fn mpi_bcast_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bcast_c_f08ts PMPI_Bcast_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_c_f08ts_ pmpi_bcast_c_f08ts_ mpi_bcast_f08ts_large_ pmpi_bcast_f08ts_large_);
+export!(mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_c_f08ts_ pmpir_bcast_c_f08ts_ mpi_bcast_f08ts_large_ pmpir_bcast_f08ts_large_);
 unsafe fn mpi_bcast_init<const P: bool>(
     buffer: *mut c_void,
     count: *const i32,
@@ -1496,7 +1502,7 @@ unsafe fn mpi_bcast_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bcast_init_f08ts PMPI_Bcast_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_f08ts_ pmpi_bcast_init_f08ts_);
+export!(mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_f08ts_ pmpir_bcast_init_f08ts_);
 unsafe fn mpi_bcast_init_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -1529,7 +1535,7 @@ unsafe fn mpi_bcast_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bcast_init_c_f08ts PMPI_Bcast_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_c_f08ts_ pmpi_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_ pmpi_bcast_init_f08ts_large_);
+export!(mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_c_f08ts_ pmpir_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_ pmpir_bcast_init_f08ts_large_);
 unsafe fn mpi_bsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -1578,7 +1584,7 @@ unsafe fn mpi_bsend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bsend_f08ts PMPI_Bsend_f08ts);
 #[cfg(mpich)]
-export!(mpi_bsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_f08ts_ pmpi_bsend_f08ts_);
+export!(mpi_bsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_f08ts_ pmpir_bsend_f08ts_);
 unsafe fn mpi_bsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -1607,7 +1613,7 @@ unsafe fn mpi_bsend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bsend_c_f08ts PMPI_Bsend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_bsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_c_f08ts_ pmpi_bsend_c_f08ts_ mpi_bsend_f08ts_large_ pmpi_bsend_f08ts_large_);
+export!(mpi_bsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_c_f08ts_ pmpir_bsend_c_f08ts_ mpi_bsend_f08ts_large_ pmpir_bsend_f08ts_large_);
 unsafe fn mpi_bsend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -1664,7 +1670,7 @@ unsafe fn mpi_bsend_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bsend_init_f08ts PMPI_Bsend_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_bsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_f08ts_ pmpi_bsend_init_f08ts_);
+export!(mpi_bsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_f08ts_ pmpir_bsend_init_f08ts_);
 unsafe fn mpi_bsend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -1697,7 +1703,7 @@ unsafe fn mpi_bsend_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bsend_init_c_f08ts PMPI_Bsend_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_c_f08ts_ pmpi_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_ pmpi_bsend_init_f08ts_large_);
+export!(mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_c_f08ts_ pmpir_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_ pmpir_bsend_init_f08ts_large_);
 unsafe fn mpi_buffer_attach<const P: bool>(buffer: *mut c_void, size: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Buffer_attach } else { c::MPI_Buffer_attach })(memory::buffer(buffer), *size);
     fault::end(ierror, code)
@@ -1715,7 +1721,7 @@ unsafe fn mpi_buffer_attach_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Buffer_attach_f08ts PMPI_Buffer_attach_f08ts);
 #[cfg(mpich)]
-export!(mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_buffer_attach_f08ts_ pmpi_buffer_attach_f08ts_);
+export!(mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_buffer_attach_f08ts_ pmpir_buffer_attach_f08ts_);
 unsafe fn mpi_buffer_attach_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     size: *const i64,
@@ -1728,7 +1734,7 @@ unsafe fn mpi_buffer_attach_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Buffer_attach_c_f08ts PMPI_Buffer_attach_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_buffer_attach_c_f08ts_ pmpi_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_ pmpi_buffer_attach_f08ts_large_);
+export!(mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_buffer_attach_c_f08ts_ pmpir_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_ pmpir_buffer_attach_f08ts_large_);
 unsafe fn mpi_buffer_detach<const P: bool>(buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) {
     let mut buffer_addr_c = std::ptr::null_mut::<c_void>();
     let code =
@@ -1748,7 +1754,7 @@ unsafe fn mpi_buffer_detach_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
-export!(mpi_buffer_detach_f08(buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_buffer_detach_f08_ pmpi_buffer_detach_f08_);
+export!(mpi_buffer_detach_f08(buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_buffer_detach_f08_ {pmpi_buffer_detach_f08_ pmpir_buffer_detach_f08_});
 unsafe fn mpi_buffer_detach_c_f08<const P: bool>(
     buffer_addr: *mut *mut c_void,
     size: *mut i64,
@@ -1765,25 +1771,25 @@ unsafe fn mpi_buffer_detach_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_buffer_detach_c_f08(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_buffer_detach_c_f08_ pmpi_buffer_detach_c_f08_);
 #[cfg(mpich)]
-export!(mpi_buffer_detach_c_f08(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_buffer_detach_c_f08_ pmpi_buffer_detach_c_f08_ mpi_buffer_detach_f08_large_ pmpi_buffer_detach_f08_large_);
+export!(mpi_buffer_detach_c_f08(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_buffer_detach_c_f08_ pmpir_buffer_detach_c_f08_ mpi_buffer_detach_f08_large_ pmpir_buffer_detach_f08_large_);
 unsafe fn mpi_buffer_flush<const P: bool>(ierror: *mut i32) {
     let code = (if P { c::PMPI_Buffer_flush } else { c::MPI_Buffer_flush })();
     fault::end(ierror, code)
 }
-export!(mpi_buffer_flush(ierror: *mut i32) (); mpi_buffer_flush_ pmpi_buffer_flush_ mpi_buffer_flush_f08_ pmpi_buffer_flush_f08_);
+export!(mpi_buffer_flush(ierror: *mut i32) (); mpi_buffer_flush_ pmpi_buffer_flush_ mpi_buffer_flush_f08_ {pmpi_buffer_flush_f08_ pmpir_buffer_flush_f08_});
 unsafe fn mpi_buffer_iflush<const P: bool>(request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Buffer_iflush } else { c::MPI_Buffer_iflush })(&mut request_c);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_buffer_iflush(request: *mut i32, ierror: *mut i32) (); mpi_buffer_iflush_ pmpi_buffer_iflush_ mpi_buffer_iflush_f08_ pmpi_buffer_iflush_f08_);
+export!(mpi_buffer_iflush(request: *mut i32, ierror: *mut i32) (); mpi_buffer_iflush_ pmpi_buffer_iflush_ mpi_buffer_iflush_f08_ {pmpi_buffer_iflush_f08_ pmpir_buffer_iflush_f08_});
 unsafe fn mpi_cancel<const P: bool>(request: *const i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Cancel } else { c::MPI_Cancel })(&mut request_c);
     fault::end(ierror, code)
 }
-export!(mpi_cancel(request: *const i32, ierror: *mut i32) (); mpi_cancel_ pmpi_cancel_ mpi_cancel_f08_ pmpi_cancel_f08_);
+export!(mpi_cancel(request: *const i32, ierror: *mut i32) (); mpi_cancel_ pmpi_cancel_ mpi_cancel_f08_ {pmpi_cancel_f08_ pmpir_cancel_f08_});
 unsafe fn mpi_cart_coords<const P: bool>(
     comm: *const i32,
     rank: *const i32,
@@ -1799,7 +1805,7 @@ unsafe fn mpi_cart_coords<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_cart_coords(comm: *const i32, rank: *const i32, maxdims: *const i32, coords: *mut i32, ierror: *mut i32) (); mpi_cart_coords_ pmpi_cart_coords_ mpi_cart_coords_f08_ pmpi_cart_coords_f08_);
+export!(mpi_cart_coords(comm: *const i32, rank: *const i32, maxdims: *const i32, coords: *mut i32, ierror: *mut i32) (); mpi_cart_coords_ pmpi_cart_coords_ mpi_cart_coords_f08_ {pmpi_cart_coords_f08_ pmpir_cart_coords_f08_});
 unsafe fn mpi_cart_create<const P: bool>(
     comm_old: *const i32,
     ndims: *const i32,
@@ -1822,7 +1828,7 @@ unsafe fn mpi_cart_create<const P: bool>(
     *comm_cart = c::MPI_Comm_toint(comm_cart_c);
     fault::end(ierror, code)
 }
-export!(mpi_cart_create(comm_old: *const i32, ndims: *const i32, dims: *mut i32, periods: *const i32, reorder: *const i32, comm_cart: *mut i32, ierror: *mut i32) (); mpi_cart_create_ pmpi_cart_create_ mpi_cart_create_f08_ pmpi_cart_create_f08_);
+export!(mpi_cart_create(comm_old: *const i32, ndims: *const i32, dims: *mut i32, periods: *const i32, reorder: *const i32, comm_cart: *mut i32, ierror: *mut i32) (); mpi_cart_create_ pmpi_cart_create_ mpi_cart_create_f08_ {pmpi_cart_create_f08_ pmpir_cart_create_f08_});
 unsafe fn mpi_cart_get<const P: bool>(
     comm: *const i32,
     maxdims: *const i32,
@@ -1842,7 +1848,7 @@ unsafe fn mpi_cart_get<const P: bool>(
     periods_c.store(periods);
     fault::end(ierror, code)
 }
-export!(mpi_cart_get(comm: *const i32, maxdims: *const i32, dims: *mut i32, periods: *mut i32, coords: *mut i32, ierror: *mut i32) (); mpi_cart_get_ pmpi_cart_get_ mpi_cart_get_f08_ pmpi_cart_get_f08_);
+export!(mpi_cart_get(comm: *const i32, maxdims: *const i32, dims: *mut i32, periods: *mut i32, coords: *mut i32, ierror: *mut i32) (); mpi_cart_get_ pmpi_cart_get_ mpi_cart_get_f08_ {pmpi_cart_get_f08_ pmpir_cart_get_f08_});
 unsafe fn mpi_cart_map<const P: bool>(
     comm: *const i32,
     ndims: *const i32,
@@ -1861,13 +1867,13 @@ unsafe fn mpi_cart_map<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_cart_map(comm: *const i32, ndims: *const i32, dims: *mut i32, periods: *const i32, newrank: *mut i32, ierror: *mut i32) (); mpi_cart_map_ pmpi_cart_map_ mpi_cart_map_f08_ pmpi_cart_map_f08_);
+export!(mpi_cart_map(comm: *const i32, ndims: *const i32, dims: *mut i32, periods: *const i32, newrank: *mut i32, ierror: *mut i32) (); mpi_cart_map_ pmpi_cart_map_ mpi_cart_map_f08_ {pmpi_cart_map_f08_ pmpir_cart_map_f08_});
 unsafe fn mpi_cart_rank<const P: bool>(comm: *const i32, coords: *mut i32, rank: *mut i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Cart_rank } else { c::MPI_Cart_rank })(c::MPI_Comm_fromint(*comm), coords, rank);
     fault::end(ierror, code)
 }
-export!(mpi_cart_rank(comm: *const i32, coords: *mut i32, rank: *mut i32, ierror: *mut i32) (); mpi_cart_rank_ pmpi_cart_rank_ mpi_cart_rank_f08_ pmpi_cart_rank_f08_);
+export!(mpi_cart_rank(comm: *const i32, coords: *mut i32, rank: *mut i32, ierror: *mut i32) (); mpi_cart_rank_ pmpi_cart_rank_ mpi_cart_rank_f08_ {pmpi_cart_rank_f08_ pmpir_cart_rank_f08_});
 unsafe fn mpi_cart_shift<const P: bool>(
     comm: *const i32,
     direction: *const i32,
@@ -1885,7 +1891,7 @@ unsafe fn mpi_cart_shift<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_cart_shift(comm: *const i32, direction: *const i32, disp: *const i32, rank_source: *mut i32, rank_dest: *mut i32, ierror: *mut i32) (); mpi_cart_shift_ pmpi_cart_shift_ mpi_cart_shift_f08_ pmpi_cart_shift_f08_);
+export!(mpi_cart_shift(comm: *const i32, direction: *const i32, disp: *const i32, rank_source: *mut i32, rank_dest: *mut i32, ierror: *mut i32) (); mpi_cart_shift_ pmpi_cart_shift_ mpi_cart_shift_f08_ {pmpi_cart_shift_f08_ pmpir_cart_shift_f08_});
 unsafe fn mpi_cart_sub<const P: bool>(
     comm: *const i32,
     remain_dims: *const i32,
@@ -1902,18 +1908,18 @@ unsafe fn mpi_cart_sub<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_cart_sub(comm: *const i32, remain_dims: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_cart_sub_ pmpi_cart_sub_ mpi_cart_sub_f08_ pmpi_cart_sub_f08_);
+export!(mpi_cart_sub(comm: *const i32, remain_dims: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_cart_sub_ pmpi_cart_sub_ mpi_cart_sub_f08_ {pmpi_cart_sub_f08_ pmpir_cart_sub_f08_});
 unsafe fn mpi_cartdim_get<const P: bool>(comm: *const i32, ndims: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Cartdim_get } else { c::MPI_Cartdim_get })(c::MPI_Comm_fromint(*comm), ndims);
     fault::end(ierror, code)
 }
-export!(mpi_cartdim_get(comm: *const i32, ndims: *mut i32, ierror: *mut i32) (); mpi_cartdim_get_ pmpi_cartdim_get_ mpi_cartdim_get_f08_ pmpi_cartdim_get_f08_);
+export!(mpi_cartdim_get(comm: *const i32, ndims: *mut i32, ierror: *mut i32) (); mpi_cartdim_get_ pmpi_cartdim_get_ mpi_cartdim_get_f08_ {pmpi_cartdim_get_f08_ pmpir_cartdim_get_f08_});
 unsafe fn mpi_close_port<const P: bool>(port_name: *const u8, ierror: *mut i32, port_name_len: usize) {
     let port_name_c = text::to_c(port_name, port_name_len, false);
     let code = (if P { c::PMPI_Close_port } else { c::MPI_Close_port })(port_name_c.as_ptr());
     fault::end(ierror, code)
 }
-export!(mpi_close_port(port_name: *const u8, ierror: *mut i32, port_name_len: usize) (); mpi_close_port_ pmpi_close_port_ mpi_close_port_f08_ pmpi_close_port_f08_);
+export!(mpi_close_port(port_name: *const u8, ierror: *mut i32, port_name_len: usize) (); mpi_close_port_ pmpi_close_port_ mpi_close_port_f08_ {pmpi_close_port_f08_ pmpir_close_port_f08_});
 unsafe fn mpi_comm_accept<const P: bool>(
     port_name: *const u8,
     info: *const i32,
@@ -1935,7 +1941,7 @@ unsafe fn mpi_comm_accept<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_accept(port_name: *const u8, info: *const i32, root: *const i32, comm: *const i32, newcomm: *mut i32, ierror: *mut i32, port_name_len: usize) (); mpi_comm_accept_ pmpi_comm_accept_ mpi_comm_accept_f08_ pmpi_comm_accept_f08_);
+export!(mpi_comm_accept(port_name: *const u8, info: *const i32, root: *const i32, comm: *const i32, newcomm: *mut i32, ierror: *mut i32, port_name_len: usize) (); mpi_comm_accept_ pmpi_comm_accept_ mpi_comm_accept_f08_ {pmpi_comm_accept_f08_ pmpir_comm_accept_f08_});
 unsafe fn mpi_comm_attach_buffer<const P: bool>(
     comm: *const i32,
     buffer: *mut c_void,
@@ -1967,7 +1973,7 @@ unsafe fn mpi_comm_attach_buffer_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_comm_attach_buffer_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Comm_attach_buffer_f08ts PMPI_Comm_attach_buffer_f08ts);
 #[cfg(mpich)]
-export!(mpi_comm_attach_buffer_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_comm_attach_buffer_f08ts_ pmpi_comm_attach_buffer_f08ts_);
+export!(mpi_comm_attach_buffer_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_comm_attach_buffer_f08ts_ pmpir_comm_attach_buffer_f08ts_);
 unsafe fn mpi_comm_attach_buffer_c_f08ts<const P: bool>(
     comm: *const i32,
     buffer: *const Descriptor,
@@ -1986,7 +1992,7 @@ unsafe fn mpi_comm_attach_buffer_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_comm_attach_buffer_c_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Comm_attach_buffer_c_f08ts PMPI_Comm_attach_buffer_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_comm_attach_buffer_c_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_comm_attach_buffer_c_f08ts_ pmpi_comm_attach_buffer_c_f08ts_ mpi_comm_attach_buffer_f08ts_large_ pmpi_comm_attach_buffer_f08ts_large_);
+export!(mpi_comm_attach_buffer_c_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_comm_attach_buffer_c_f08ts_ pmpir_comm_attach_buffer_c_f08ts_ mpi_comm_attach_buffer_f08ts_large_ pmpir_comm_attach_buffer_f08ts_large_);
 unsafe fn mpi_comm_call_errhandler<const P: bool>(comm: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_call_errhandler } else { c::MPI_Comm_call_errhandler })(
         c::MPI_Comm_fromint(*comm),
@@ -1994,7 +2000,7 @@ unsafe fn mpi_comm_call_errhandler<const P: bool>(comm: *const i32, errorcode: *
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_call_errhandler(comm: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_comm_call_errhandler_ pmpi_comm_call_errhandler_ mpi_comm_call_errhandler_f08_ pmpi_comm_call_errhandler_f08_);
+export!(mpi_comm_call_errhandler(comm: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_comm_call_errhandler_ pmpi_comm_call_errhandler_ mpi_comm_call_errhandler_f08_ {pmpi_comm_call_errhandler_f08_ pmpir_comm_call_errhandler_f08_});
 unsafe fn mpi_comm_compare<const P: bool>(
     comm1: *const i32,
     comm2: *const i32,
@@ -2008,7 +2014,7 @@ unsafe fn mpi_comm_compare<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_compare(comm1: *const i32, comm2: *const i32, result: *mut i32, ierror: *mut i32) (); mpi_comm_compare_ pmpi_comm_compare_ mpi_comm_compare_f08_ pmpi_comm_compare_f08_);
+export!(mpi_comm_compare(comm1: *const i32, comm2: *const i32, result: *mut i32, ierror: *mut i32) (); mpi_comm_compare_ pmpi_comm_compare_ mpi_comm_compare_f08_ {pmpi_comm_compare_f08_ pmpir_comm_compare_f08_});
 unsafe fn mpi_comm_connect<const P: bool>(
     port_name: *const u8,
     info: *const i32,
@@ -2030,7 +2036,7 @@ unsafe fn mpi_comm_connect<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_connect(port_name: *const u8, info: *const i32, root: *const i32, comm: *const i32, newcomm: *mut i32, ierror: *mut i32, port_name_len: usize) (); mpi_comm_connect_ pmpi_comm_connect_ mpi_comm_connect_f08_ pmpi_comm_connect_f08_);
+export!(mpi_comm_connect(port_name: *const u8, info: *const i32, root: *const i32, comm: *const i32, newcomm: *mut i32, ierror: *mut i32, port_name_len: usize) (); mpi_comm_connect_ pmpi_comm_connect_ mpi_comm_connect_f08_ {pmpi_comm_connect_f08_ pmpir_comm_connect_f08_});
 unsafe fn mpi_comm_create<const P: bool>(
     comm: *const i32,
     group: *const i32,
@@ -2046,7 +2052,7 @@ unsafe fn mpi_comm_create<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_create(comm: *const i32, group: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_create_ pmpi_comm_create_ mpi_comm_create_f08_ pmpi_comm_create_f08_);
+export!(mpi_comm_create(comm: *const i32, group: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_create_ pmpi_comm_create_ mpi_comm_create_f08_ {pmpi_comm_create_f08_ pmpir_comm_create_f08_});
 unsafe fn mpi_comm_create_errhandler<const P: bool>(
     comm_errhandler_fn: usize,
     errhandler: *mut i32,
@@ -2060,7 +2066,7 @@ unsafe fn mpi_comm_create_errhandler<const P: bool>(
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_create_errhandler(comm_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_comm_create_errhandler_ pmpi_comm_create_errhandler_ mpi_comm_create_errhandler_f08_ pmpi_comm_create_errhandler_f08_);
+export!(mpi_comm_create_errhandler(comm_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_comm_create_errhandler_ pmpi_comm_create_errhandler_ mpi_comm_create_errhandler_f08_ {pmpi_comm_create_errhandler_f08_ pmpir_comm_create_errhandler_f08_});
 unsafe fn mpi_comm_create_from_group<const P: bool>(
     group: *const i32,
     stringtag: *const u8,
@@ -2082,7 +2088,7 @@ unsafe fn mpi_comm_create_from_group<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_create_from_group(group: *const i32, stringtag: *const u8, info: *const i32, errhandler: *const i32, newcomm: *mut i32, ierror: *mut i32, stringtag_len: usize) (); mpi_comm_create_from_group_ pmpi_comm_create_from_group_ mpi_comm_create_from_group_f08_ pmpi_comm_create_from_group_f08_);
+export!(mpi_comm_create_from_group(group: *const i32, stringtag: *const u8, info: *const i32, errhandler: *const i32, newcomm: *mut i32, ierror: *mut i32, stringtag_len: usize) (); mpi_comm_create_from_group_ pmpi_comm_create_from_group_ mpi_comm_create_from_group_f08_ {pmpi_comm_create_from_group_f08_ pmpir_comm_create_from_group_f08_});
 unsafe fn mpi_comm_create_group<const P: bool>(
     comm: *const i32,
     group: *const i32,
@@ -2100,7 +2106,7 @@ unsafe fn mpi_comm_create_group<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_create_group(comm: *const i32, group: *const i32, tag: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_create_group_ pmpi_comm_create_group_ mpi_comm_create_group_f08_ pmpi_comm_create_group_f08_);
+export!(mpi_comm_create_group(comm: *const i32, group: *const i32, tag: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_create_group_ pmpi_comm_create_group_ mpi_comm_create_group_f08_ {pmpi_comm_create_group_f08_ pmpir_comm_create_group_f08_});
 unsafe fn mpi_comm_create_keyval<const P: bool>(
     comm_copy_attr_fn: usize,
     comm_delete_attr_fn: usize,
@@ -2116,7 +2122,7 @@ unsafe fn mpi_comm_create_keyval<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_create_keyval(comm_copy_attr_fn: usize, comm_delete_attr_fn: usize, comm_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_comm_create_keyval_ pmpi_comm_create_keyval_ mpi_comm_create_keyval_f08_ pmpi_comm_create_keyval_f08_);
+export!(mpi_comm_create_keyval(comm_copy_attr_fn: usize, comm_delete_attr_fn: usize, comm_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_comm_create_keyval_ pmpi_comm_create_keyval_ mpi_comm_create_keyval_f08_ {pmpi_comm_create_keyval_f08_ pmpir_comm_create_keyval_f08_});
 unsafe fn mpi_comm_delete_attr<const P: bool>(comm: *const i32, comm_keyval: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_delete_attr } else { c::MPI_Comm_delete_attr })(
         c::MPI_Comm_fromint(*comm),
@@ -2124,7 +2130,7 @@ unsafe fn mpi_comm_delete_attr<const P: bool>(comm: *const i32, comm_keyval: *co
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_delete_attr(comm: *const i32, comm_keyval: *const i32, ierror: *mut i32) (); mpi_comm_delete_attr_ pmpi_comm_delete_attr_ mpi_comm_delete_attr_f08_ pmpi_comm_delete_attr_f08_);
+export!(mpi_comm_delete_attr(comm: *const i32, comm_keyval: *const i32, ierror: *mut i32) (); mpi_comm_delete_attr_ pmpi_comm_delete_attr_ mpi_comm_delete_attr_f08_ {pmpi_comm_delete_attr_f08_ pmpir_comm_delete_attr_f08_});
 unsafe fn mpi_comm_detach_buffer<const P: bool>(
     comm: *const i32,
     buffer_addr: *mut *mut c_void,
@@ -2156,7 +2162,7 @@ unsafe fn mpi_comm_detach_buffer_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
-export!(mpi_comm_detach_buffer_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_comm_detach_buffer_f08_ pmpi_comm_detach_buffer_f08_);
+export!(mpi_comm_detach_buffer_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_comm_detach_buffer_f08_ {pmpi_comm_detach_buffer_f08_ pmpir_comm_detach_buffer_f08_});
 unsafe fn mpi_comm_detach_buffer_c_f08<const P: bool>(
     comm: *const i32,
     buffer_addr: *mut *mut c_void,
@@ -2175,14 +2181,14 @@ unsafe fn mpi_comm_detach_buffer_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_comm_detach_buffer_c_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_comm_detach_buffer_c_f08_ pmpi_comm_detach_buffer_c_f08_);
 #[cfg(mpich)]
-export!(mpi_comm_detach_buffer_c_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_comm_detach_buffer_c_f08_ pmpi_comm_detach_buffer_c_f08_ mpi_comm_detach_buffer_f08_large_ pmpi_comm_detach_buffer_f08_large_);
+export!(mpi_comm_detach_buffer_c_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_comm_detach_buffer_c_f08_ pmpir_comm_detach_buffer_c_f08_ mpi_comm_detach_buffer_f08_large_ pmpir_comm_detach_buffer_f08_large_);
 unsafe fn mpi_comm_disconnect<const P: bool>(comm: *mut i32, ierror: *mut i32) {
     let mut comm_c = c::MPI_Comm_fromint(*comm);
     let code = (if P { c::PMPI_Comm_disconnect } else { c::MPI_Comm_disconnect })(&mut comm_c);
     *comm = c::MPI_Comm_toint(comm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_disconnect(comm: *mut i32, ierror: *mut i32) (); mpi_comm_disconnect_ pmpi_comm_disconnect_ mpi_comm_disconnect_f08_ pmpi_comm_disconnect_f08_);
+export!(mpi_comm_disconnect(comm: *mut i32, ierror: *mut i32) (); mpi_comm_disconnect_ pmpi_comm_disconnect_ mpi_comm_disconnect_f08_ {pmpi_comm_disconnect_f08_ pmpir_comm_disconnect_f08_});
 unsafe fn mpi_comm_dup<const P: bool>(comm: *const i32, newcomm: *mut i32, ierror: *mut i32) {
     let mut newcomm_c = c::MPI_Comm_fromint(*newcomm);
     let code =
@@ -2190,7 +2196,7 @@ unsafe fn mpi_comm_dup<const P: bool>(comm: *const i32, newcomm: *mut i32, ierro
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_dup(comm: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_dup_ pmpi_comm_dup_ mpi_comm_dup_f08_ pmpi_comm_dup_f08_);
+export!(mpi_comm_dup(comm: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_dup_ pmpi_comm_dup_ mpi_comm_dup_f08_ {pmpi_comm_dup_f08_ pmpir_comm_dup_f08_});
 unsafe fn mpi_comm_dup_with_info<const P: bool>(
     comm: *const i32,
     info: *const i32,
@@ -2206,25 +2212,25 @@ unsafe fn mpi_comm_dup_with_info<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_dup_with_info(comm: *const i32, info: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_dup_with_info_ pmpi_comm_dup_with_info_ mpi_comm_dup_with_info_f08_ pmpi_comm_dup_with_info_f08_);
+export!(mpi_comm_dup_with_info(comm: *const i32, info: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_dup_with_info_ pmpi_comm_dup_with_info_ mpi_comm_dup_with_info_f08_ {pmpi_comm_dup_with_info_f08_ pmpir_comm_dup_with_info_f08_});
 unsafe fn mpi_comm_flush_buffer<const P: bool>(comm: *const i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Comm_flush_buffer } else { c::MPI_Comm_flush_buffer })(c::MPI_Comm_fromint(*comm));
     fault::end(ierror, code)
 }
-export!(mpi_comm_flush_buffer(comm: *const i32, ierror: *mut i32) (); mpi_comm_flush_buffer_ pmpi_comm_flush_buffer_ mpi_comm_flush_buffer_f08_ pmpi_comm_flush_buffer_f08_);
+export!(mpi_comm_flush_buffer(comm: *const i32, ierror: *mut i32) (); mpi_comm_flush_buffer_ pmpi_comm_flush_buffer_ mpi_comm_flush_buffer_f08_ {pmpi_comm_flush_buffer_f08_ pmpir_comm_flush_buffer_f08_});
 unsafe fn mpi_comm_free<const P: bool>(comm: *mut i32, ierror: *mut i32) {
     let mut comm_c = c::MPI_Comm_fromint(*comm);
     let code = (if P { c::PMPI_Comm_free } else { c::MPI_Comm_free })(&mut comm_c);
     *comm = c::MPI_Comm_toint(comm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_free(comm: *mut i32, ierror: *mut i32) (); mpi_comm_free_ pmpi_comm_free_ mpi_comm_free_f08_ pmpi_comm_free_f08_);
+export!(mpi_comm_free(comm: *mut i32, ierror: *mut i32) (); mpi_comm_free_ pmpi_comm_free_ mpi_comm_free_f08_ {pmpi_comm_free_f08_ pmpir_comm_free_f08_});
 unsafe fn mpi_comm_free_keyval<const P: bool>(comm_keyval: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_free_keyval } else { c::MPI_Comm_free_keyval })(comm_keyval);
     fault::end(ierror, code)
 }
-export!(mpi_comm_free_keyval(comm_keyval: *mut i32, ierror: *mut i32) (); mpi_comm_free_keyval_ pmpi_comm_free_keyval_ mpi_comm_free_keyval_f08_ pmpi_comm_free_keyval_f08_);
+export!(mpi_comm_free_keyval(comm_keyval: *mut i32, ierror: *mut i32) (); mpi_comm_free_keyval_ pmpi_comm_free_keyval_ mpi_comm_free_keyval_f08_ {pmpi_comm_free_keyval_f08_ pmpir_comm_free_keyval_f08_});
 unsafe fn mpi_comm_get_attr<const P: bool>(
     comm: *const i32,
     comm_keyval: *const i32,
@@ -2246,7 +2252,7 @@ unsafe fn mpi_comm_get_attr<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_get_attr(comm: *const i32, comm_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_comm_get_attr_ pmpi_comm_get_attr_ mpi_comm_get_attr_f08_ pmpi_comm_get_attr_f08_);
+export!(mpi_comm_get_attr(comm: *const i32, comm_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_comm_get_attr_ pmpi_comm_get_attr_ mpi_comm_get_attr_f08_ {pmpi_comm_get_attr_f08_ pmpir_comm_get_attr_f08_});
 unsafe fn mpi_comm_get_errhandler<const P: bool>(comm: *const i32, errhandler: *mut i32, ierror: *mut i32) {
     let mut errhandler_c = c::MPI_Errhandler_fromint(*errhandler);
     let code = (if P { c::PMPI_Comm_get_errhandler } else { c::MPI_Comm_get_errhandler })(
@@ -2256,7 +2262,7 @@ unsafe fn mpi_comm_get_errhandler<const P: bool>(comm: *const i32, errhandler: *
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_get_errhandler(comm: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_comm_get_errhandler_ pmpi_comm_get_errhandler_ mpi_comm_get_errhandler_f08_ pmpi_comm_get_errhandler_f08_);
+export!(mpi_comm_get_errhandler(comm: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_comm_get_errhandler_ pmpi_comm_get_errhandler_ mpi_comm_get_errhandler_f08_ {pmpi_comm_get_errhandler_f08_ pmpir_comm_get_errhandler_f08_});
 unsafe fn mpi_comm_get_info<const P: bool>(comm: *const i32, info_used: *mut i32, ierror: *mut i32) {
     let mut info_used_c = c::MPI_Info_fromint(*info_used);
     let code = (if P { c::PMPI_Comm_get_info } else { c::MPI_Comm_get_info })(
@@ -2266,7 +2272,7 @@ unsafe fn mpi_comm_get_info<const P: bool>(comm: *const i32, info_used: *mut i32
     *info_used = c::MPI_Info_toint(info_used_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_get_info(comm: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_comm_get_info_ pmpi_comm_get_info_ mpi_comm_get_info_f08_ pmpi_comm_get_info_f08_);
+export!(mpi_comm_get_info(comm: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_comm_get_info_ pmpi_comm_get_info_ mpi_comm_get_info_f08_ {pmpi_comm_get_info_f08_ pmpir_comm_get_info_f08_});
 unsafe fn mpi_comm_get_name<const P: bool>(
     comm: *const i32,
     comm_name: *mut u8,
@@ -2283,14 +2289,14 @@ unsafe fn mpi_comm_get_name<const P: bool>(
     comm_name_c.store(comm_name, comm_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_comm_get_name(comm: *const i32, comm_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, comm_name_len: usize) (); mpi_comm_get_name_ pmpi_comm_get_name_ mpi_comm_get_name_f08_ pmpi_comm_get_name_f08_);
+export!(mpi_comm_get_name(comm: *const i32, comm_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, comm_name_len: usize) (); mpi_comm_get_name_ pmpi_comm_get_name_ mpi_comm_get_name_f08_ {pmpi_comm_get_name_f08_ pmpir_comm_get_name_f08_});
 unsafe fn mpi_comm_get_parent<const P: bool>(parent: *mut i32, ierror: *mut i32) {
     let mut parent_c = c::MPI_Comm_fromint(*parent);
     let code = (if P { c::PMPI_Comm_get_parent } else { c::MPI_Comm_get_parent })(&mut parent_c);
     *parent = c::MPI_Comm_toint(parent_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_get_parent(parent: *mut i32, ierror: *mut i32) (); mpi_comm_get_parent_ pmpi_comm_get_parent_ mpi_comm_get_parent_f08_ pmpi_comm_get_parent_f08_);
+export!(mpi_comm_get_parent(parent: *mut i32, ierror: *mut i32) (); mpi_comm_get_parent_ pmpi_comm_get_parent_ mpi_comm_get_parent_f08_ {pmpi_comm_get_parent_f08_ pmpir_comm_get_parent_f08_});
 unsafe fn mpi_comm_group<const P: bool>(comm: *const i32, group: *mut i32, ierror: *mut i32) {
     let mut group_c = c::MPI_Group_fromint(*group);
     let code =
@@ -2298,7 +2304,7 @@ unsafe fn mpi_comm_group<const P: bool>(comm: *const i32, group: *mut i32, ierro
     *group = c::MPI_Group_toint(group_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_group(comm: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_comm_group_ pmpi_comm_group_ mpi_comm_group_f08_ pmpi_comm_group_f08_);
+export!(mpi_comm_group(comm: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_comm_group_ pmpi_comm_group_ mpi_comm_group_f08_ {pmpi_comm_group_f08_ pmpir_comm_group_f08_});
 unsafe fn mpi_comm_idup<const P: bool>(
     comm: *const i32,
     newcomm: *mut i32,
@@ -2316,7 +2322,7 @@ unsafe fn mpi_comm_idup<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_idup(comm: *const i32, newcomm: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_idup_ pmpi_comm_idup_ mpi_comm_idup_f08_ pmpi_comm_idup_f08_);
+export!(mpi_comm_idup(comm: *const i32, newcomm: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_idup_ pmpi_comm_idup_ mpi_comm_idup_f08_ {pmpi_comm_idup_f08_ pmpir_comm_idup_f08_});
 unsafe fn mpi_comm_idup_with_info<const P: bool>(
     comm: *const i32,
     info: *const i32,
@@ -2336,7 +2342,7 @@ unsafe fn mpi_comm_idup_with_info<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_idup_with_info(comm: *const i32, info: *const i32, newcomm: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_idup_with_info_ pmpi_comm_idup_with_info_ mpi_comm_idup_with_info_f08_ pmpi_comm_idup_with_info_f08_);
+export!(mpi_comm_idup_with_info(comm: *const i32, info: *const i32, newcomm: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_idup_with_info_ pmpi_comm_idup_with_info_ mpi_comm_idup_with_info_f08_ {pmpi_comm_idup_with_info_f08_ pmpir_comm_idup_with_info_f08_});
 unsafe fn mpi_comm_iflush_buffer<const P: bool>(comm: *const i32, request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Comm_iflush_buffer } else { c::MPI_Comm_iflush_buffer })(
@@ -2346,19 +2352,19 @@ unsafe fn mpi_comm_iflush_buffer<const P: bool>(comm: *const i32, request: *mut 
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_iflush_buffer(comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_iflush_buffer_ pmpi_comm_iflush_buffer_ mpi_comm_iflush_buffer_f08_ pmpi_comm_iflush_buffer_f08_);
+export!(mpi_comm_iflush_buffer(comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_comm_iflush_buffer_ pmpi_comm_iflush_buffer_ mpi_comm_iflush_buffer_f08_ {pmpi_comm_iflush_buffer_f08_ pmpir_comm_iflush_buffer_f08_});
 unsafe fn mpi_comm_join<const P: bool>(fd: *const i32, intercomm: *mut i32, ierror: *mut i32) {
     let mut intercomm_c = c::MPI_Comm_fromint(*intercomm);
     let code = (if P { c::PMPI_Comm_join } else { c::MPI_Comm_join })(*fd, &mut intercomm_c);
     *intercomm = c::MPI_Comm_toint(intercomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_join(fd: *const i32, intercomm: *mut i32, ierror: *mut i32) (); mpi_comm_join_ pmpi_comm_join_ mpi_comm_join_f08_ pmpi_comm_join_f08_);
+export!(mpi_comm_join(fd: *const i32, intercomm: *mut i32, ierror: *mut i32) (); mpi_comm_join_ pmpi_comm_join_ mpi_comm_join_f08_ {pmpi_comm_join_f08_ pmpir_comm_join_f08_});
 unsafe fn mpi_comm_rank<const P: bool>(comm: *const i32, rank: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_rank } else { c::MPI_Comm_rank })(c::MPI_Comm_fromint(*comm), rank);
     fault::end(ierror, code)
 }
-export!(mpi_comm_rank(comm: *const i32, rank: *mut i32, ierror: *mut i32) (); mpi_comm_rank_ pmpi_comm_rank_ mpi_comm_rank_f08_ pmpi_comm_rank_f08_);
+export!(mpi_comm_rank(comm: *const i32, rank: *mut i32, ierror: *mut i32) (); mpi_comm_rank_ pmpi_comm_rank_ mpi_comm_rank_f08_ {pmpi_comm_rank_f08_ pmpir_comm_rank_f08_});
 unsafe fn mpi_comm_remote_group<const P: bool>(comm: *const i32, group: *mut i32, ierror: *mut i32) {
     let mut group_c = c::MPI_Group_fromint(*group);
     let code = (if P { c::PMPI_Comm_remote_group } else { c::MPI_Comm_remote_group })(
@@ -2368,7 +2374,7 @@ unsafe fn mpi_comm_remote_group<const P: bool>(comm: *const i32, group: *mut i32
     *group = c::MPI_Group_toint(group_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_remote_group(comm: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_comm_remote_group_ pmpi_comm_remote_group_ mpi_comm_remote_group_f08_ pmpi_comm_remote_group_f08_);
+export!(mpi_comm_remote_group(comm: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_comm_remote_group_ pmpi_comm_remote_group_ mpi_comm_remote_group_f08_ {pmpi_comm_remote_group_f08_ pmpir_comm_remote_group_f08_});
 unsafe fn mpi_comm_remote_size<const P: bool>(comm: *const i32, size: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_remote_size } else { c::MPI_Comm_remote_size })(
         c::MPI_Comm_fromint(*comm),
@@ -2376,7 +2382,7 @@ unsafe fn mpi_comm_remote_size<const P: bool>(comm: *const i32, size: *mut i32, 
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_remote_size(comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_comm_remote_size_ pmpi_comm_remote_size_ mpi_comm_remote_size_f08_ pmpi_comm_remote_size_f08_);
+export!(mpi_comm_remote_size(comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_comm_remote_size_ pmpi_comm_remote_size_ mpi_comm_remote_size_f08_ {pmpi_comm_remote_size_f08_ pmpir_comm_remote_size_f08_});
 unsafe fn mpi_comm_set_attr<const P: bool>(
     comm: *const i32,
     comm_keyval: *const i32,
@@ -2390,7 +2396,7 @@ unsafe fn mpi_comm_set_attr<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_set_attr(comm: *const i32, comm_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_comm_set_attr_ pmpi_comm_set_attr_ mpi_comm_set_attr_f08_ pmpi_comm_set_attr_f08_);
+export!(mpi_comm_set_attr(comm: *const i32, comm_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_comm_set_attr_ pmpi_comm_set_attr_ mpi_comm_set_attr_f08_ {pmpi_comm_set_attr_f08_ pmpir_comm_set_attr_f08_});
 unsafe fn mpi_comm_set_errhandler<const P: bool>(comm: *const i32, errhandler: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_set_errhandler } else { c::MPI_Comm_set_errhandler })(
         c::MPI_Comm_fromint(*comm),
@@ -2398,7 +2404,7 @@ unsafe fn mpi_comm_set_errhandler<const P: bool>(comm: *const i32, errhandler: *
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_set_errhandler(comm: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_comm_set_errhandler_ pmpi_comm_set_errhandler_ mpi_comm_set_errhandler_f08_ pmpi_comm_set_errhandler_f08_);
+export!(mpi_comm_set_errhandler(comm: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_comm_set_errhandler_ pmpi_comm_set_errhandler_ mpi_comm_set_errhandler_f08_ {pmpi_comm_set_errhandler_f08_ pmpir_comm_set_errhandler_f08_});
 unsafe fn mpi_comm_set_info<const P: bool>(comm: *const i32, info: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_set_info } else { c::MPI_Comm_set_info })(
         c::MPI_Comm_fromint(*comm),
@@ -2406,7 +2412,7 @@ unsafe fn mpi_comm_set_info<const P: bool>(comm: *const i32, info: *const i32, i
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_set_info(comm: *const i32, info: *const i32, ierror: *mut i32) (); mpi_comm_set_info_ pmpi_comm_set_info_ mpi_comm_set_info_f08_ pmpi_comm_set_info_f08_);
+export!(mpi_comm_set_info(comm: *const i32, info: *const i32, ierror: *mut i32) (); mpi_comm_set_info_ pmpi_comm_set_info_ mpi_comm_set_info_f08_ {pmpi_comm_set_info_f08_ pmpir_comm_set_info_f08_});
 unsafe fn mpi_comm_set_name<const P: bool>(
     comm: *const i32,
     comm_name: *const u8,
@@ -2420,12 +2426,12 @@ unsafe fn mpi_comm_set_name<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_comm_set_name(comm: *const i32, comm_name: *const u8, ierror: *mut i32, comm_name_len: usize) (); mpi_comm_set_name_ pmpi_comm_set_name_ mpi_comm_set_name_f08_ pmpi_comm_set_name_f08_);
+export!(mpi_comm_set_name(comm: *const i32, comm_name: *const u8, ierror: *mut i32, comm_name_len: usize) (); mpi_comm_set_name_ pmpi_comm_set_name_ mpi_comm_set_name_f08_ {pmpi_comm_set_name_f08_ pmpir_comm_set_name_f08_});
 unsafe fn mpi_comm_size<const P: bool>(comm: *const i32, size: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_size } else { c::MPI_Comm_size })(c::MPI_Comm_fromint(*comm), size);
     fault::end(ierror, code)
 }
-export!(mpi_comm_size(comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_comm_size_ pmpi_comm_size_ mpi_comm_size_f08_ pmpi_comm_size_f08_);
+export!(mpi_comm_size(comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_comm_size_ pmpi_comm_size_ mpi_comm_size_f08_ {pmpi_comm_size_f08_ pmpir_comm_size_f08_});
 unsafe fn mpi_comm_spawn<const P: bool>(
     command: *const u8,
     argv: *const u8,
@@ -2455,7 +2461,7 @@ unsafe fn mpi_comm_spawn<const P: bool>(
     *intercomm = c::MPI_Comm_toint(intercomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_spawn(command: *const u8, argv: *const u8, maxprocs: *const i32, info: *const i32, root: *const i32, comm: *const i32, intercomm: *mut i32, array_of_errcodes: *mut i32, ierror: *mut i32, command_len: usize, argv_len: usize) (); mpi_comm_spawn_ pmpi_comm_spawn_ mpi_comm_spawn_f08_ pmpi_comm_spawn_f08_);
+export!(mpi_comm_spawn(command: *const u8, argv: *const u8, maxprocs: *const i32, info: *const i32, root: *const i32, comm: *const i32, intercomm: *mut i32, array_of_errcodes: *mut i32, ierror: *mut i32, command_len: usize, argv_len: usize) (); mpi_comm_spawn_ pmpi_comm_spawn_ mpi_comm_spawn_f08_ {pmpi_comm_spawn_f08_ pmpir_comm_spawn_f08_});
 unsafe fn mpi_comm_spawn_multiple<const P: bool>(
     count: *const i32,
     array_of_commands: *const u8,
@@ -2488,7 +2494,7 @@ unsafe fn mpi_comm_spawn_multiple<const P: bool>(
     *intercomm = c::MPI_Comm_toint(intercomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_spawn_multiple(count: *const i32, array_of_commands: *const u8, array_of_argv: *const u8, array_of_maxprocs: *mut i32, array_of_info: *const i32, root: *const i32, comm: *const i32, intercomm: *mut i32, array_of_errcodes: *mut i32, ierror: *mut i32, array_of_commands_len: usize, array_of_argv_len: usize) (); mpi_comm_spawn_multiple_ pmpi_comm_spawn_multiple_ mpi_comm_spawn_multiple_f08_ pmpi_comm_spawn_multiple_f08_);
+export!(mpi_comm_spawn_multiple(count: *const i32, array_of_commands: *const u8, array_of_argv: *const u8, array_of_maxprocs: *mut i32, array_of_info: *const i32, root: *const i32, comm: *const i32, intercomm: *mut i32, array_of_errcodes: *mut i32, ierror: *mut i32, array_of_commands_len: usize, array_of_argv_len: usize) (); mpi_comm_spawn_multiple_ pmpi_comm_spawn_multiple_ mpi_comm_spawn_multiple_f08_ {pmpi_comm_spawn_multiple_f08_ pmpir_comm_spawn_multiple_f08_});
 unsafe fn mpi_comm_split<const P: bool>(
     comm: *const i32,
     color: *const i32,
@@ -2506,7 +2512,7 @@ unsafe fn mpi_comm_split<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_split(comm: *const i32, color: *const i32, key: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_split_ pmpi_comm_split_ mpi_comm_split_f08_ pmpi_comm_split_f08_);
+export!(mpi_comm_split(comm: *const i32, color: *const i32, key: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_split_ pmpi_comm_split_ mpi_comm_split_f08_ {pmpi_comm_split_f08_ pmpir_comm_split_f08_});
 unsafe fn mpi_comm_split_type<const P: bool>(
     comm: *const i32,
     split_type: *const i32,
@@ -2526,7 +2532,7 @@ unsafe fn mpi_comm_split_type<const P: bool>(
     *newcomm = c::MPI_Comm_toint(newcomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_split_type(comm: *const i32, split_type: *const i32, key: *const i32, info: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_split_type_ pmpi_comm_split_type_ mpi_comm_split_type_f08_ pmpi_comm_split_type_f08_);
+export!(mpi_comm_split_type(comm: *const i32, split_type: *const i32, key: *const i32, info: *const i32, newcomm: *mut i32, ierror: *mut i32) (); mpi_comm_split_type_ pmpi_comm_split_type_ mpi_comm_split_type_f08_ {pmpi_comm_split_type_f08_ pmpir_comm_split_type_f08_});
 unsafe fn mpi_comm_test_inter<const P: bool>(comm: *const i32, flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Comm_test_inter } else { c::MPI_Comm_test_inter })(
@@ -2536,7 +2542,7 @@ unsafe fn mpi_comm_test_inter<const P: bool>(comm: *const i32, flag: *mut i32, i
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_comm_test_inter(comm: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_comm_test_inter_ pmpi_comm_test_inter_ mpi_comm_test_inter_f08_ pmpi_comm_test_inter_f08_);
+export!(mpi_comm_test_inter(comm: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_comm_test_inter_ pmpi_comm_test_inter_ mpi_comm_test_inter_f08_ {pmpi_comm_test_inter_f08_ pmpir_comm_test_inter_f08_});
 unsafe fn mpi_compare_and_swap<const P: bool>(
     origin_addr: *mut c_void,
     compare_addr: *mut c_void,
@@ -2589,7 +2595,7 @@ unsafe fn mpi_compare_and_swap_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_compare_and_swap_f08ts(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, win: *const i32, ierror: *mut i32) (); MPI_Compare_and_swap_f08ts PMPI_Compare_and_swap_f08ts);
 #[cfg(mpich)]
-export!(mpi_compare_and_swap_f08ts(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, win: *const i32, ierror: *mut i32) (); mpi_compare_and_swap_f08ts_ pmpi_compare_and_swap_f08ts_);
+export!(mpi_compare_and_swap_f08ts(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, win: *const i32, ierror: *mut i32) (); mpi_compare_and_swap_f08ts_ pmpir_compare_and_swap_f08ts_);
 unsafe fn mpi_dims_create<const P: bool>(
     nnodes: *const i32,
     ndims: *const i32,
@@ -2599,7 +2605,7 @@ unsafe fn mpi_dims_create<const P: bool>(
     let code = (if P { c::PMPI_Dims_create } else { c::MPI_Dims_create })(*nnodes, *ndims, dims);
     fault::end(ierror, code)
 }
-export!(mpi_dims_create(nnodes: *const i32, ndims: *const i32, dims: *mut i32, ierror: *mut i32) (); mpi_dims_create_ pmpi_dims_create_ mpi_dims_create_f08_ pmpi_dims_create_f08_);
+export!(mpi_dims_create(nnodes: *const i32, ndims: *const i32, dims: *mut i32, ierror: *mut i32) (); mpi_dims_create_ pmpi_dims_create_ mpi_dims_create_f08_ {pmpi_dims_create_f08_ pmpir_dims_create_f08_});
 unsafe fn mpi_dist_graph_create<const P: bool>(
     comm_old: *const i32,
     n: *const i32,
@@ -2627,7 +2633,7 @@ unsafe fn mpi_dist_graph_create<const P: bool>(
     *comm_dist_graph = c::MPI_Comm_toint(comm_dist_graph_c);
     fault::end(ierror, code)
 }
-export!(mpi_dist_graph_create(comm_old: *const i32, n: *const i32, sources: *mut i32, degrees: *mut i32, destinations: *mut i32, weights: *mut i32, info: *const i32, reorder: *const i32, comm_dist_graph: *mut i32, ierror: *mut i32) (); mpi_dist_graph_create_ pmpi_dist_graph_create_ mpi_dist_graph_create_f08_ pmpi_dist_graph_create_f08_);
+export!(mpi_dist_graph_create(comm_old: *const i32, n: *const i32, sources: *mut i32, degrees: *mut i32, destinations: *mut i32, weights: *mut i32, info: *const i32, reorder: *const i32, comm_dist_graph: *mut i32, ierror: *mut i32) (); mpi_dist_graph_create_ pmpi_dist_graph_create_ mpi_dist_graph_create_f08_ {pmpi_dist_graph_create_f08_ pmpir_dist_graph_create_f08_});
 unsafe fn mpi_dist_graph_create_adjacent<const P: bool>(
     comm_old: *const i32,
     indegree: *const i32,
@@ -2657,7 +2663,7 @@ unsafe fn mpi_dist_graph_create_adjacent<const P: bool>(
     *comm_dist_graph = c::MPI_Comm_toint(comm_dist_graph_c);
     fault::end(ierror, code)
 }
-export!(mpi_dist_graph_create_adjacent(comm_old: *const i32, indegree: *const i32, sources: *mut i32, sourceweights: *mut i32, outdegree: *const i32, destinations: *mut i32, destweights: *mut i32, info: *const i32, reorder: *const i32, comm_dist_graph: *mut i32, ierror: *mut i32) (); mpi_dist_graph_create_adjacent_ pmpi_dist_graph_create_adjacent_ mpi_dist_graph_create_adjacent_f08_ pmpi_dist_graph_create_adjacent_f08_);
+export!(mpi_dist_graph_create_adjacent(comm_old: *const i32, indegree: *const i32, sources: *mut i32, sourceweights: *mut i32, outdegree: *const i32, destinations: *mut i32, destweights: *mut i32, info: *const i32, reorder: *const i32, comm_dist_graph: *mut i32, ierror: *mut i32) (); mpi_dist_graph_create_adjacent_ pmpi_dist_graph_create_adjacent_ mpi_dist_graph_create_adjacent_f08_ {pmpi_dist_graph_create_adjacent_f08_ pmpir_dist_graph_create_adjacent_f08_});
 unsafe fn mpi_dist_graph_neighbors<const P: bool>(
     comm: *const i32,
     maxindegree: *const i32,
@@ -2679,7 +2685,7 @@ unsafe fn mpi_dist_graph_neighbors<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_dist_graph_neighbors(comm: *const i32, maxindegree: *const i32, sources: *mut i32, sourceweights: *mut i32, maxoutdegree: *const i32, destinations: *mut i32, destweights: *mut i32, ierror: *mut i32) (); mpi_dist_graph_neighbors_ pmpi_dist_graph_neighbors_ mpi_dist_graph_neighbors_f08_ pmpi_dist_graph_neighbors_f08_);
+export!(mpi_dist_graph_neighbors(comm: *const i32, maxindegree: *const i32, sources: *mut i32, sourceweights: *mut i32, maxoutdegree: *const i32, destinations: *mut i32, destweights: *mut i32, ierror: *mut i32) (); mpi_dist_graph_neighbors_ pmpi_dist_graph_neighbors_ mpi_dist_graph_neighbors_f08_ {pmpi_dist_graph_neighbors_f08_ pmpir_dist_graph_neighbors_f08_});
 unsafe fn mpi_dist_graph_neighbors_count<const P: bool>(
     comm: *const i32,
     indegree: *mut i32,
@@ -2697,19 +2703,19 @@ unsafe fn mpi_dist_graph_neighbors_count<const P: bool>(
     *weighted = logical::from_c(weighted_c);
     fault::end(ierror, code)
 }
-export!(mpi_dist_graph_neighbors_count(comm: *const i32, indegree: *mut i32, outdegree: *mut i32, weighted: *mut i32, ierror: *mut i32) (); mpi_dist_graph_neighbors_count_ pmpi_dist_graph_neighbors_count_ mpi_dist_graph_neighbors_count_f08_ pmpi_dist_graph_neighbors_count_f08_);
+export!(mpi_dist_graph_neighbors_count(comm: *const i32, indegree: *mut i32, outdegree: *mut i32, weighted: *mut i32, ierror: *mut i32) (); mpi_dist_graph_neighbors_count_ pmpi_dist_graph_neighbors_count_ mpi_dist_graph_neighbors_count_f08_ {pmpi_dist_graph_neighbors_count_f08_ pmpir_dist_graph_neighbors_count_f08_});
 unsafe fn mpi_errhandler_free<const P: bool>(errhandler: *mut i32, ierror: *mut i32) {
     let mut errhandler_c = c::MPI_Errhandler_fromint(*errhandler);
     let code = (if P { c::PMPI_Errhandler_free } else { c::MPI_Errhandler_free })(&mut errhandler_c);
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_errhandler_free(errhandler: *mut i32, ierror: *mut i32) (); mpi_errhandler_free_ pmpi_errhandler_free_ mpi_errhandler_free_f08_ pmpi_errhandler_free_f08_);
+export!(mpi_errhandler_free(errhandler: *mut i32, ierror: *mut i32) (); mpi_errhandler_free_ pmpi_errhandler_free_ mpi_errhandler_free_f08_ {pmpi_errhandler_free_f08_ pmpir_errhandler_free_f08_});
 unsafe fn mpi_error_class<const P: bool>(errorcode: *const i32, errorclass: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Error_class } else { c::MPI_Error_class })(*errorcode, errorclass);
     fault::end(ierror, code)
 }
-export!(mpi_error_class(errorcode: *const i32, errorclass: *mut i32, ierror: *mut i32) (); mpi_error_class_ pmpi_error_class_ mpi_error_class_f08_ pmpi_error_class_f08_);
+export!(mpi_error_class(errorcode: *const i32, errorclass: *mut i32, ierror: *mut i32) (); mpi_error_class_ pmpi_error_class_ mpi_error_class_f08_ {pmpi_error_class_f08_ pmpir_error_class_f08_});
 unsafe fn mpi_error_string<const P: bool>(
     errorcode: *const i32,
     string: *mut u8,
@@ -2726,7 +2732,7 @@ unsafe fn mpi_error_string<const P: bool>(
     string_c.store(string, string_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_error_string(errorcode: *const i32, string: *mut u8, resultlen: *mut i32, ierror: *mut i32, string_len: usize) (); mpi_error_string_ pmpi_error_string_ mpi_error_string_f08_ pmpi_error_string_f08_);
+export!(mpi_error_string(errorcode: *const i32, string: *mut u8, resultlen: *mut i32, ierror: *mut i32, string_len: usize) (); mpi_error_string_ pmpi_error_string_ mpi_error_string_f08_ {pmpi_error_string_f08_ pmpir_error_string_f08_});
 unsafe fn mpi_exscan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -2772,7 +2778,7 @@ unsafe fn mpi_exscan_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Exscan_f08ts PMPI_Exscan_f08ts);
 #[cfg(mpich)]
-export!(mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_f08ts_ pmpi_exscan_f08ts_);
+export!(mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_f08ts_ pmpir_exscan_f08ts_);
 unsafe fn mpi_exscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -2798,7 +2804,7 @@ unsafe fn mpi_exscan_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Exscan_c_f08ts PMPI_Exscan_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_c_f08ts_ pmpi_exscan_c_f08ts_ mpi_exscan_f08ts_large_ pmpi_exscan_f08ts_large_);
+export!(mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_c_f08ts_ pmpir_exscan_c_f08ts_ mpi_exscan_f08ts_large_ pmpir_exscan_f08ts_large_);
 unsafe fn mpi_exscan_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -2855,7 +2861,7 @@ unsafe fn mpi_exscan_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Exscan_init_f08ts PMPI_Exscan_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_f08ts_ pmpi_exscan_init_f08ts_);
+export!(mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_f08ts_ pmpir_exscan_init_f08ts_);
 unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -2886,7 +2892,7 @@ unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Exscan_init_c_f08ts PMPI_Exscan_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_c_f08ts_ pmpi_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_ pmpi_exscan_init_f08ts_large_);
+export!(mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_c_f08ts_ pmpir_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_ pmpir_exscan_init_f08ts_large_);
 unsafe fn mpi_fetch_and_op<const P: bool>(
     origin_addr: *mut c_void,
     result_addr: *mut c_void,
@@ -2937,7 +2943,7 @@ unsafe fn mpi_fetch_and_op_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Fetch_and_op_f08ts PMPI_Fetch_and_op_f08ts);
 #[cfg(mpich)]
-export!(mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_fetch_and_op_f08ts_ pmpi_fetch_and_op_f08ts_);
+export!(mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_fetch_and_op_f08ts_ pmpir_fetch_and_op_f08ts_);
 unsafe fn mpi_file_call_errhandler<const P: bool>(fh: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_call_errhandler } else { c::MPI_File_call_errhandler })(
         c::MPI_File_fromint(*fh),
@@ -2945,14 +2951,14 @@ unsafe fn mpi_file_call_errhandler<const P: bool>(fh: *const i32, errorcode: *co
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_call_errhandler(fh: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_file_call_errhandler_ pmpi_file_call_errhandler_ mpi_file_call_errhandler_f08_ pmpi_file_call_errhandler_f08_);
+export!(mpi_file_call_errhandler(fh: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_file_call_errhandler_ pmpi_file_call_errhandler_ mpi_file_call_errhandler_f08_ {pmpi_file_call_errhandler_f08_ pmpir_file_call_errhandler_f08_});
 unsafe fn mpi_file_close<const P: bool>(fh: *mut i32, ierror: *mut i32) {
     let mut fh_c = c::MPI_File_fromint(*fh);
     let code = (if P { c::PMPI_File_close } else { c::MPI_File_close })(&mut fh_c);
     *fh = c::MPI_File_toint(fh_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_close(fh: *mut i32, ierror: *mut i32) (); mpi_file_close_ pmpi_file_close_ mpi_file_close_f08_ pmpi_file_close_f08_);
+export!(mpi_file_close(fh: *mut i32, ierror: *mut i32) (); mpi_file_close_ pmpi_file_close_ mpi_file_close_f08_ {pmpi_file_close_f08_ pmpir_file_close_f08_});
 unsafe fn mpi_file_create_errhandler<const P: bool>(
     file_errhandler_fn: usize,
     errhandler: *mut i32,
@@ -2966,7 +2972,7 @@ unsafe fn mpi_file_create_errhandler<const P: bool>(
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_create_errhandler(file_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_file_create_errhandler_ pmpi_file_create_errhandler_ mpi_file_create_errhandler_f08_ pmpi_file_create_errhandler_f08_);
+export!(mpi_file_create_errhandler(file_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_file_create_errhandler_ pmpi_file_create_errhandler_ mpi_file_create_errhandler_f08_ {pmpi_file_create_errhandler_f08_ pmpir_file_create_errhandler_f08_});
 unsafe fn mpi_file_delete<const P: bool>(
     filename: *const u8,
     info: *const i32,
@@ -2980,13 +2986,13 @@ unsafe fn mpi_file_delete<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_delete(filename: *const u8, info: *const i32, ierror: *mut i32, filename_len: usize) (); mpi_file_delete_ pmpi_file_delete_ mpi_file_delete_f08_ pmpi_file_delete_f08_);
+export!(mpi_file_delete(filename: *const u8, info: *const i32, ierror: *mut i32, filename_len: usize) (); mpi_file_delete_ pmpi_file_delete_ mpi_file_delete_f08_ {pmpi_file_delete_f08_ pmpir_file_delete_f08_});
 unsafe fn mpi_file_get_amode<const P: bool>(fh: *const i32, amode: *mut i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_File_get_amode } else { c::MPI_File_get_amode })(c::MPI_File_fromint(*fh), amode);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_amode(fh: *const i32, amode: *mut i32, ierror: *mut i32) (); mpi_file_get_amode_ pmpi_file_get_amode_ mpi_file_get_amode_f08_ pmpi_file_get_amode_f08_);
+export!(mpi_file_get_amode(fh: *const i32, amode: *mut i32, ierror: *mut i32) (); mpi_file_get_amode_ pmpi_file_get_amode_ mpi_file_get_amode_f08_ {pmpi_file_get_amode_f08_ pmpir_file_get_amode_f08_});
 unsafe fn mpi_file_get_atomicity<const P: bool>(fh: *const i32, flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_File_get_atomicity } else { c::MPI_File_get_atomicity })(
@@ -2996,7 +3002,7 @@ unsafe fn mpi_file_get_atomicity<const P: bool>(fh: *const i32, flag: *mut i32, 
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_atomicity(fh: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_file_get_atomicity_ pmpi_file_get_atomicity_ mpi_file_get_atomicity_f08_ pmpi_file_get_atomicity_f08_);
+export!(mpi_file_get_atomicity(fh: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_file_get_atomicity_ pmpi_file_get_atomicity_ mpi_file_get_atomicity_f08_ {pmpi_file_get_atomicity_f08_ pmpir_file_get_atomicity_f08_});
 unsafe fn mpi_file_get_byte_offset<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3010,7 +3016,7 @@ unsafe fn mpi_file_get_byte_offset<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_get_byte_offset(fh: *const i32, offset: *const i64, disp: *mut i64, ierror: *mut i32) (); mpi_file_get_byte_offset_ pmpi_file_get_byte_offset_ mpi_file_get_byte_offset_f08_ pmpi_file_get_byte_offset_f08_);
+export!(mpi_file_get_byte_offset(fh: *const i32, offset: *const i64, disp: *mut i64, ierror: *mut i32) (); mpi_file_get_byte_offset_ pmpi_file_get_byte_offset_ mpi_file_get_byte_offset_f08_ {pmpi_file_get_byte_offset_f08_ pmpir_file_get_byte_offset_f08_});
 unsafe fn mpi_file_get_errhandler<const P: bool>(file: *const i32, errhandler: *mut i32, ierror: *mut i32) {
     let mut errhandler_c = c::MPI_Errhandler_fromint(*errhandler);
     let code = (if P { c::PMPI_File_get_errhandler } else { c::MPI_File_get_errhandler })(
@@ -3020,7 +3026,7 @@ unsafe fn mpi_file_get_errhandler<const P: bool>(file: *const i32, errhandler: *
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_errhandler(file: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_file_get_errhandler_ pmpi_file_get_errhandler_ mpi_file_get_errhandler_f08_ pmpi_file_get_errhandler_f08_);
+export!(mpi_file_get_errhandler(file: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_file_get_errhandler_ pmpi_file_get_errhandler_ mpi_file_get_errhandler_f08_ {pmpi_file_get_errhandler_f08_ pmpir_file_get_errhandler_f08_});
 unsafe fn mpi_file_get_group<const P: bool>(fh: *const i32, group: *mut i32, ierror: *mut i32) {
     let mut group_c = c::MPI_Group_fromint(*group);
     let code = (if P { c::PMPI_File_get_group } else { c::MPI_File_get_group })(
@@ -3030,7 +3036,7 @@ unsafe fn mpi_file_get_group<const P: bool>(fh: *const i32, group: *mut i32, ier
     *group = c::MPI_Group_toint(group_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_group(fh: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_file_get_group_ pmpi_file_get_group_ mpi_file_get_group_f08_ pmpi_file_get_group_f08_);
+export!(mpi_file_get_group(fh: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_file_get_group_ pmpi_file_get_group_ mpi_file_get_group_f08_ {pmpi_file_get_group_f08_ pmpir_file_get_group_f08_});
 unsafe fn mpi_file_get_info<const P: bool>(fh: *const i32, info_used: *mut i32, ierror: *mut i32) {
     let mut info_used_c = c::MPI_Info_fromint(*info_used);
     let code = (if P { c::PMPI_File_get_info } else { c::MPI_File_get_info })(
@@ -3040,7 +3046,7 @@ unsafe fn mpi_file_get_info<const P: bool>(fh: *const i32, info_used: *mut i32, 
     *info_used = c::MPI_Info_toint(info_used_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_info(fh: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_file_get_info_ pmpi_file_get_info_ mpi_file_get_info_f08_ pmpi_file_get_info_f08_);
+export!(mpi_file_get_info(fh: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_file_get_info_ pmpi_file_get_info_ mpi_file_get_info_f08_ {pmpi_file_get_info_f08_ pmpir_file_get_info_f08_});
 unsafe fn mpi_file_get_position<const P: bool>(fh: *const i32, offset: *mut i64, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_get_position } else { c::MPI_File_get_position })(
         c::MPI_File_fromint(*fh),
@@ -3048,7 +3054,7 @@ unsafe fn mpi_file_get_position<const P: bool>(fh: *const i32, offset: *mut i64,
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_get_position(fh: *const i32, offset: *mut i64, ierror: *mut i32) (); mpi_file_get_position_ pmpi_file_get_position_ mpi_file_get_position_f08_ pmpi_file_get_position_f08_);
+export!(mpi_file_get_position(fh: *const i32, offset: *mut i64, ierror: *mut i32) (); mpi_file_get_position_ pmpi_file_get_position_ mpi_file_get_position_f08_ {pmpi_file_get_position_f08_ pmpir_file_get_position_f08_});
 unsafe fn mpi_file_get_position_shared<const P: bool>(fh: *const i32, offset: *mut i64, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_get_position_shared } else { c::MPI_File_get_position_shared })(
         c::MPI_File_fromint(*fh),
@@ -3056,12 +3062,12 @@ unsafe fn mpi_file_get_position_shared<const P: bool>(fh: *const i32, offset: *m
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_get_position_shared(fh: *const i32, offset: *mut i64, ierror: *mut i32) (); mpi_file_get_position_shared_ pmpi_file_get_position_shared_ mpi_file_get_position_shared_f08_ pmpi_file_get_position_shared_f08_);
+export!(mpi_file_get_position_shared(fh: *const i32, offset: *mut i64, ierror: *mut i32) (); mpi_file_get_position_shared_ pmpi_file_get_position_shared_ mpi_file_get_position_shared_f08_ {pmpi_file_get_position_shared_f08_ pmpir_file_get_position_shared_f08_});
 unsafe fn mpi_file_get_size<const P: bool>(fh: *const i32, size: *mut i64, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_get_size } else { c::MPI_File_get_size })(c::MPI_File_fromint(*fh), size);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_size(fh: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_file_get_size_ pmpi_file_get_size_ mpi_file_get_size_f08_ pmpi_file_get_size_f08_);
+export!(mpi_file_get_size(fh: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_file_get_size_ pmpi_file_get_size_ mpi_file_get_size_f08_ {pmpi_file_get_size_f08_ pmpir_file_get_size_f08_});
 unsafe fn mpi_file_get_type_extent<const P: bool>(
     fh: *const i32,
     datatype: *const i32,
@@ -3075,7 +3081,7 @@ unsafe fn mpi_file_get_type_extent<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_get_type_extent(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_ pmpi_file_get_type_extent_ mpi_file_get_type_extent_f08_ pmpi_file_get_type_extent_f08_);
+export!(mpi_file_get_type_extent(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_ pmpi_file_get_type_extent_ mpi_file_get_type_extent_f08_ {pmpi_file_get_type_extent_f08_ pmpir_file_get_type_extent_f08_});
 unsafe fn mpi_file_get_type_extent_c_f08<const P: bool>(
     fh: *const i32,
     datatype: *const i32,
@@ -3092,7 +3098,7 @@ unsafe fn mpi_file_get_type_extent_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_get_type_extent_c_f08(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_c_f08_ pmpi_file_get_type_extent_c_f08_);
 #[cfg(mpich)]
-export!(mpi_file_get_type_extent_c_f08(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_c_f08_ pmpi_file_get_type_extent_c_f08_ mpi_file_get_type_extent_f08_large_ pmpi_file_get_type_extent_f08_large_);
+export!(mpi_file_get_type_extent_c_f08(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_c_f08_ pmpir_file_get_type_extent_c_f08_ mpi_file_get_type_extent_f08_large_ pmpir_file_get_type_extent_f08_large_);
 unsafe fn mpi_file_get_view<const P: bool>(
     fh: *const i32,
     disp: *mut i64,
@@ -3117,7 +3123,7 @@ unsafe fn mpi_file_get_view<const P: bool>(
     datarep_c.store(datarep, datarep_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_file_get_view(fh: *const i32, disp: *mut i64, etype: *mut i32, filetype: *mut i32, datarep: *mut u8, ierror: *mut i32, datarep_len: usize) (); mpi_file_get_view_ pmpi_file_get_view_ mpi_file_get_view_f08_ pmpi_file_get_view_f08_);
+export!(mpi_file_get_view(fh: *const i32, disp: *mut i64, etype: *mut i32, filetype: *mut i32, datarep: *mut u8, ierror: *mut i32, datarep_len: usize) (); mpi_file_get_view_ pmpi_file_get_view_ mpi_file_get_view_f08_ {pmpi_file_get_view_f08_ pmpir_file_get_view_f08_});
 unsafe fn mpi_file_iread<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3166,7 +3172,7 @@ unsafe fn mpi_file_iread_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_f08ts PMPI_File_iread_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_f08ts_ pmpi_file_iread_f08ts_);
+export!(mpi_file_iread_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_f08ts_ pmpir_file_iread_f08ts_);
 unsafe fn mpi_file_iread_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3195,7 +3201,7 @@ unsafe fn mpi_file_iread_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_c_f08ts PMPI_File_iread_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_c_f08ts_ pmpi_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_ pmpi_file_iread_f08ts_large_);
+export!(mpi_file_iread_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_c_f08ts_ pmpir_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_ pmpir_file_iread_f08ts_large_);
 unsafe fn mpi_file_iread_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3244,7 +3250,7 @@ unsafe fn mpi_file_iread_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_all_f08ts PMPI_File_iread_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_f08ts_ pmpi_file_iread_all_f08ts_);
+export!(mpi_file_iread_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_f08ts_ pmpir_file_iread_all_f08ts_);
 unsafe fn mpi_file_iread_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3273,7 +3279,7 @@ unsafe fn mpi_file_iread_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_all_c_f08ts PMPI_File_iread_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_c_f08ts_ pmpi_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_ pmpi_file_iread_all_f08ts_large_);
+export!(mpi_file_iread_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_c_f08ts_ pmpir_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_ pmpir_file_iread_all_f08ts_large_);
 unsafe fn mpi_file_iread_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3326,7 +3332,7 @@ unsafe fn mpi_file_iread_at_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_f08ts PMPI_File_iread_at_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_f08ts_ pmpi_file_iread_at_f08ts_);
+export!(mpi_file_iread_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_f08ts_ pmpir_file_iread_at_f08ts_);
 unsafe fn mpi_file_iread_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3357,7 +3363,7 @@ unsafe fn mpi_file_iread_at_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_c_f08ts PMPI_File_iread_at_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_c_f08ts_ pmpi_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_ pmpi_file_iread_at_f08ts_large_);
+export!(mpi_file_iread_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_c_f08ts_ pmpir_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_ pmpir_file_iread_at_f08ts_large_);
 unsafe fn mpi_file_iread_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3410,7 +3416,7 @@ unsafe fn mpi_file_iread_at_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_all_f08ts PMPI_File_iread_at_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_f08ts_ pmpi_file_iread_at_all_f08ts_);
+export!(mpi_file_iread_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_f08ts_ pmpir_file_iread_at_all_f08ts_);
 unsafe fn mpi_file_iread_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3441,7 +3447,7 @@ unsafe fn mpi_file_iread_at_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_all_c_f08ts PMPI_File_iread_at_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_c_f08ts_ pmpi_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_ pmpi_file_iread_at_all_f08ts_large_);
+export!(mpi_file_iread_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_c_f08ts_ pmpir_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_ pmpir_file_iread_at_all_f08ts_large_);
 unsafe fn mpi_file_iread_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3490,7 +3496,7 @@ unsafe fn mpi_file_iread_shared_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_shared_f08ts PMPI_File_iread_shared_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_f08ts_ pmpi_file_iread_shared_f08ts_);
+export!(mpi_file_iread_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_f08ts_ pmpir_file_iread_shared_f08ts_);
 unsafe fn mpi_file_iread_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3519,7 +3525,7 @@ unsafe fn mpi_file_iread_shared_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iread_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_shared_c_f08ts PMPI_File_iread_shared_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iread_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_c_f08ts_ pmpi_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_ pmpi_file_iread_shared_f08ts_large_);
+export!(mpi_file_iread_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_c_f08ts_ pmpir_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_ pmpir_file_iread_shared_f08ts_large_);
 unsafe fn mpi_file_iwrite<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3568,7 +3574,7 @@ unsafe fn mpi_file_iwrite_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_f08ts PMPI_File_iwrite_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_f08ts_ pmpi_file_iwrite_f08ts_);
+export!(mpi_file_iwrite_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_f08ts_ pmpir_file_iwrite_f08ts_);
 unsafe fn mpi_file_iwrite_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3597,7 +3603,7 @@ unsafe fn mpi_file_iwrite_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_c_f08ts PMPI_File_iwrite_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_c_f08ts_ pmpi_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_ pmpi_file_iwrite_f08ts_large_);
+export!(mpi_file_iwrite_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_c_f08ts_ pmpir_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_ pmpir_file_iwrite_f08ts_large_);
 unsafe fn mpi_file_iwrite_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3646,7 +3652,7 @@ unsafe fn mpi_file_iwrite_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_all_f08ts PMPI_File_iwrite_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_f08ts_ pmpi_file_iwrite_all_f08ts_);
+export!(mpi_file_iwrite_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_f08ts_ pmpir_file_iwrite_all_f08ts_);
 unsafe fn mpi_file_iwrite_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3675,7 +3681,7 @@ unsafe fn mpi_file_iwrite_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_all_c_f08ts PMPI_File_iwrite_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_c_f08ts_ pmpi_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_ pmpi_file_iwrite_all_f08ts_large_);
+export!(mpi_file_iwrite_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_c_f08ts_ pmpir_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_ pmpir_file_iwrite_all_f08ts_large_);
 unsafe fn mpi_file_iwrite_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3728,7 +3734,7 @@ unsafe fn mpi_file_iwrite_at_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_f08ts PMPI_File_iwrite_at_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_f08ts_ pmpi_file_iwrite_at_f08ts_);
+export!(mpi_file_iwrite_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_f08ts_ pmpir_file_iwrite_at_f08ts_);
 unsafe fn mpi_file_iwrite_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3759,7 +3765,7 @@ unsafe fn mpi_file_iwrite_at_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_c_f08ts PMPI_File_iwrite_at_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_c_f08ts_ pmpi_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_ pmpi_file_iwrite_at_f08ts_large_);
+export!(mpi_file_iwrite_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_c_f08ts_ pmpir_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_ pmpir_file_iwrite_at_f08ts_large_);
 unsafe fn mpi_file_iwrite_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3812,7 +3818,7 @@ unsafe fn mpi_file_iwrite_at_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_all_f08ts PMPI_File_iwrite_at_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_f08ts_ pmpi_file_iwrite_at_all_f08ts_);
+export!(mpi_file_iwrite_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_f08ts_ pmpir_file_iwrite_at_all_f08ts_);
 unsafe fn mpi_file_iwrite_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3843,7 +3849,7 @@ unsafe fn mpi_file_iwrite_at_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_all_c_f08ts PMPI_File_iwrite_at_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_c_f08ts_ pmpi_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_ pmpi_file_iwrite_at_all_f08ts_large_);
+export!(mpi_file_iwrite_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_c_f08ts_ pmpir_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_ pmpir_file_iwrite_at_all_f08ts_large_);
 unsafe fn mpi_file_iwrite_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3892,7 +3898,7 @@ unsafe fn mpi_file_iwrite_shared_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_shared_f08ts PMPI_File_iwrite_shared_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_f08ts_ pmpi_file_iwrite_shared_f08ts_);
+export!(mpi_file_iwrite_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_f08ts_ pmpir_file_iwrite_shared_f08ts_);
 unsafe fn mpi_file_iwrite_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3921,7 +3927,7 @@ unsafe fn mpi_file_iwrite_shared_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_iwrite_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_shared_c_f08ts PMPI_File_iwrite_shared_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_iwrite_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_c_f08ts_ pmpi_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_ pmpi_file_iwrite_shared_f08ts_large_);
+export!(mpi_file_iwrite_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_c_f08ts_ pmpir_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_ pmpir_file_iwrite_shared_f08ts_large_);
 unsafe fn mpi_file_open<const P: bool>(
     comm: *const i32,
     filename: *const u8,
@@ -3943,13 +3949,13 @@ unsafe fn mpi_file_open<const P: bool>(
     *fh = c::MPI_File_toint(fh_c);
     fault::end(ierror, code)
 }
-export!(mpi_file_open(comm: *const i32, filename: *const u8, amode: *const i32, info: *const i32, fh: *mut i32, ierror: *mut i32, filename_len: usize) (); mpi_file_open_ pmpi_file_open_ mpi_file_open_f08_ pmpi_file_open_f08_);
+export!(mpi_file_open(comm: *const i32, filename: *const u8, amode: *const i32, info: *const i32, fh: *mut i32, ierror: *mut i32, filename_len: usize) (); mpi_file_open_ pmpi_file_open_ mpi_file_open_f08_ {pmpi_file_open_f08_ pmpir_file_open_f08_});
 unsafe fn mpi_file_preallocate<const P: bool>(fh: *const i32, size: *const i64, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_File_preallocate } else { c::MPI_File_preallocate })(c::MPI_File_fromint(*fh), *size);
     fault::end(ierror, code)
 }
-export!(mpi_file_preallocate(fh: *const i32, size: *const i64, ierror: *mut i32) (); mpi_file_preallocate_ pmpi_file_preallocate_ mpi_file_preallocate_f08_ pmpi_file_preallocate_f08_);
+export!(mpi_file_preallocate(fh: *const i32, size: *const i64, ierror: *mut i32) (); mpi_file_preallocate_ pmpi_file_preallocate_ mpi_file_preallocate_f08_ {pmpi_file_preallocate_f08_ pmpir_file_preallocate_f08_});
 unsafe fn mpi_file_read<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3994,7 +4000,7 @@ unsafe fn mpi_file_read_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_f08ts PMPI_File_read_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_f08ts_ pmpi_file_read_f08ts_);
+export!(mpi_file_read_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_f08ts_ pmpir_file_read_f08ts_);
 unsafe fn mpi_file_read_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4021,7 +4027,7 @@ unsafe fn mpi_file_read_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_c_f08ts PMPI_File_read_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_c_f08ts_ pmpi_file_read_c_f08ts_ mpi_file_read_f08ts_large_ pmpi_file_read_f08ts_large_);
+export!(mpi_file_read_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_c_f08ts_ pmpir_file_read_c_f08ts_ mpi_file_read_f08ts_large_ pmpir_file_read_f08ts_large_);
 unsafe fn mpi_file_read_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4066,7 +4072,7 @@ unsafe fn mpi_file_read_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_f08ts PMPI_File_read_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_f08ts_ pmpi_file_read_all_f08ts_);
+export!(mpi_file_read_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_f08ts_ pmpir_file_read_all_f08ts_);
 unsafe fn mpi_file_read_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4093,7 +4099,7 @@ unsafe fn mpi_file_read_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_c_f08ts PMPI_File_read_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_c_f08ts_ pmpi_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_ pmpi_file_read_all_f08ts_large_);
+export!(mpi_file_read_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_c_f08ts_ pmpir_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_ pmpir_file_read_all_f08ts_large_);
 unsafe fn mpi_file_read_all_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4134,7 +4140,7 @@ unsafe fn mpi_file_read_all_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_all_begin_f08ts PMPI_File_read_all_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_f08ts_ pmpi_file_read_all_begin_f08ts_);
+export!(mpi_file_read_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_f08ts_ pmpir_file_read_all_begin_f08ts_);
 unsafe fn mpi_file_read_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4159,7 +4165,7 @@ unsafe fn mpi_file_read_all_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_all_begin_c_f08ts PMPI_File_read_all_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_c_f08ts_ pmpi_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_ pmpi_file_read_all_begin_f08ts_large_);
+export!(mpi_file_read_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_c_f08ts_ pmpir_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_ pmpir_file_read_all_begin_f08ts_large_);
 unsafe fn mpi_file_read_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4190,7 +4196,7 @@ unsafe fn mpi_file_read_all_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_end_f08ts PMPI_File_read_all_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_end_f08ts_ pmpi_file_read_all_end_f08ts_);
+export!(mpi_file_read_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_end_f08ts_ pmpir_file_read_all_end_f08ts_);
 unsafe fn mpi_file_read_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4239,7 +4245,7 @@ unsafe fn mpi_file_read_at_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_f08ts PMPI_File_read_at_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_f08ts_ pmpi_file_read_at_f08ts_);
+export!(mpi_file_read_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_f08ts_ pmpir_file_read_at_f08ts_);
 unsafe fn mpi_file_read_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4268,7 +4274,7 @@ unsafe fn mpi_file_read_at_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_c_f08ts PMPI_File_read_at_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_c_f08ts_ pmpi_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_ pmpi_file_read_at_f08ts_large_);
+export!(mpi_file_read_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_c_f08ts_ pmpir_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_ pmpir_file_read_at_f08ts_large_);
 unsafe fn mpi_file_read_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4317,7 +4323,7 @@ unsafe fn mpi_file_read_at_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_f08ts PMPI_File_read_at_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_f08ts_ pmpi_file_read_at_all_f08ts_);
+export!(mpi_file_read_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_f08ts_ pmpir_file_read_at_all_f08ts_);
 unsafe fn mpi_file_read_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4346,7 +4352,7 @@ unsafe fn mpi_file_read_at_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_c_f08ts PMPI_File_read_at_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_c_f08ts_ pmpi_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_ pmpi_file_read_at_all_f08ts_large_);
+export!(mpi_file_read_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_c_f08ts_ pmpir_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_ pmpir_file_read_at_all_f08ts_large_);
 unsafe fn mpi_file_read_at_all_begin<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4391,7 +4397,7 @@ unsafe fn mpi_file_read_at_all_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_at_all_begin_f08ts PMPI_File_read_at_all_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_f08ts_ pmpi_file_read_at_all_begin_f08ts_);
+export!(mpi_file_read_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_f08ts_ pmpir_file_read_at_all_begin_f08ts_);
 unsafe fn mpi_file_read_at_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4418,7 +4424,7 @@ unsafe fn mpi_file_read_at_all_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_at_all_begin_c_f08ts PMPI_File_read_at_all_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_c_f08ts_ pmpi_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_ pmpi_file_read_at_all_begin_f08ts_large_);
+export!(mpi_file_read_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_c_f08ts_ pmpir_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_ pmpir_file_read_at_all_begin_f08ts_large_);
 unsafe fn mpi_file_read_at_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4449,7 +4455,7 @@ unsafe fn mpi_file_read_at_all_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_end_f08ts PMPI_File_read_at_all_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_end_f08ts_ pmpi_file_read_at_all_end_f08ts_);
+export!(mpi_file_read_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_end_f08ts_ pmpir_file_read_at_all_end_f08ts_);
 unsafe fn mpi_file_read_ordered<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4494,7 +4500,7 @@ unsafe fn mpi_file_read_ordered_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_f08ts PMPI_File_read_ordered_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_f08ts_ pmpi_file_read_ordered_f08ts_);
+export!(mpi_file_read_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_f08ts_ pmpir_file_read_ordered_f08ts_);
 unsafe fn mpi_file_read_ordered_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4521,7 +4527,7 @@ unsafe fn mpi_file_read_ordered_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_c_f08ts PMPI_File_read_ordered_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_c_f08ts_ pmpi_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_ pmpi_file_read_ordered_f08ts_large_);
+export!(mpi_file_read_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_c_f08ts_ pmpir_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_ pmpir_file_read_ordered_f08ts_large_);
 unsafe fn mpi_file_read_ordered_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4562,7 +4568,7 @@ unsafe fn mpi_file_read_ordered_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_ordered_begin_f08ts PMPI_File_read_ordered_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_f08ts_ pmpi_file_read_ordered_begin_f08ts_);
+export!(mpi_file_read_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_f08ts_ pmpir_file_read_ordered_begin_f08ts_);
 unsafe fn mpi_file_read_ordered_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4587,7 +4593,7 @@ unsafe fn mpi_file_read_ordered_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_ordered_begin_c_f08ts PMPI_File_read_ordered_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_c_f08ts_ pmpi_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_ pmpi_file_read_ordered_begin_f08ts_large_);
+export!(mpi_file_read_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_c_f08ts_ pmpir_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_ pmpir_file_read_ordered_begin_f08ts_large_);
 unsafe fn mpi_file_read_ordered_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4618,7 +4624,7 @@ unsafe fn mpi_file_read_ordered_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_end_f08ts PMPI_File_read_ordered_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_end_f08ts_ pmpi_file_read_ordered_end_f08ts_);
+export!(mpi_file_read_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_end_f08ts_ pmpir_file_read_ordered_end_f08ts_);
 unsafe fn mpi_file_read_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4663,7 +4669,7 @@ unsafe fn mpi_file_read_shared_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_shared_f08ts PMPI_File_read_shared_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_f08ts_ pmpi_file_read_shared_f08ts_);
+export!(mpi_file_read_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_f08ts_ pmpir_file_read_shared_f08ts_);
 unsafe fn mpi_file_read_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4690,7 +4696,7 @@ unsafe fn mpi_file_read_shared_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_read_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_shared_c_f08ts PMPI_File_read_shared_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_read_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_c_f08ts_ pmpi_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_ pmpi_file_read_shared_f08ts_large_);
+export!(mpi_file_read_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_c_f08ts_ pmpir_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_ pmpir_file_read_shared_f08ts_large_);
 unsafe fn mpi_file_seek<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4701,7 +4707,7 @@ unsafe fn mpi_file_seek<const P: bool>(
         (if P { c::PMPI_File_seek } else { c::MPI_File_seek })(c::MPI_File_fromint(*fh), *offset, *whence);
     fault::end(ierror, code)
 }
-export!(mpi_file_seek(fh: *const i32, offset: *const i64, whence: *const i32, ierror: *mut i32) (); mpi_file_seek_ pmpi_file_seek_ mpi_file_seek_f08_ pmpi_file_seek_f08_);
+export!(mpi_file_seek(fh: *const i32, offset: *const i64, whence: *const i32, ierror: *mut i32) (); mpi_file_seek_ pmpi_file_seek_ mpi_file_seek_f08_ {pmpi_file_seek_f08_ pmpir_file_seek_f08_});
 unsafe fn mpi_file_seek_shared<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4715,7 +4721,7 @@ unsafe fn mpi_file_seek_shared<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_seek_shared(fh: *const i32, offset: *const i64, whence: *const i32, ierror: *mut i32) (); mpi_file_seek_shared_ pmpi_file_seek_shared_ mpi_file_seek_shared_f08_ pmpi_file_seek_shared_f08_);
+export!(mpi_file_seek_shared(fh: *const i32, offset: *const i64, whence: *const i32, ierror: *mut i32) (); mpi_file_seek_shared_ pmpi_file_seek_shared_ mpi_file_seek_shared_f08_ {pmpi_file_seek_shared_f08_ pmpir_file_seek_shared_f08_});
 unsafe fn mpi_file_set_atomicity<const P: bool>(fh: *const i32, flag: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_set_atomicity } else { c::MPI_File_set_atomicity })(
         c::MPI_File_fromint(*fh),
@@ -4723,7 +4729,7 @@ unsafe fn mpi_file_set_atomicity<const P: bool>(fh: *const i32, flag: *const i32
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_set_atomicity(fh: *const i32, flag: *const i32, ierror: *mut i32) (); mpi_file_set_atomicity_ pmpi_file_set_atomicity_ mpi_file_set_atomicity_f08_ pmpi_file_set_atomicity_f08_);
+export!(mpi_file_set_atomicity(fh: *const i32, flag: *const i32, ierror: *mut i32) (); mpi_file_set_atomicity_ pmpi_file_set_atomicity_ mpi_file_set_atomicity_f08_ {pmpi_file_set_atomicity_f08_ pmpir_file_set_atomicity_f08_});
 unsafe fn mpi_file_set_errhandler<const P: bool>(file: *const i32, errhandler: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_set_errhandler } else { c::MPI_File_set_errhandler })(
         c::MPI_File_fromint(*file),
@@ -4731,7 +4737,7 @@ unsafe fn mpi_file_set_errhandler<const P: bool>(file: *const i32, errhandler: *
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_set_errhandler(file: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_file_set_errhandler_ pmpi_file_set_errhandler_ mpi_file_set_errhandler_f08_ pmpi_file_set_errhandler_f08_);
+export!(mpi_file_set_errhandler(file: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_file_set_errhandler_ pmpi_file_set_errhandler_ mpi_file_set_errhandler_f08_ {pmpi_file_set_errhandler_f08_ pmpir_file_set_errhandler_f08_});
 unsafe fn mpi_file_set_info<const P: bool>(fh: *const i32, info: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_set_info } else { c::MPI_File_set_info })(
         c::MPI_File_fromint(*fh),
@@ -4739,13 +4745,13 @@ unsafe fn mpi_file_set_info<const P: bool>(fh: *const i32, info: *const i32, ier
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_set_info(fh: *const i32, info: *const i32, ierror: *mut i32) (); mpi_file_set_info_ pmpi_file_set_info_ mpi_file_set_info_f08_ pmpi_file_set_info_f08_);
+export!(mpi_file_set_info(fh: *const i32, info: *const i32, ierror: *mut i32) (); mpi_file_set_info_ pmpi_file_set_info_ mpi_file_set_info_f08_ {pmpi_file_set_info_f08_ pmpir_file_set_info_f08_});
 unsafe fn mpi_file_set_size<const P: bool>(fh: *const i32, size: *const i64, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_File_set_size } else { c::MPI_File_set_size })(c::MPI_File_fromint(*fh), *size);
     fault::end(ierror, code)
 }
-export!(mpi_file_set_size(fh: *const i32, size: *const i64, ierror: *mut i32) (); mpi_file_set_size_ pmpi_file_set_size_ mpi_file_set_size_f08_ pmpi_file_set_size_f08_);
+export!(mpi_file_set_size(fh: *const i32, size: *const i64, ierror: *mut i32) (); mpi_file_set_size_ pmpi_file_set_size_ mpi_file_set_size_f08_ {pmpi_file_set_size_f08_ pmpir_file_set_size_f08_});
 unsafe fn mpi_file_set_view<const P: bool>(
     fh: *const i32,
     disp: *const i64,
@@ -4767,12 +4773,12 @@ unsafe fn mpi_file_set_view<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_file_set_view(fh: *const i32, disp: *const i64, etype: *const i32, filetype: *const i32, datarep: *const u8, info: *const i32, ierror: *mut i32, datarep_len: usize) (); mpi_file_set_view_ pmpi_file_set_view_ mpi_file_set_view_f08_ pmpi_file_set_view_f08_);
+export!(mpi_file_set_view(fh: *const i32, disp: *const i64, etype: *const i32, filetype: *const i32, datarep: *const u8, info: *const i32, ierror: *mut i32, datarep_len: usize) (); mpi_file_set_view_ pmpi_file_set_view_ mpi_file_set_view_f08_ {pmpi_file_set_view_f08_ pmpir_file_set_view_f08_});
 unsafe fn mpi_file_sync<const P: bool>(fh: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_sync } else { c::MPI_File_sync })(c::MPI_File_fromint(*fh));
     fault::end(ierror, code)
 }
-export!(mpi_file_sync(fh: *const i32, ierror: *mut i32) (); mpi_file_sync_ pmpi_file_sync_ mpi_file_sync_f08_ pmpi_file_sync_f08_);
+export!(mpi_file_sync(fh: *const i32, ierror: *mut i32) (); mpi_file_sync_ pmpi_file_sync_ mpi_file_sync_f08_ {pmpi_file_sync_f08_ pmpir_file_sync_f08_});
 unsafe fn mpi_file_write<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4817,7 +4823,7 @@ unsafe fn mpi_file_write_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_f08ts PMPI_File_write_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_f08ts_ pmpi_file_write_f08ts_);
+export!(mpi_file_write_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_f08ts_ pmpir_file_write_f08ts_);
 unsafe fn mpi_file_write_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4844,7 +4850,7 @@ unsafe fn mpi_file_write_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_c_f08ts PMPI_File_write_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_c_f08ts_ pmpi_file_write_c_f08ts_ mpi_file_write_f08ts_large_ pmpi_file_write_f08ts_large_);
+export!(mpi_file_write_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_c_f08ts_ pmpir_file_write_c_f08ts_ mpi_file_write_f08ts_large_ pmpir_file_write_f08ts_large_);
 unsafe fn mpi_file_write_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4889,7 +4895,7 @@ unsafe fn mpi_file_write_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_f08ts PMPI_File_write_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_f08ts_ pmpi_file_write_all_f08ts_);
+export!(mpi_file_write_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_f08ts_ pmpir_file_write_all_f08ts_);
 unsafe fn mpi_file_write_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4916,7 +4922,7 @@ unsafe fn mpi_file_write_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_c_f08ts PMPI_File_write_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_c_f08ts_ pmpi_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_ pmpi_file_write_all_f08ts_large_);
+export!(mpi_file_write_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_c_f08ts_ pmpir_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_ pmpir_file_write_all_f08ts_large_);
 unsafe fn mpi_file_write_all_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4957,7 +4963,7 @@ unsafe fn mpi_file_write_all_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_all_begin_f08ts PMPI_File_write_all_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_f08ts_ pmpi_file_write_all_begin_f08ts_);
+export!(mpi_file_write_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_f08ts_ pmpir_file_write_all_begin_f08ts_);
 unsafe fn mpi_file_write_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4982,7 +4988,7 @@ unsafe fn mpi_file_write_all_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_all_begin_c_f08ts PMPI_File_write_all_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_c_f08ts_ pmpi_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_ pmpi_file_write_all_begin_f08ts_large_);
+export!(mpi_file_write_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_c_f08ts_ pmpir_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_ pmpir_file_write_all_begin_f08ts_large_);
 unsafe fn mpi_file_write_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5013,7 +5019,7 @@ unsafe fn mpi_file_write_all_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_end_f08ts PMPI_File_write_all_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_end_f08ts_ pmpi_file_write_all_end_f08ts_);
+export!(mpi_file_write_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_end_f08ts_ pmpir_file_write_all_end_f08ts_);
 unsafe fn mpi_file_write_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5062,7 +5068,7 @@ unsafe fn mpi_file_write_at_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_f08ts PMPI_File_write_at_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_f08ts_ pmpi_file_write_at_f08ts_);
+export!(mpi_file_write_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_f08ts_ pmpir_file_write_at_f08ts_);
 unsafe fn mpi_file_write_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5091,7 +5097,7 @@ unsafe fn mpi_file_write_at_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_c_f08ts PMPI_File_write_at_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_c_f08ts_ pmpi_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_ pmpi_file_write_at_f08ts_large_);
+export!(mpi_file_write_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_c_f08ts_ pmpir_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_ pmpir_file_write_at_f08ts_large_);
 unsafe fn mpi_file_write_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5140,7 +5146,7 @@ unsafe fn mpi_file_write_at_all_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_f08ts PMPI_File_write_at_all_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_f08ts_ pmpi_file_write_at_all_f08ts_);
+export!(mpi_file_write_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_f08ts_ pmpir_file_write_at_all_f08ts_);
 unsafe fn mpi_file_write_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5169,7 +5175,7 @@ unsafe fn mpi_file_write_at_all_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_c_f08ts PMPI_File_write_at_all_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_c_f08ts_ pmpi_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_ pmpi_file_write_at_all_f08ts_large_);
+export!(mpi_file_write_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_c_f08ts_ pmpir_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_ pmpir_file_write_at_all_f08ts_large_);
 unsafe fn mpi_file_write_at_all_begin<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5214,7 +5220,7 @@ unsafe fn mpi_file_write_at_all_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_at_all_begin_f08ts PMPI_File_write_at_all_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_f08ts_ pmpi_file_write_at_all_begin_f08ts_);
+export!(mpi_file_write_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_f08ts_ pmpir_file_write_at_all_begin_f08ts_);
 unsafe fn mpi_file_write_at_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -5241,7 +5247,7 @@ unsafe fn mpi_file_write_at_all_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_at_all_begin_c_f08ts PMPI_File_write_at_all_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_c_f08ts_ pmpi_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_ pmpi_file_write_at_all_begin_f08ts_large_);
+export!(mpi_file_write_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_c_f08ts_ pmpir_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_ pmpir_file_write_at_all_begin_f08ts_large_);
 unsafe fn mpi_file_write_at_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5272,7 +5278,7 @@ unsafe fn mpi_file_write_at_all_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_end_f08ts PMPI_File_write_at_all_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_end_f08ts_ pmpi_file_write_at_all_end_f08ts_);
+export!(mpi_file_write_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_end_f08ts_ pmpir_file_write_at_all_end_f08ts_);
 unsafe fn mpi_file_write_ordered<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5317,7 +5323,7 @@ unsafe fn mpi_file_write_ordered_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_f08ts PMPI_File_write_ordered_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_f08ts_ pmpi_file_write_ordered_f08ts_);
+export!(mpi_file_write_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_f08ts_ pmpir_file_write_ordered_f08ts_);
 unsafe fn mpi_file_write_ordered_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5344,7 +5350,7 @@ unsafe fn mpi_file_write_ordered_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_c_f08ts PMPI_File_write_ordered_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_c_f08ts_ pmpi_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_ pmpi_file_write_ordered_f08ts_large_);
+export!(mpi_file_write_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_c_f08ts_ pmpir_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_ pmpir_file_write_ordered_f08ts_large_);
 unsafe fn mpi_file_write_ordered_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5385,7 +5391,7 @@ unsafe fn mpi_file_write_ordered_begin_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_ordered_begin_f08ts PMPI_File_write_ordered_begin_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_f08ts_ pmpi_file_write_ordered_begin_f08ts_);
+export!(mpi_file_write_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_f08ts_ pmpir_file_write_ordered_begin_f08ts_);
 unsafe fn mpi_file_write_ordered_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5410,7 +5416,7 @@ unsafe fn mpi_file_write_ordered_begin_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_ordered_begin_c_f08ts PMPI_File_write_ordered_begin_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_c_f08ts_ pmpi_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_ pmpi_file_write_ordered_begin_f08ts_large_);
+export!(mpi_file_write_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_c_f08ts_ pmpir_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_ pmpir_file_write_ordered_begin_f08ts_large_);
 unsafe fn mpi_file_write_ordered_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5441,7 +5447,7 @@ unsafe fn mpi_file_write_ordered_end_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_end_f08ts PMPI_File_write_ordered_end_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_end_f08ts_ pmpi_file_write_ordered_end_f08ts_);
+export!(mpi_file_write_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_end_f08ts_ pmpir_file_write_ordered_end_f08ts_);
 unsafe fn mpi_file_write_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5486,7 +5492,7 @@ unsafe fn mpi_file_write_shared_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_shared_f08ts PMPI_File_write_shared_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_f08ts_ pmpi_file_write_shared_f08ts_);
+export!(mpi_file_write_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_f08ts_ pmpir_file_write_shared_f08ts_);
 unsafe fn mpi_file_write_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5513,19 +5519,19 @@ unsafe fn mpi_file_write_shared_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_file_write_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_shared_c_f08ts PMPI_File_write_shared_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_file_write_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_c_f08ts_ pmpi_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_ pmpi_file_write_shared_f08ts_large_);
+export!(mpi_file_write_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_c_f08ts_ pmpir_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_ pmpir_file_write_shared_f08ts_large_);
 unsafe fn mpi_finalize<const P: bool>(ierror: *mut i32) {
     let code = (if P { c::PMPI_Finalize } else { c::MPI_Finalize })();
     fault::end(ierror, code)
 }
-export!(mpi_finalize(ierror: *mut i32) (); mpi_finalize_ pmpi_finalize_ mpi_finalize_f08_ pmpi_finalize_f08_);
+export!(mpi_finalize(ierror: *mut i32) (); mpi_finalize_ pmpi_finalize_ mpi_finalize_f08_ {pmpi_finalize_f08_ pmpir_finalize_f08_});
 unsafe fn mpi_finalized<const P: bool>(flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Finalized } else { c::MPI_Finalized })(&mut flag_c);
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_finalized(flag: *mut i32, ierror: *mut i32) (); mpi_finalized_ pmpi_finalized_ mpi_finalized_f08_ pmpi_finalized_f08_);
+export!(mpi_finalized(flag: *mut i32, ierror: *mut i32) (); mpi_finalized_ pmpi_finalized_ mpi_finalized_f08_ {pmpi_finalized_f08_ pmpir_finalized_f08_});
 unsafe fn mpi_free_mem<const P: bool>(base: *mut c_void, ierror: *mut i32) {
     let code = (if P { c::PMPI_Free_mem } else { c::MPI_Free_mem })(memory::buffer(base));
     fault::end(ierror, code)
@@ -5538,7 +5544,7 @@ unsafe fn mpi_free_mem_f08ts<const P: bool>(base: *const Descriptor, ierror: *mu
 #[cfg(not(mpich))]
 export!(mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut i32) (); MPI_Free_mem_f08ts PMPI_Free_mem_f08ts);
 #[cfg(mpich)]
-export!(mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut i32) (); mpi_free_mem_f08ts_ pmpi_free_mem_f08ts_);
+export!(mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut i32) (); mpi_free_mem_f08ts_ pmpir_free_mem_f08ts_);
 unsafe fn mpi_gather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5611,7 +5617,7 @@ unsafe fn mpi_gather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gather_f08ts PMPI_Gather_f08ts);
 #[cfg(mpich)]
-export!(mpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_f08ts_ pmpi_gather_f08ts_);
+export!(mpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_f08ts_ pmpir_gather_f08ts_);
 unsafe fn mpi_gather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5660,7 +5666,7 @@ unsafe fn mpi_gather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gather_c_f08ts PMPI_Gather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_gather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_c_f08ts_ pmpi_gather_c_f08ts_ mpi_gather_f08ts_large_ pmpi_gather_f08ts_large_);
+export!(mpi_gather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_c_f08ts_ pmpir_gather_c_f08ts_ mpi_gather_f08ts_large_ pmpir_gather_f08ts_large_);
 unsafe fn mpi_gather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5745,7 +5751,7 @@ unsafe fn mpi_gather_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gather_init_f08ts PMPI_Gather_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_f08ts_ pmpi_gather_init_f08ts_);
+export!(mpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_f08ts_ pmpir_gather_init_f08ts_);
 unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5800,7 +5806,7 @@ unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gather_init_c_f08ts PMPI_Gather_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_gather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_c_f08ts_ pmpi_gather_init_c_f08ts_ mpi_gather_init_f08ts_large_ pmpi_gather_init_f08ts_large_);
+export!(mpi_gather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_c_f08ts_ pmpir_gather_init_c_f08ts_ mpi_gather_init_f08ts_large_ pmpir_gather_init_f08ts_large_);
 unsafe fn mpi_gatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5868,7 +5874,7 @@ unsafe fn mpi_gatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gatherv_f08ts PMPI_Gatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_f08ts_ pmpi_gatherv_f08ts_);
+export!(mpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_f08ts_ pmpir_gatherv_f08ts_);
 unsafe fn mpi_gatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5910,7 +5916,7 @@ unsafe fn mpi_gatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gatherv_c_f08ts PMPI_Gatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_gatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_c_f08ts_ pmpi_gatherv_c_f08ts_ mpi_gatherv_f08ts_large_ pmpi_gatherv_f08ts_large_);
+export!(mpi_gatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_c_f08ts_ pmpir_gatherv_c_f08ts_ mpi_gatherv_f08ts_large_ pmpir_gatherv_f08ts_large_);
 unsafe fn mpi_gatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5989,7 +5995,7 @@ unsafe fn mpi_gatherv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gatherv_init_f08ts PMPI_Gatherv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_f08ts_ pmpi_gatherv_init_f08ts_);
+export!(mpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_f08ts_ pmpir_gatherv_init_f08ts_);
 unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6036,7 +6042,7 @@ unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_gatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gatherv_init_c_f08ts PMPI_Gatherv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_gatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_c_f08ts_ pmpi_gatherv_init_c_f08ts_ mpi_gatherv_init_f08ts_large_ pmpi_gatherv_init_f08ts_large_);
+export!(mpi_gatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_c_f08ts_ pmpir_gatherv_init_c_f08ts_ mpi_gatherv_init_f08ts_large_ pmpir_gatherv_init_f08ts_large_);
 unsafe fn mpi_get<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -6098,7 +6104,7 @@ unsafe fn mpi_get_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_f08ts PMPI_Get_f08ts);
 #[cfg(mpich)]
-export!(mpi_get_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_f08ts_ pmpi_get_f08ts_);
+export!(mpi_get_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_f08ts_ pmpir_get_f08ts_);
 unsafe fn mpi_get_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -6136,7 +6142,7 @@ unsafe fn mpi_get_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_c_f08ts PMPI_Get_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_get_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_c_f08ts_ pmpi_get_c_f08ts_ mpi_get_f08ts_large_ pmpi_get_f08ts_large_);
+export!(mpi_get_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_c_f08ts_ pmpir_get_c_f08ts_ mpi_get_f08ts_large_ pmpir_get_f08ts_large_);
 unsafe fn mpi_get_accumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -6225,7 +6231,7 @@ unsafe fn mpi_get_accumulate_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_accumulate_f08ts PMPI_Get_accumulate_f08ts);
 #[cfg(mpich)]
-export!(mpi_get_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_f08ts_ pmpi_get_accumulate_f08ts_);
+export!(mpi_get_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_f08ts_ pmpir_get_accumulate_f08ts_);
 unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -6282,7 +6288,7 @@ unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_accumulate_c_f08ts PMPI_Get_accumulate_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_get_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_c_f08ts_ pmpi_get_accumulate_c_f08ts_ mpi_get_accumulate_f08ts_large_ pmpi_get_accumulate_f08ts_large_);
+export!(mpi_get_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_c_f08ts_ pmpir_get_accumulate_c_f08ts_ mpi_get_accumulate_f08ts_large_ pmpir_get_accumulate_f08ts_large_);
 unsafe fn mpi_get_address<const P: bool>(location: *mut c_void, address: *mut i64, ierror: *mut i32) {
     let code = (if P { c::PMPI_Get_address } else { c::MPI_Get_address })(memory::buffer(location), address);
     fault::end(ierror, code)
@@ -6299,7 +6305,7 @@ unsafe fn mpi_get_address_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_address_f08ts(location: *const Descriptor, address: *mut i64, ierror: *mut i32) (); MPI_Get_address_f08ts PMPI_Get_address_f08ts);
 #[cfg(mpich)]
-export!(mpi_get_address_f08ts(location: *const Descriptor, address: *mut i64, ierror: *mut i32) (); mpi_get_address_f08ts_ pmpi_get_address_f08ts_);
+export!(mpi_get_address_f08ts(location: *const Descriptor, address: *mut i64, ierror: *mut i32) (); mpi_get_address_f08ts_ pmpir_get_address_f08ts_);
 unsafe fn mpi_get_count<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6313,7 +6319,7 @@ unsafe fn mpi_get_count<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_get_count(status: *mut i32, datatype: *const i32, count: *mut i32, ierror: *mut i32) (); mpi_get_count_ pmpi_get_count_ mpi_get_count_f08_ pmpi_get_count_f08_);
+export!(mpi_get_count(status: *mut i32, datatype: *const i32, count: *mut i32, ierror: *mut i32) (); mpi_get_count_ pmpi_get_count_ mpi_get_count_f08_ {pmpi_get_count_f08_ pmpir_get_count_f08_});
 unsafe fn mpi_get_count_c_f08<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6330,7 +6336,7 @@ unsafe fn mpi_get_count_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_count_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_count_c_f08_ pmpi_get_count_c_f08_);
 #[cfg(mpich)]
-export!(mpi_get_count_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_count_c_f08_ pmpi_get_count_c_f08_ mpi_get_count_f08_large_ pmpi_get_count_f08_large_);
+export!(mpi_get_count_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_count_c_f08_ pmpir_get_count_c_f08_ mpi_get_count_f08_large_ pmpir_get_count_f08_large_);
 unsafe fn mpi_get_elements<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6344,7 +6350,7 @@ unsafe fn mpi_get_elements<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_get_elements(status: *mut i32, datatype: *const i32, count: *mut i32, ierror: *mut i32) (); mpi_get_elements_ pmpi_get_elements_ mpi_get_elements_f08_ pmpi_get_elements_f08_);
+export!(mpi_get_elements(status: *mut i32, datatype: *const i32, count: *mut i32, ierror: *mut i32) (); mpi_get_elements_ pmpi_get_elements_ mpi_get_elements_f08_ {pmpi_get_elements_f08_ pmpir_get_elements_f08_});
 unsafe fn mpi_get_elements_c_f08<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6361,7 +6367,7 @@ unsafe fn mpi_get_elements_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_get_elements_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_c_f08_ pmpi_get_elements_c_f08_);
 #[cfg(mpich)]
-export!(mpi_get_elements_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_c_f08_ pmpi_get_elements_c_f08_ mpi_get_elements_f08_large_ pmpi_get_elements_f08_large_);
+export!(mpi_get_elements_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_c_f08_ pmpir_get_elements_c_f08_ mpi_get_elements_f08_large_ pmpir_get_elements_f08_large_);
 unsafe fn mpi_get_elements_x<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6375,14 +6381,14 @@ unsafe fn mpi_get_elements_x<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_get_elements_x(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_x_ pmpi_get_elements_x_ mpi_get_elements_x_f08_ pmpi_get_elements_x_f08_);
+export!(mpi_get_elements_x(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_x_ pmpi_get_elements_x_ mpi_get_elements_x_f08_ {pmpi_get_elements_x_f08_ pmpir_get_elements_x_f08_});
 unsafe fn mpi_get_hw_resource_info<const P: bool>(hw_info: *mut i32, ierror: *mut i32) {
     let mut hw_info_c = c::MPI_Info_fromint(*hw_info);
     let code = (if P { c::PMPI_Get_hw_resource_info } else { c::MPI_Get_hw_resource_info })(&mut hw_info_c);
     *hw_info = c::MPI_Info_toint(hw_info_c);
     fault::end(ierror, code)
 }
-export!(mpi_get_hw_resource_info(hw_info: *mut i32, ierror: *mut i32) (); mpi_get_hw_resource_info_ pmpi_get_hw_resource_info_ mpi_get_hw_resource_info_f08_ pmpi_get_hw_resource_info_f08_);
+export!(mpi_get_hw_resource_info(hw_info: *mut i32, ierror: *mut i32) (); mpi_get_hw_resource_info_ pmpi_get_hw_resource_info_ mpi_get_hw_resource_info_f08_ {pmpi_get_hw_resource_info_f08_ pmpir_get_hw_resource_info_f08_});
 unsafe fn mpi_get_library_version<const P: bool>(
     version: *mut u8,
     resultlen: *mut i32,
@@ -6397,7 +6403,7 @@ unsafe fn mpi_get_library_version<const P: bool>(
     version_c.store(version, version_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_get_library_version(version: *mut u8, resultlen: *mut i32, ierror: *mut i32, version_len: usize) (); mpi_get_library_version_ pmpi_get_library_version_ mpi_get_library_version_f08_ pmpi_get_library_version_f08_);
+export!(mpi_get_library_version(version: *mut u8, resultlen: *mut i32, ierror: *mut i32, version_len: usize) (); mpi_get_library_version_ pmpi_get_library_version_ mpi_get_library_version_f08_ {pmpi_get_library_version_f08_ pmpir_get_library_version_f08_});
 unsafe fn mpi_get_processor_name<const P: bool>(
     name: *mut u8,
     resultlen: *mut i32,
@@ -6412,12 +6418,12 @@ unsafe fn mpi_get_processor_name<const P: bool>(
     name_c.store(name, name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_get_processor_name(name: *mut u8, resultlen: *mut i32, ierror: *mut i32, name_len: usize) (); mpi_get_processor_name_ pmpi_get_processor_name_ mpi_get_processor_name_f08_ pmpi_get_processor_name_f08_);
+export!(mpi_get_processor_name(name: *mut u8, resultlen: *mut i32, ierror: *mut i32, name_len: usize) (); mpi_get_processor_name_ pmpi_get_processor_name_ mpi_get_processor_name_f08_ {pmpi_get_processor_name_f08_ pmpir_get_processor_name_f08_});
 unsafe fn mpi_get_version<const P: bool>(version: *mut i32, subversion: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Get_version } else { c::MPI_Get_version })(version, subversion);
     fault::end(ierror, code)
 }
-export!(mpi_get_version(version: *mut i32, subversion: *mut i32, ierror: *mut i32) (); mpi_get_version_ pmpi_get_version_ mpi_get_version_f08_ pmpi_get_version_f08_);
+export!(mpi_get_version(version: *mut i32, subversion: *mut i32, ierror: *mut i32) (); mpi_get_version_ pmpi_get_version_ mpi_get_version_f08_ {pmpi_get_version_f08_ pmpir_get_version_f08_});
 unsafe fn mpi_graph_create<const P: bool>(
     comm_old: *const i32,
     nnodes: *const i32,
@@ -6439,7 +6445,7 @@ unsafe fn mpi_graph_create<const P: bool>(
     *comm_graph = c::MPI_Comm_toint(comm_graph_c);
     fault::end(ierror, code)
 }
-export!(mpi_graph_create(comm_old: *const i32, nnodes: *const i32, index: *mut i32, edges: *mut i32, reorder: *const i32, comm_graph: *mut i32, ierror: *mut i32) (); mpi_graph_create_ pmpi_graph_create_ mpi_graph_create_f08_ pmpi_graph_create_f08_);
+export!(mpi_graph_create(comm_old: *const i32, nnodes: *const i32, index: *mut i32, edges: *mut i32, reorder: *const i32, comm_graph: *mut i32, ierror: *mut i32) (); mpi_graph_create_ pmpi_graph_create_ mpi_graph_create_f08_ {pmpi_graph_create_f08_ pmpir_graph_create_f08_});
 unsafe fn mpi_graph_get<const P: bool>(
     comm: *const i32,
     maxindex: *const i32,
@@ -6457,7 +6463,7 @@ unsafe fn mpi_graph_get<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_graph_get(comm: *const i32, maxindex: *const i32, maxedges: *const i32, index: *mut i32, edges: *mut i32, ierror: *mut i32) (); mpi_graph_get_ pmpi_graph_get_ mpi_graph_get_f08_ pmpi_graph_get_f08_);
+export!(mpi_graph_get(comm: *const i32, maxindex: *const i32, maxedges: *const i32, index: *mut i32, edges: *mut i32, ierror: *mut i32) (); mpi_graph_get_ pmpi_graph_get_ mpi_graph_get_f08_ {pmpi_graph_get_f08_ pmpir_graph_get_f08_});
 unsafe fn mpi_graph_map<const P: bool>(
     comm: *const i32,
     nnodes: *const i32,
@@ -6475,7 +6481,7 @@ unsafe fn mpi_graph_map<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_graph_map(comm: *const i32, nnodes: *const i32, index: *mut i32, edges: *mut i32, newrank: *mut i32, ierror: *mut i32) (); mpi_graph_map_ pmpi_graph_map_ mpi_graph_map_f08_ pmpi_graph_map_f08_);
+export!(mpi_graph_map(comm: *const i32, nnodes: *const i32, index: *mut i32, edges: *mut i32, newrank: *mut i32, ierror: *mut i32) (); mpi_graph_map_ pmpi_graph_map_ mpi_graph_map_f08_ {pmpi_graph_map_f08_ pmpir_graph_map_f08_});
 unsafe fn mpi_graph_neighbors<const P: bool>(
     comm: *const i32,
     rank: *const i32,
@@ -6491,7 +6497,7 @@ unsafe fn mpi_graph_neighbors<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_graph_neighbors(comm: *const i32, rank: *const i32, maxneighbors: *const i32, neighbors: *mut i32, ierror: *mut i32) (); mpi_graph_neighbors_ pmpi_graph_neighbors_ mpi_graph_neighbors_f08_ pmpi_graph_neighbors_f08_);
+export!(mpi_graph_neighbors(comm: *const i32, rank: *const i32, maxneighbors: *const i32, neighbors: *mut i32, ierror: *mut i32) (); mpi_graph_neighbors_ pmpi_graph_neighbors_ mpi_graph_neighbors_f08_ {pmpi_graph_neighbors_f08_ pmpir_graph_neighbors_f08_});
 unsafe fn mpi_graph_neighbors_count<const P: bool>(
     comm: *const i32,
     rank: *const i32,
@@ -6505,7 +6511,7 @@ unsafe fn mpi_graph_neighbors_count<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_graph_neighbors_count(comm: *const i32, rank: *const i32, nneighbors: *mut i32, ierror: *mut i32) (); mpi_graph_neighbors_count_ pmpi_graph_neighbors_count_ mpi_graph_neighbors_count_f08_ pmpi_graph_neighbors_count_f08_);
+export!(mpi_graph_neighbors_count(comm: *const i32, rank: *const i32, nneighbors: *mut i32, ierror: *mut i32) (); mpi_graph_neighbors_count_ pmpi_graph_neighbors_count_ mpi_graph_neighbors_count_f08_ {pmpi_graph_neighbors_count_f08_ pmpir_graph_neighbors_count_f08_});
 unsafe fn mpi_graphdims_get<const P: bool>(
     comm: *const i32,
     nnodes: *mut i32,
@@ -6519,14 +6525,14 @@ unsafe fn mpi_graphdims_get<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_graphdims_get(comm: *const i32, nnodes: *mut i32, nedges: *mut i32, ierror: *mut i32) (); mpi_graphdims_get_ pmpi_graphdims_get_ mpi_graphdims_get_f08_ pmpi_graphdims_get_f08_);
+export!(mpi_graphdims_get(comm: *const i32, nnodes: *mut i32, nedges: *mut i32, ierror: *mut i32) (); mpi_graphdims_get_ pmpi_graphdims_get_ mpi_graphdims_get_f08_ {pmpi_graphdims_get_f08_ pmpir_graphdims_get_f08_});
 unsafe fn mpi_grequest_complete<const P: bool>(request: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Grequest_complete } else { c::MPI_Grequest_complete })(
         c::MPI_Request_fromint(*request),
     );
     fault::end(ierror, code)
 }
-export!(mpi_grequest_complete(request: *const i32, ierror: *mut i32) (); mpi_grequest_complete_ pmpi_grequest_complete_ mpi_grequest_complete_f08_ pmpi_grequest_complete_f08_);
+export!(mpi_grequest_complete(request: *const i32, ierror: *mut i32) (); mpi_grequest_complete_ pmpi_grequest_complete_ mpi_grequest_complete_f08_ {pmpi_grequest_complete_f08_ pmpir_grequest_complete_f08_});
 unsafe fn mpi_grequest_start<const P: bool>(
     query_fn: usize,
     free_fn: usize,
@@ -6546,7 +6552,7 @@ unsafe fn mpi_grequest_start<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_grequest_start(query_fn: usize, free_fn: usize, cancel_fn: usize, extra_state: *const i64, request: *mut i32, ierror: *mut i32) (); mpi_grequest_start_ pmpi_grequest_start_ mpi_grequest_start_f08_ pmpi_grequest_start_f08_);
+export!(mpi_grequest_start(query_fn: usize, free_fn: usize, cancel_fn: usize, extra_state: *const i64, request: *mut i32, ierror: *mut i32) (); mpi_grequest_start_ pmpi_grequest_start_ mpi_grequest_start_f08_ {pmpi_grequest_start_f08_ pmpir_grequest_start_f08_});
 unsafe fn mpi_group_compare<const P: bool>(
     group1: *const i32,
     group2: *const i32,
@@ -6560,7 +6566,7 @@ unsafe fn mpi_group_compare<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_group_compare(group1: *const i32, group2: *const i32, result: *mut i32, ierror: *mut i32) (); mpi_group_compare_ pmpi_group_compare_ mpi_group_compare_f08_ pmpi_group_compare_f08_);
+export!(mpi_group_compare(group1: *const i32, group2: *const i32, result: *mut i32, ierror: *mut i32) (); mpi_group_compare_ pmpi_group_compare_ mpi_group_compare_f08_ {pmpi_group_compare_f08_ pmpir_group_compare_f08_});
 unsafe fn mpi_group_difference<const P: bool>(
     group1: *const i32,
     group2: *const i32,
@@ -6576,7 +6582,7 @@ unsafe fn mpi_group_difference<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_difference(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_difference_ pmpi_group_difference_ mpi_group_difference_f08_ pmpi_group_difference_f08_);
+export!(mpi_group_difference(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_difference_ pmpi_group_difference_ mpi_group_difference_f08_ {pmpi_group_difference_f08_ pmpir_group_difference_f08_});
 unsafe fn mpi_group_excl<const P: bool>(
     group: *const i32,
     n: *const i32,
@@ -6594,14 +6600,14 @@ unsafe fn mpi_group_excl<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_excl(group: *const i32, n: *const i32, ranks: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_excl_ pmpi_group_excl_ mpi_group_excl_f08_ pmpi_group_excl_f08_);
+export!(mpi_group_excl(group: *const i32, n: *const i32, ranks: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_excl_ pmpi_group_excl_ mpi_group_excl_f08_ {pmpi_group_excl_f08_ pmpir_group_excl_f08_});
 unsafe fn mpi_group_free<const P: bool>(group: *mut i32, ierror: *mut i32) {
     let mut group_c = c::MPI_Group_fromint(*group);
     let code = (if P { c::PMPI_Group_free } else { c::MPI_Group_free })(&mut group_c);
     *group = c::MPI_Group_toint(group_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_free(group: *mut i32, ierror: *mut i32) (); mpi_group_free_ pmpi_group_free_ mpi_group_free_f08_ pmpi_group_free_f08_);
+export!(mpi_group_free(group: *mut i32, ierror: *mut i32) (); mpi_group_free_ pmpi_group_free_ mpi_group_free_f08_ {pmpi_group_free_f08_ pmpir_group_free_f08_});
 unsafe fn mpi_group_from_session_pset<const P: bool>(
     session: *const i32,
     pset_name: *const u8,
@@ -6619,7 +6625,7 @@ unsafe fn mpi_group_from_session_pset<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_from_session_pset(session: *const i32, pset_name: *const u8, newgroup: *mut i32, ierror: *mut i32, pset_name_len: usize) (); mpi_group_from_session_pset_ pmpi_group_from_session_pset_ mpi_group_from_session_pset_f08_ pmpi_group_from_session_pset_f08_);
+export!(mpi_group_from_session_pset(session: *const i32, pset_name: *const u8, newgroup: *mut i32, ierror: *mut i32, pset_name_len: usize) (); mpi_group_from_session_pset_ pmpi_group_from_session_pset_ mpi_group_from_session_pset_f08_ {pmpi_group_from_session_pset_f08_ pmpir_group_from_session_pset_f08_});
 unsafe fn mpi_group_incl<const P: bool>(
     group: *const i32,
     n: *const i32,
@@ -6637,7 +6643,7 @@ unsafe fn mpi_group_incl<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_incl(group: *const i32, n: *const i32, ranks: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_incl_ pmpi_group_incl_ mpi_group_incl_f08_ pmpi_group_incl_f08_);
+export!(mpi_group_incl(group: *const i32, n: *const i32, ranks: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_incl_ pmpi_group_incl_ mpi_group_incl_f08_ {pmpi_group_incl_f08_ pmpir_group_incl_f08_});
 unsafe fn mpi_group_intersection<const P: bool>(
     group1: *const i32,
     group2: *const i32,
@@ -6653,7 +6659,7 @@ unsafe fn mpi_group_intersection<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_intersection(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_intersection_ pmpi_group_intersection_ mpi_group_intersection_f08_ pmpi_group_intersection_f08_);
+export!(mpi_group_intersection(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_intersection_ pmpi_group_intersection_ mpi_group_intersection_f08_ {pmpi_group_intersection_f08_ pmpir_group_intersection_f08_});
 unsafe fn mpi_group_range_excl<const P: bool>(
     group: *const i32,
     n: *const i32,
@@ -6671,7 +6677,7 @@ unsafe fn mpi_group_range_excl<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_range_excl(group: *const i32, n: *const i32, ranges: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_range_excl_ pmpi_group_range_excl_ mpi_group_range_excl_f08_ pmpi_group_range_excl_f08_);
+export!(mpi_group_range_excl(group: *const i32, n: *const i32, ranges: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_range_excl_ pmpi_group_range_excl_ mpi_group_range_excl_f08_ {pmpi_group_range_excl_f08_ pmpir_group_range_excl_f08_});
 unsafe fn mpi_group_range_incl<const P: bool>(
     group: *const i32,
     n: *const i32,
@@ -6689,17 +6695,17 @@ unsafe fn mpi_group_range_incl<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_range_incl(group: *const i32, n: *const i32, ranges: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_range_incl_ pmpi_group_range_incl_ mpi_group_range_incl_f08_ pmpi_group_range_incl_f08_);
+export!(mpi_group_range_incl(group: *const i32, n: *const i32, ranges: *mut i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_range_incl_ pmpi_group_range_incl_ mpi_group_range_incl_f08_ {pmpi_group_range_incl_f08_ pmpir_group_range_incl_f08_});
 unsafe fn mpi_group_rank<const P: bool>(group: *const i32, rank: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Group_rank } else { c::MPI_Group_rank })(c::MPI_Group_fromint(*group), rank);
     fault::end(ierror, code)
 }
-export!(mpi_group_rank(group: *const i32, rank: *mut i32, ierror: *mut i32) (); mpi_group_rank_ pmpi_group_rank_ mpi_group_rank_f08_ pmpi_group_rank_f08_);
+export!(mpi_group_rank(group: *const i32, rank: *mut i32, ierror: *mut i32) (); mpi_group_rank_ pmpi_group_rank_ mpi_group_rank_f08_ {pmpi_group_rank_f08_ pmpir_group_rank_f08_});
 unsafe fn mpi_group_size<const P: bool>(group: *const i32, size: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Group_size } else { c::MPI_Group_size })(c::MPI_Group_fromint(*group), size);
     fault::end(ierror, code)
 }
-export!(mpi_group_size(group: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_group_size_ pmpi_group_size_ mpi_group_size_f08_ pmpi_group_size_f08_);
+export!(mpi_group_size(group: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_group_size_ pmpi_group_size_ mpi_group_size_f08_ {pmpi_group_size_f08_ pmpir_group_size_f08_});
 unsafe fn mpi_group_translate_ranks<const P: bool>(
     group1: *const i32,
     n: *const i32,
@@ -6717,7 +6723,7 @@ unsafe fn mpi_group_translate_ranks<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_group_translate_ranks(group1: *const i32, n: *const i32, ranks1: *mut i32, group2: *const i32, ranks2: *mut i32, ierror: *mut i32) (); mpi_group_translate_ranks_ pmpi_group_translate_ranks_ mpi_group_translate_ranks_f08_ pmpi_group_translate_ranks_f08_);
+export!(mpi_group_translate_ranks(group1: *const i32, n: *const i32, ranks1: *mut i32, group2: *const i32, ranks2: *mut i32, ierror: *mut i32) (); mpi_group_translate_ranks_ pmpi_group_translate_ranks_ mpi_group_translate_ranks_f08_ {pmpi_group_translate_ranks_f08_ pmpir_group_translate_ranks_f08_});
 unsafe fn mpi_group_union<const P: bool>(
     group1: *const i32,
     group2: *const i32,
@@ -6733,7 +6739,7 @@ unsafe fn mpi_group_union<const P: bool>(
     *newgroup = c::MPI_Group_toint(newgroup_c);
     fault::end(ierror, code)
 }
-export!(mpi_group_union(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_union_ pmpi_group_union_ mpi_group_union_f08_ pmpi_group_union_f08_);
+export!(mpi_group_union(group1: *const i32, group2: *const i32, newgroup: *mut i32, ierror: *mut i32) (); mpi_group_union_ pmpi_group_union_ mpi_group_union_f08_ {pmpi_group_union_f08_ pmpir_group_union_f08_});
 unsafe fn mpi_iallgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -6795,7 +6801,7 @@ unsafe fn mpi_iallgather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgather_f08ts PMPI_Iallgather_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_f08ts_ pmpi_iallgather_f08ts_);
+export!(mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_f08ts_ pmpir_iallgather_f08ts_);
 unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6831,7 +6837,7 @@ unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgather_c_f08ts PMPI_Iallgather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_c_f08ts_ pmpi_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_ pmpi_iallgather_f08ts_large_);
+export!(mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_c_f08ts_ pmpir_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_ pmpir_iallgather_f08ts_large_);
 unsafe fn mpi_iallgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -6897,7 +6903,7 @@ unsafe fn mpi_iallgatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgatherv_f08ts PMPI_Iallgatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_f08ts_ pmpi_iallgatherv_f08ts_);
+export!(mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_f08ts_ pmpir_iallgatherv_f08ts_);
 unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6935,7 +6941,7 @@ unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgatherv_c_f08ts PMPI_Iallgatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_c_f08ts_ pmpi_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_ pmpi_iallgatherv_f08ts_large_);
+export!(mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_c_f08ts_ pmpir_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_ pmpir_iallgatherv_f08ts_large_);
 unsafe fn mpi_iallreduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -6988,7 +6994,7 @@ unsafe fn mpi_iallreduce_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallreduce_f08ts PMPI_Iallreduce_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_f08ts_ pmpi_iallreduce_f08ts_);
+export!(mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_f08ts_ pmpir_iallreduce_f08ts_);
 unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -7017,7 +7023,7 @@ unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallreduce_c_f08ts PMPI_Iallreduce_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_c_f08ts_ pmpi_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_ pmpi_iallreduce_f08ts_large_);
+export!(mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_c_f08ts_ pmpir_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_ pmpir_iallreduce_f08ts_large_);
 unsafe fn mpi_ialltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7074,7 +7080,7 @@ unsafe fn mpi_ialltoall_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoall_f08ts PMPI_Ialltoall_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_f08ts_ pmpi_ialltoall_f08ts_);
+export!(mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_f08ts_ pmpir_ialltoall_f08ts_);
 unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7105,7 +7111,7 @@ unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoall_c_f08ts PMPI_Ialltoall_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_c_f08ts_ pmpi_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_ pmpi_ialltoall_f08ts_large_);
+export!(mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_c_f08ts_ pmpir_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_ pmpir_ialltoall_f08ts_large_);
 unsafe fn mpi_ialltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -7170,7 +7176,7 @@ unsafe fn mpi_ialltoallv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallv_f08ts PMPI_Ialltoallv_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_f08ts_ pmpi_ialltoallv_f08ts_);
+export!(mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_f08ts_ pmpir_ialltoallv_f08ts_);
 unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -7205,7 +7211,7 @@ unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallv_c_f08ts PMPI_Ialltoallv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_c_f08ts_ pmpi_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_ pmpi_ialltoallv_f08ts_large_);
+export!(mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_c_f08ts_ pmpir_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_ pmpir_ialltoallv_f08ts_large_);
 unsafe fn mpi_ialltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -7274,7 +7280,7 @@ unsafe fn mpi_ialltoallw_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallw_f08ts PMPI_Ialltoallw_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_f08ts_ pmpi_ialltoallw_f08ts_);
+export!(mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_f08ts_ pmpir_ialltoallw_f08ts_);
 unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -7311,7 +7317,7 @@ unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallw_c_f08ts PMPI_Ialltoallw_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_c_f08ts_ pmpi_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_ pmpi_ialltoallw_f08ts_large_);
+export!(mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_c_f08ts_ pmpir_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_ pmpir_ialltoallw_f08ts_large_);
 unsafe fn mpi_ibarrier<const P: bool>(comm: *const i32, request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code =
@@ -7319,7 +7325,7 @@ unsafe fn mpi_ibarrier<const P: bool>(comm: *const i32, request: *mut i32, ierro
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_ibarrier(comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibarrier_ pmpi_ibarrier_ mpi_ibarrier_f08_ pmpi_ibarrier_f08_);
+export!(mpi_ibarrier(comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibarrier_ pmpi_ibarrier_ mpi_ibarrier_f08_ {pmpi_ibarrier_f08_ pmpir_ibarrier_f08_});
 unsafe fn mpi_ibcast<const P: bool>(
     buffer: *mut c_void,
     count: *const i32,
@@ -7372,7 +7378,7 @@ unsafe fn mpi_ibcast_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ibcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibcast_f08ts PMPI_Ibcast_f08ts);
 #[cfg(mpich)]
-export!(mpi_ibcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_f08ts_ pmpi_ibcast_f08ts_);
+export!(mpi_ibcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_f08ts_ pmpir_ibcast_f08ts_);
 unsafe fn mpi_ibcast_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -7403,7 +7409,7 @@ unsafe fn mpi_ibcast_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibcast_c_f08ts PMPI_Ibcast_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_c_f08ts_ pmpi_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_ pmpi_ibcast_f08ts_large_);
+export!(mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_c_f08ts_ pmpir_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_ pmpir_ibcast_f08ts_large_);
 unsafe fn mpi_ibsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -7460,7 +7466,7 @@ unsafe fn mpi_ibsend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ibsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibsend_f08ts PMPI_Ibsend_f08ts);
 #[cfg(mpich)]
-export!(mpi_ibsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_f08ts_ pmpi_ibsend_f08ts_);
+export!(mpi_ibsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_f08ts_ pmpir_ibsend_f08ts_);
 unsafe fn mpi_ibsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -7493,7 +7499,7 @@ unsafe fn mpi_ibsend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibsend_c_f08ts PMPI_Ibsend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_c_f08ts_ pmpi_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_ pmpi_ibsend_f08ts_large_);
+export!(mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_c_f08ts_ pmpir_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_ pmpir_ibsend_f08ts_large_);
 unsafe fn mpi_iexscan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -7546,7 +7552,7 @@ unsafe fn mpi_iexscan_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iexscan_f08ts PMPI_Iexscan_f08ts);
 #[cfg(mpich)]
-export!(mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_f08ts_ pmpi_iexscan_f08ts_);
+export!(mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_f08ts_ pmpir_iexscan_f08ts_);
 unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -7575,7 +7581,7 @@ unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iexscan_c_f08ts PMPI_Iexscan_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_c_f08ts_ pmpi_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_ pmpi_iexscan_f08ts_large_);
+export!(mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_c_f08ts_ pmpir_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_ pmpir_iexscan_f08ts_large_);
 unsafe fn mpi_igather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7646,7 +7652,7 @@ unsafe fn mpi_igather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igather_f08ts PMPI_Igather_f08ts);
 #[cfg(mpich)]
-export!(mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_f08ts_ pmpi_igather_f08ts_);
+export!(mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_f08ts_ pmpir_igather_f08ts_);
 unsafe fn mpi_igather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7689,7 +7695,7 @@ unsafe fn mpi_igather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igather_c_f08ts PMPI_Igather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_c_f08ts_ pmpi_igather_c_f08ts_ mpi_igather_f08ts_large_ pmpi_igather_f08ts_large_);
+export!(mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_c_f08ts_ pmpir_igather_c_f08ts_ mpi_igather_f08ts_large_ pmpir_igather_f08ts_large_);
 unsafe fn mpi_igatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7764,7 +7770,7 @@ unsafe fn mpi_igatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igatherv_f08ts PMPI_Igatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_f08ts_ pmpi_igatherv_f08ts_);
+export!(mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_f08ts_ pmpir_igatherv_f08ts_);
 unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7809,7 +7815,7 @@ unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igatherv_c_f08ts PMPI_Igatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_c_f08ts_ pmpi_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_ pmpi_igatherv_f08ts_large_);
+export!(mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_c_f08ts_ pmpir_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_ pmpir_igatherv_f08ts_large_);
 unsafe fn mpi_improbe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -7833,7 +7839,7 @@ unsafe fn mpi_improbe<const P: bool>(
     *message = c::MPI_Message_toint(message_c);
     fault::end(ierror, code)
 }
-export!(mpi_improbe(source: *const i32, tag: *const i32, comm: *const i32, flag: *mut i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_improbe_ pmpi_improbe_ mpi_improbe_f08_ pmpi_improbe_f08_);
+export!(mpi_improbe(source: *const i32, tag: *const i32, comm: *const i32, flag: *mut i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_improbe_ pmpi_improbe_ mpi_improbe_f08_ {pmpi_improbe_f08_ pmpir_improbe_f08_});
 unsafe fn mpi_imrecv<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -7886,7 +7892,7 @@ unsafe fn mpi_imrecv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_imrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); MPI_Imrecv_f08ts PMPI_Imrecv_f08ts);
 #[cfg(mpich)]
-export!(mpi_imrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_f08ts_ pmpi_imrecv_f08ts_);
+export!(mpi_imrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_f08ts_ pmpir_imrecv_f08ts_);
 unsafe fn mpi_imrecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -7917,7 +7923,7 @@ unsafe fn mpi_imrecv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); MPI_Imrecv_c_f08ts PMPI_Imrecv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_c_f08ts_ pmpi_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_ pmpi_imrecv_f08ts_large_);
+export!(mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_c_f08ts_ pmpir_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_ pmpir_imrecv_f08ts_large_);
 unsafe fn mpi_ineighbor_allgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7980,7 +7986,7 @@ unsafe fn mpi_ineighbor_allgather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgather_f08ts PMPI_Ineighbor_allgather_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_f08ts_ pmpi_ineighbor_allgather_f08ts_);
+export!(mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_f08ts_ pmpir_ineighbor_allgather_f08ts_);
 unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -8017,7 +8023,7 @@ unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgather_c_f08ts PMPI_Ineighbor_allgather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_c_f08ts_ pmpi_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_ pmpi_ineighbor_allgather_f08ts_large_);
+export!(mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_c_f08ts_ pmpir_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_ pmpir_ineighbor_allgather_f08ts_large_);
 unsafe fn mpi_ineighbor_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -8084,7 +8090,7 @@ unsafe fn mpi_ineighbor_allgatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgatherv_f08ts PMPI_Ineighbor_allgatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_f08ts_ pmpi_ineighbor_allgatherv_f08ts_);
+export!(mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_f08ts_ pmpir_ineighbor_allgatherv_f08ts_);
 unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -8123,7 +8129,7 @@ unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgatherv_c_f08ts PMPI_Ineighbor_allgatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_c_f08ts_ pmpi_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_ pmpi_ineighbor_allgatherv_f08ts_large_);
+export!(mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_c_f08ts_ pmpir_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_ pmpir_ineighbor_allgatherv_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -8182,7 +8188,7 @@ unsafe fn mpi_ineighbor_alltoall_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoall_f08ts PMPI_Ineighbor_alltoall_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_f08ts_ pmpi_ineighbor_alltoall_f08ts_);
+export!(mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_f08ts_ pmpir_ineighbor_alltoall_f08ts_);
 unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -8215,7 +8221,7 @@ unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoall_c_f08ts PMPI_Ineighbor_alltoall_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_c_f08ts_ pmpi_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_ pmpi_ineighbor_alltoall_f08ts_large_);
+export!(mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_c_f08ts_ pmpir_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_ pmpir_ineighbor_alltoall_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -8282,7 +8288,7 @@ unsafe fn mpi_ineighbor_alltoallv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallv_f08ts PMPI_Ineighbor_alltoallv_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_f08ts_ pmpi_ineighbor_alltoallv_f08ts_);
+export!(mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_f08ts_ pmpir_ineighbor_alltoallv_f08ts_);
 unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -8319,7 +8325,7 @@ unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallv_c_f08ts PMPI_Ineighbor_alltoallv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_c_f08ts_ pmpi_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_ pmpi_ineighbor_alltoallv_f08ts_large_);
+export!(mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_c_f08ts_ pmpir_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_ pmpir_ineighbor_alltoallv_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -8406,7 +8412,7 @@ unsafe fn mpi_ineighbor_alltoallw_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallw_f08ts PMPI_Ineighbor_alltoallw_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_f08ts_ pmpi_ineighbor_alltoallw_f08ts_);
+export!(mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_f08ts_ pmpir_ineighbor_alltoallw_f08ts_);
 unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -8453,21 +8459,21 @@ unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallw_c_f08ts PMPI_Ineighbor_alltoallw_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_c_f08ts_ pmpi_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_ pmpi_ineighbor_alltoallw_f08ts_large_);
+export!(mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_c_f08ts_ pmpir_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_ pmpir_ineighbor_alltoallw_f08ts_large_);
 unsafe fn mpi_info_create<const P: bool>(info: *mut i32, ierror: *mut i32) {
     let mut info_c = c::MPI_Info_fromint(*info);
     let code = (if P { c::PMPI_Info_create } else { c::MPI_Info_create })(&mut info_c);
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_create(info: *mut i32, ierror: *mut i32) (); mpi_info_create_ pmpi_info_create_ mpi_info_create_f08_ pmpi_info_create_f08_);
+export!(mpi_info_create(info: *mut i32, ierror: *mut i32) (); mpi_info_create_ pmpi_info_create_ mpi_info_create_f08_ {pmpi_info_create_f08_ pmpir_info_create_f08_});
 unsafe fn mpi_info_create_env<const P: bool>(info: *mut i32, ierror: *mut i32) {
     let mut info_c = c::MPI_Info_fromint(*info);
     let code = (if P { c::PMPI_Info_create_env } else { c::MPI_Info_create_env })(0, 0, &mut info_c);
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_create_env(info: *mut i32, ierror: *mut i32) (); mpi_info_create_env_ pmpi_info_create_env_ mpi_info_create_env_f08_ pmpi_info_create_env_f08_);
+export!(mpi_info_create_env(info: *mut i32, ierror: *mut i32) (); mpi_info_create_env_ pmpi_info_create_env_ mpi_info_create_env_f08_ {pmpi_info_create_env_f08_ pmpir_info_create_env_f08_});
 unsafe fn mpi_info_delete<const P: bool>(info: *const i32, key: *const u8, ierror: *mut i32, key_len: usize) {
     let key_c = text::to_c(key, key_len, true);
     let code = (if P { c::PMPI_Info_delete } else { c::MPI_Info_delete })(
@@ -8476,7 +8482,7 @@ unsafe fn mpi_info_delete<const P: bool>(info: *const i32, key: *const u8, ierro
     );
     fault::end(ierror, code)
 }
-export!(mpi_info_delete(info: *const i32, key: *const u8, ierror: *mut i32, key_len: usize) (); mpi_info_delete_ pmpi_info_delete_ mpi_info_delete_f08_ pmpi_info_delete_f08_);
+export!(mpi_info_delete(info: *const i32, key: *const u8, ierror: *mut i32, key_len: usize) (); mpi_info_delete_ pmpi_info_delete_ mpi_info_delete_f08_ {pmpi_info_delete_f08_ pmpir_info_delete_f08_});
 unsafe fn mpi_info_dup<const P: bool>(info: *const i32, newinfo: *mut i32, ierror: *mut i32) {
     let mut newinfo_c = c::MPI_Info_fromint(*newinfo);
     let code =
@@ -8484,14 +8490,14 @@ unsafe fn mpi_info_dup<const P: bool>(info: *const i32, newinfo: *mut i32, ierro
     *newinfo = c::MPI_Info_toint(newinfo_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_dup(info: *const i32, newinfo: *mut i32, ierror: *mut i32) (); mpi_info_dup_ pmpi_info_dup_ mpi_info_dup_f08_ pmpi_info_dup_f08_);
+export!(mpi_info_dup(info: *const i32, newinfo: *mut i32, ierror: *mut i32) (); mpi_info_dup_ pmpi_info_dup_ mpi_info_dup_f08_ {pmpi_info_dup_f08_ pmpir_info_dup_f08_});
 unsafe fn mpi_info_free<const P: bool>(info: *mut i32, ierror: *mut i32) {
     let mut info_c = c::MPI_Info_fromint(*info);
     let code = (if P { c::PMPI_Info_free } else { c::MPI_Info_free })(&mut info_c);
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_free(info: *mut i32, ierror: *mut i32) (); mpi_info_free_ pmpi_info_free_ mpi_info_free_f08_ pmpi_info_free_f08_);
+export!(mpi_info_free(info: *mut i32, ierror: *mut i32) (); mpi_info_free_ pmpi_info_free_ mpi_info_free_f08_ {pmpi_info_free_f08_ pmpir_info_free_f08_});
 unsafe fn mpi_info_get<const P: bool>(
     info: *const i32,
     key: *const u8,
@@ -8516,13 +8522,13 @@ unsafe fn mpi_info_get<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_get(info: *const i32, key: *const u8, valuelen: *const i32, value: *mut u8, flag: *mut i32, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_get_ pmpi_info_get_ mpi_info_get_f08_ pmpi_info_get_f08_);
+export!(mpi_info_get(info: *const i32, key: *const u8, valuelen: *const i32, value: *mut u8, flag: *mut i32, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_get_ pmpi_info_get_ mpi_info_get_f08_ {pmpi_info_get_f08_ pmpir_info_get_f08_});
 unsafe fn mpi_info_get_nkeys<const P: bool>(info: *const i32, nkeys: *mut i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Info_get_nkeys } else { c::MPI_Info_get_nkeys })(c::MPI_Info_fromint(*info), nkeys);
     fault::end(ierror, code)
 }
-export!(mpi_info_get_nkeys(info: *const i32, nkeys: *mut i32, ierror: *mut i32) (); mpi_info_get_nkeys_ pmpi_info_get_nkeys_ mpi_info_get_nkeys_f08_ pmpi_info_get_nkeys_f08_);
+export!(mpi_info_get_nkeys(info: *const i32, nkeys: *mut i32, ierror: *mut i32) (); mpi_info_get_nkeys_ pmpi_info_get_nkeys_ mpi_info_get_nkeys_f08_ {pmpi_info_get_nkeys_f08_ pmpir_info_get_nkeys_f08_});
 unsafe fn mpi_info_get_nthkey<const P: bool>(
     info: *const i32,
     n: *const i32,
@@ -8539,7 +8545,7 @@ unsafe fn mpi_info_get_nthkey<const P: bool>(
     key_c.store(key, key_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_info_get_nthkey(info: *const i32, n: *const i32, key: *mut u8, ierror: *mut i32, key_len: usize) (); mpi_info_get_nthkey_ pmpi_info_get_nthkey_ mpi_info_get_nthkey_f08_ pmpi_info_get_nthkey_f08_);
+export!(mpi_info_get_nthkey(info: *const i32, n: *const i32, key: *mut u8, ierror: *mut i32, key_len: usize) (); mpi_info_get_nthkey_ pmpi_info_get_nthkey_ mpi_info_get_nthkey_f08_ {pmpi_info_get_nthkey_f08_ pmpir_info_get_nthkey_f08_});
 unsafe fn mpi_info_get_string<const P: bool>(
     info: *const i32,
     key: *const u8,
@@ -8568,7 +8574,7 @@ unsafe fn mpi_info_get_string<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_get_string(info: *const i32, key: *const u8, buflen: *mut i32, value: *mut u8, flag: *mut i32, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_get_string_ pmpi_info_get_string_ mpi_info_get_string_f08_ pmpi_info_get_string_f08_);
+export!(mpi_info_get_string(info: *const i32, key: *const u8, buflen: *mut i32, value: *mut u8, flag: *mut i32, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_get_string_ pmpi_info_get_string_ mpi_info_get_string_f08_ {pmpi_info_get_string_f08_ pmpir_info_get_string_f08_});
 unsafe fn mpi_info_get_valuelen<const P: bool>(
     info: *const i32,
     key: *const u8,
@@ -8588,7 +8594,7 @@ unsafe fn mpi_info_get_valuelen<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_info_get_valuelen(info: *const i32, key: *const u8, valuelen: *mut i32, flag: *mut i32, ierror: *mut i32, key_len: usize) (); mpi_info_get_valuelen_ pmpi_info_get_valuelen_ mpi_info_get_valuelen_f08_ pmpi_info_get_valuelen_f08_);
+export!(mpi_info_get_valuelen(info: *const i32, key: *const u8, valuelen: *mut i32, flag: *mut i32, ierror: *mut i32, key_len: usize) (); mpi_info_get_valuelen_ pmpi_info_get_valuelen_ mpi_info_get_valuelen_f08_ {pmpi_info_get_valuelen_f08_ pmpir_info_get_valuelen_f08_});
 unsafe fn mpi_info_set<const P: bool>(
     info: *const i32,
     key: *const u8,
@@ -8606,12 +8612,12 @@ unsafe fn mpi_info_set<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_info_set(info: *const i32, key: *const u8, value: *const u8, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_set_ pmpi_info_set_ mpi_info_set_f08_ pmpi_info_set_f08_);
+export!(mpi_info_set(info: *const i32, key: *const u8, value: *const u8, ierror: *mut i32, key_len: usize, value_len: usize) (); mpi_info_set_ pmpi_info_set_ mpi_info_set_f08_ {pmpi_info_set_f08_ pmpir_info_set_f08_});
 unsafe fn mpi_init<const P: bool>(ierror: *mut i32) {
     let code = (if P { c::PMPI_Init } else { c::MPI_Init })(std::ptr::null_mut(), 0);
     fault::end(ierror, code)
 }
-export!(mpi_init(ierror: *mut i32) (); mpi_init_ pmpi_init_ mpi_init_f08_ pmpi_init_f08_);
+export!(mpi_init(ierror: *mut i32) (); mpi_init_ pmpi_init_ mpi_init_f08_ {pmpi_init_f08_ pmpir_init_f08_});
 unsafe fn mpi_init_thread<const P: bool>(required: *const i32, provided: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Init_thread } else { c::MPI_Init_thread })(
         std::ptr::null_mut(),
@@ -8621,14 +8627,14 @@ unsafe fn mpi_init_thread<const P: bool>(required: *const i32, provided: *mut i3
     );
     fault::end(ierror, code)
 }
-export!(mpi_init_thread(required: *const i32, provided: *mut i32, ierror: *mut i32) (); mpi_init_thread_ pmpi_init_thread_ mpi_init_thread_f08_ pmpi_init_thread_f08_);
+export!(mpi_init_thread(required: *const i32, provided: *mut i32, ierror: *mut i32) (); mpi_init_thread_ pmpi_init_thread_ mpi_init_thread_f08_ {pmpi_init_thread_f08_ pmpir_init_thread_f08_});
 unsafe fn mpi_initialized<const P: bool>(flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Initialized } else { c::MPI_Initialized })(&mut flag_c);
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_initialized(flag: *mut i32, ierror: *mut i32) (); mpi_initialized_ pmpi_initialized_ mpi_initialized_f08_ pmpi_initialized_f08_);
+export!(mpi_initialized(flag: *mut i32, ierror: *mut i32) (); mpi_initialized_ pmpi_initialized_ mpi_initialized_f08_ {pmpi_initialized_f08_ pmpir_initialized_f08_});
 unsafe fn mpi_intercomm_create<const P: bool>(
     local_comm: *const i32,
     local_leader: *const i32,
@@ -8650,7 +8656,7 @@ unsafe fn mpi_intercomm_create<const P: bool>(
     *newintercomm = c::MPI_Comm_toint(newintercomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_intercomm_create(local_comm: *const i32, local_leader: *const i32, peer_comm: *const i32, remote_leader: *const i32, tag: *const i32, newintercomm: *mut i32, ierror: *mut i32) (); mpi_intercomm_create_ pmpi_intercomm_create_ mpi_intercomm_create_f08_ pmpi_intercomm_create_f08_);
+export!(mpi_intercomm_create(local_comm: *const i32, local_leader: *const i32, peer_comm: *const i32, remote_leader: *const i32, tag: *const i32, newintercomm: *mut i32, ierror: *mut i32) (); mpi_intercomm_create_ pmpi_intercomm_create_ mpi_intercomm_create_f08_ {pmpi_intercomm_create_f08_ pmpir_intercomm_create_f08_});
 unsafe fn mpi_intercomm_create_from_groups<const P: bool>(
     local_group: *const i32,
     local_leader: *const i32,
@@ -8678,7 +8684,7 @@ unsafe fn mpi_intercomm_create_from_groups<const P: bool>(
     *newintercomm = c::MPI_Comm_toint(newintercomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_intercomm_create_from_groups(local_group: *const i32, local_leader: *const i32, remote_group: *const i32, remote_leader: *const i32, stringtag: *const u8, info: *const i32, errhandler: *const i32, newintercomm: *mut i32, ierror: *mut i32, stringtag_len: usize) (); mpi_intercomm_create_from_groups_ pmpi_intercomm_create_from_groups_ mpi_intercomm_create_from_groups_f08_ pmpi_intercomm_create_from_groups_f08_);
+export!(mpi_intercomm_create_from_groups(local_group: *const i32, local_leader: *const i32, remote_group: *const i32, remote_leader: *const i32, stringtag: *const u8, info: *const i32, errhandler: *const i32, newintercomm: *mut i32, ierror: *mut i32, stringtag_len: usize) (); mpi_intercomm_create_from_groups_ pmpi_intercomm_create_from_groups_ mpi_intercomm_create_from_groups_f08_ {pmpi_intercomm_create_from_groups_f08_ pmpir_intercomm_create_from_groups_f08_});
 unsafe fn mpi_intercomm_merge<const P: bool>(
     intercomm: *const i32,
     high: *const i32,
@@ -8694,7 +8700,7 @@ unsafe fn mpi_intercomm_merge<const P: bool>(
     *newintracomm = c::MPI_Comm_toint(newintracomm_c);
     fault::end(ierror, code)
 }
-export!(mpi_intercomm_merge(intercomm: *const i32, high: *const i32, newintracomm: *mut i32, ierror: *mut i32) (); mpi_intercomm_merge_ pmpi_intercomm_merge_ mpi_intercomm_merge_f08_ pmpi_intercomm_merge_f08_);
+export!(mpi_intercomm_merge(intercomm: *const i32, high: *const i32, newintracomm: *mut i32, ierror: *mut i32) (); mpi_intercomm_merge_ pmpi_intercomm_merge_ mpi_intercomm_merge_f08_ {pmpi_intercomm_merge_f08_ pmpir_intercomm_merge_f08_});
 unsafe fn mpi_iprobe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -8714,7 +8720,7 @@ unsafe fn mpi_iprobe<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_iprobe(source: *const i32, tag: *const i32, comm: *const i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_iprobe_ pmpi_iprobe_ mpi_iprobe_f08_ pmpi_iprobe_f08_);
+export!(mpi_iprobe(source: *const i32, tag: *const i32, comm: *const i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_iprobe_ pmpi_iprobe_ mpi_iprobe_f08_ {pmpi_iprobe_f08_ pmpir_iprobe_f08_});
 unsafe fn mpi_irecv<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -8771,7 +8777,7 @@ unsafe fn mpi_irecv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_irecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irecv_f08ts PMPI_Irecv_f08ts);
 #[cfg(mpich)]
-export!(mpi_irecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_f08ts_ pmpi_irecv_f08ts_);
+export!(mpi_irecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_f08ts_ pmpir_irecv_f08ts_);
 unsafe fn mpi_irecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -8804,7 +8810,7 @@ unsafe fn mpi_irecv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_irecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irecv_c_f08ts PMPI_Irecv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_irecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_c_f08ts_ pmpi_irecv_c_f08ts_ mpi_irecv_f08ts_large_ pmpi_irecv_f08ts_large_);
+export!(mpi_irecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_c_f08ts_ pmpir_irecv_c_f08ts_ mpi_irecv_f08ts_large_ pmpir_irecv_f08ts_large_);
 unsafe fn mpi_ireduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -8861,7 +8867,7 @@ unsafe fn mpi_ireduce_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_f08ts PMPI_Ireduce_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_f08ts_ pmpi_ireduce_f08ts_);
+export!(mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_f08ts_ pmpir_ireduce_f08ts_);
 unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8892,7 +8898,7 @@ unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_c_f08ts PMPI_Ireduce_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_c_f08ts_ pmpi_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_ pmpi_ireduce_f08ts_large_);
+export!(mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_c_f08ts_ pmpir_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_ pmpir_ireduce_f08ts_large_);
 unsafe fn mpi_ireduce_scatter<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -8945,7 +8951,7 @@ unsafe fn mpi_ireduce_scatter_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_f08ts PMPI_Ireduce_scatter_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_f08ts_ pmpi_ireduce_scatter_f08ts_);
+export!(mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_f08ts_ pmpir_ireduce_scatter_f08ts_);
 unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8974,7 +8980,7 @@ unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_c_f08ts PMPI_Ireduce_scatter_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_c_f08ts_ pmpi_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_ pmpi_ireduce_scatter_f08ts_large_);
+export!(mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_c_f08ts_ pmpir_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_ pmpir_ireduce_scatter_f08ts_large_);
 unsafe fn mpi_ireduce_scatter_block<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -9029,7 +9035,7 @@ unsafe fn mpi_ireduce_scatter_block_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_block_f08ts PMPI_Ireduce_scatter_block_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_f08ts_ pmpi_ireduce_scatter_block_f08ts_);
+export!(mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_f08ts_ pmpir_ireduce_scatter_block_f08ts_);
 unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -9060,7 +9066,7 @@ unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_block_c_f08ts PMPI_Ireduce_scatter_block_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_c_f08ts_ pmpi_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_ pmpi_ireduce_scatter_block_f08ts_large_);
+export!(mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_c_f08ts_ pmpir_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_ pmpir_ireduce_scatter_block_f08ts_large_);
 unsafe fn mpi_irsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9117,7 +9123,7 @@ unsafe fn mpi_irsend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_irsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irsend_f08ts PMPI_Irsend_f08ts);
 #[cfg(mpich)]
-export!(mpi_irsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_f08ts_ pmpi_irsend_f08ts_);
+export!(mpi_irsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_f08ts_ pmpir_irsend_f08ts_);
 unsafe fn mpi_irsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9150,14 +9156,14 @@ unsafe fn mpi_irsend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_irsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irsend_c_f08ts PMPI_Irsend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_irsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_c_f08ts_ pmpi_irsend_c_f08ts_ mpi_irsend_f08ts_large_ pmpi_irsend_f08ts_large_);
+export!(mpi_irsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_c_f08ts_ pmpir_irsend_c_f08ts_ mpi_irsend_f08ts_large_ pmpir_irsend_f08ts_large_);
 unsafe fn mpi_is_thread_main<const P: bool>(flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Is_thread_main } else { c::MPI_Is_thread_main })(&mut flag_c);
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_is_thread_main(flag: *mut i32, ierror: *mut i32) (); mpi_is_thread_main_ pmpi_is_thread_main_ mpi_is_thread_main_f08_ pmpi_is_thread_main_f08_);
+export!(mpi_is_thread_main(flag: *mut i32, ierror: *mut i32) (); mpi_is_thread_main_ pmpi_is_thread_main_ mpi_is_thread_main_f08_ {pmpi_is_thread_main_f08_ pmpir_is_thread_main_f08_});
 unsafe fn mpi_iscan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -9210,7 +9216,7 @@ unsafe fn mpi_iscan_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscan_f08ts PMPI_Iscan_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_f08ts_ pmpi_iscan_f08ts_);
+export!(mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_f08ts_ pmpir_iscan_f08ts_);
 unsafe fn mpi_iscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -9239,7 +9245,7 @@ unsafe fn mpi_iscan_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscan_c_f08ts PMPI_Iscan_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_c_f08ts_ pmpi_iscan_c_f08ts_ mpi_iscan_f08ts_large_ pmpi_iscan_f08ts_large_);
+export!(mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_c_f08ts_ pmpir_iscan_c_f08ts_ mpi_iscan_f08ts_large_ pmpir_iscan_f08ts_large_);
 unsafe fn mpi_iscatter<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9310,7 +9316,7 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatter_f08ts PMPI_Iscatter_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_f08ts_ pmpi_iscatter_f08ts_);
+export!(mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_f08ts_ pmpir_iscatter_f08ts_);
 unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9353,7 +9359,7 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatter_c_f08ts PMPI_Iscatter_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_c_f08ts_ pmpi_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_ pmpi_iscatter_f08ts_large_);
+export!(mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_c_f08ts_ pmpir_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_ pmpir_iscatter_f08ts_large_);
 unsafe fn mpi_iscatterv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -9428,7 +9434,7 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatterv_f08ts PMPI_Iscatterv_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_f08ts_ pmpi_iscatterv_f08ts_);
+export!(mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_f08ts_ pmpir_iscatterv_f08ts_);
 unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -9473,7 +9479,7 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatterv_c_f08ts PMPI_Iscatterv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_c_f08ts_ pmpi_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_ pmpi_iscatterv_f08ts_large_);
+export!(mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_c_f08ts_ pmpir_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_ pmpir_iscatterv_f08ts_large_);
 unsafe fn mpi_isend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9530,7 +9536,7 @@ unsafe fn mpi_isend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isend_f08ts PMPI_Isend_f08ts);
 #[cfg(mpich)]
-export!(mpi_isend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_f08ts_ pmpi_isend_f08ts_);
+export!(mpi_isend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_f08ts_ pmpir_isend_f08ts_);
 unsafe fn mpi_isend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9563,7 +9569,7 @@ unsafe fn mpi_isend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isend_c_f08ts PMPI_Isend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_isend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_c_f08ts_ pmpi_isend_c_f08ts_ mpi_isend_f08ts_large_ pmpi_isend_f08ts_large_);
+export!(mpi_isend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_c_f08ts_ pmpir_isend_c_f08ts_ mpi_isend_f08ts_large_ pmpir_isend_f08ts_large_);
 unsafe fn mpi_isendrecv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9656,7 +9662,7 @@ unsafe fn mpi_isendrecv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_f08ts PMPI_Isendrecv_f08ts);
 #[cfg(mpich)]
-export!(mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_f08ts_ pmpi_isendrecv_f08ts_);
+export!(mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_f08ts_ pmpir_isendrecv_f08ts_);
 unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9715,7 +9721,7 @@ unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_c_f08ts PMPI_Isendrecv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_c_f08ts_ pmpi_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_ pmpi_isendrecv_f08ts_large_);
+export!(mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_c_f08ts_ pmpir_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_ pmpir_isendrecv_f08ts_large_);
 unsafe fn mpi_isendrecv_replace<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9785,7 +9791,7 @@ unsafe fn mpi_isendrecv_replace_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_replace_f08ts PMPI_Isendrecv_replace_f08ts);
 #[cfg(mpich)]
-export!(mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_f08ts_ pmpi_isendrecv_replace_f08ts_);
+export!(mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_f08ts_ pmpir_isendrecv_replace_f08ts_);
 unsafe fn mpi_isendrecv_replace_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9827,7 +9833,7 @@ unsafe fn mpi_isendrecv_replace_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_replace_c_f08ts PMPI_Isendrecv_replace_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_c_f08ts_ pmpi_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_ pmpi_isendrecv_replace_f08ts_large_);
+export!(mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_c_f08ts_ pmpir_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_ pmpir_isendrecv_replace_f08ts_large_);
 unsafe fn mpi_issend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9884,7 +9890,7 @@ unsafe fn mpi_issend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_issend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Issend_f08ts PMPI_Issend_f08ts);
 #[cfg(mpich)]
-export!(mpi_issend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_f08ts_ pmpi_issend_f08ts_);
+export!(mpi_issend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_f08ts_ pmpir_issend_f08ts_);
 unsafe fn mpi_issend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9917,7 +9923,7 @@ unsafe fn mpi_issend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_issend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Issend_c_f08ts PMPI_Issend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_issend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_c_f08ts_ pmpi_issend_c_f08ts_ mpi_issend_f08ts_large_ pmpi_issend_f08ts_large_);
+export!(mpi_issend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_c_f08ts_ pmpir_issend_c_f08ts_ mpi_issend_f08ts_large_ pmpir_issend_f08ts_large_);
 unsafe fn mpi_lookup_name<const P: bool>(
     service_name: *const u8,
     info: *const i32,
@@ -9936,7 +9942,7 @@ unsafe fn mpi_lookup_name<const P: bool>(
     port_name_c.store(port_name, port_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_lookup_name(service_name: *const u8, info: *const i32, port_name: *mut u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_lookup_name_ pmpi_lookup_name_ mpi_lookup_name_f08_ pmpi_lookup_name_f08_);
+export!(mpi_lookup_name(service_name: *const u8, info: *const i32, port_name: *mut u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_lookup_name_ pmpi_lookup_name_ mpi_lookup_name_f08_ {pmpi_lookup_name_f08_ pmpir_lookup_name_f08_});
 unsafe fn mpi_mprobe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -9956,7 +9962,7 @@ unsafe fn mpi_mprobe<const P: bool>(
     *message = c::MPI_Message_toint(message_c);
     fault::end(ierror, code)
 }
-export!(mpi_mprobe(source: *const i32, tag: *const i32, comm: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mprobe_ pmpi_mprobe_ mpi_mprobe_f08_ pmpi_mprobe_f08_);
+export!(mpi_mprobe(source: *const i32, tag: *const i32, comm: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mprobe_ pmpi_mprobe_ mpi_mprobe_f08_ {pmpi_mprobe_f08_ pmpir_mprobe_f08_});
 unsafe fn mpi_mrecv<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -10005,7 +10011,7 @@ unsafe fn mpi_mrecv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_mrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); MPI_Mrecv_f08ts PMPI_Mrecv_f08ts);
 #[cfg(mpich)]
-export!(mpi_mrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_f08ts_ pmpi_mrecv_f08ts_);
+export!(mpi_mrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_f08ts_ pmpir_mrecv_f08ts_);
 unsafe fn mpi_mrecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -10034,7 +10040,7 @@ unsafe fn mpi_mrecv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_mrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); MPI_Mrecv_c_f08ts PMPI_Mrecv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_mrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_c_f08ts_ pmpi_mrecv_c_f08ts_ mpi_mrecv_f08ts_large_ pmpi_mrecv_f08ts_large_);
+export!(mpi_mrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_c_f08ts_ pmpir_mrecv_c_f08ts_ mpi_mrecv_f08ts_large_ pmpir_mrecv_f08ts_large_);
 unsafe fn mpi_neighbor_allgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10089,7 +10095,7 @@ unsafe fn mpi_neighbor_allgather_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgather_f08ts PMPI_Neighbor_allgather_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_f08ts_ pmpi_neighbor_allgather_f08ts_);
+export!(mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_f08ts_ pmpir_neighbor_allgather_f08ts_);
 unsafe fn mpi_neighbor_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10122,7 +10128,7 @@ unsafe fn mpi_neighbor_allgather_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgather_c_f08ts PMPI_Neighbor_allgather_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_c_f08ts_ pmpi_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_ pmpi_neighbor_allgather_f08ts_large_);
+export!(mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_c_f08ts_ pmpir_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_ pmpir_neighbor_allgather_f08ts_large_);
 unsafe fn mpi_neighbor_allgather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10189,7 +10195,7 @@ unsafe fn mpi_neighbor_allgather_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgather_init_f08ts PMPI_Neighbor_allgather_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_f08ts_ pmpi_neighbor_allgather_init_f08ts_);
+export!(mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_f08ts_ pmpir_neighbor_allgather_init_f08ts_);
 unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10228,7 +10234,7 @@ unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgather_init_c_f08ts PMPI_Neighbor_allgather_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_c_f08ts_ pmpi_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_ pmpi_neighbor_allgather_init_f08ts_large_);
+export!(mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_c_f08ts_ pmpir_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_ pmpir_neighbor_allgather_init_f08ts_large_);
 unsafe fn mpi_neighbor_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10287,7 +10293,7 @@ unsafe fn mpi_neighbor_allgatherv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_f08ts PMPI_Neighbor_allgatherv_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_f08ts_ pmpi_neighbor_allgatherv_f08ts_);
+export!(mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_f08ts_ pmpir_neighbor_allgatherv_f08ts_);
 unsafe fn mpi_neighbor_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10322,7 +10328,7 @@ unsafe fn mpi_neighbor_allgatherv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_c_f08ts PMPI_Neighbor_allgatherv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_c_f08ts_ pmpi_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_ pmpi_neighbor_allgatherv_f08ts_large_);
+export!(mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_c_f08ts_ pmpir_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_ pmpir_neighbor_allgatherv_f08ts_large_);
 unsafe fn mpi_neighbor_allgatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10393,7 +10399,7 @@ unsafe fn mpi_neighbor_allgatherv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_init_f08ts PMPI_Neighbor_allgatherv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_f08ts_ pmpi_neighbor_allgatherv_init_f08ts_);
+export!(mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_f08ts_ pmpir_neighbor_allgatherv_init_f08ts_);
 unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10434,7 +10440,7 @@ unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_init_c_f08ts PMPI_Neighbor_allgatherv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_c_f08ts_ pmpi_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_ pmpi_neighbor_allgatherv_init_f08ts_large_);
+export!(mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_c_f08ts_ pmpir_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_ pmpir_neighbor_allgatherv_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10484,7 +10490,7 @@ unsafe fn mpi_neighbor_alltoall_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_f08ts PMPI_Neighbor_alltoall_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_f08ts_ pmpi_neighbor_alltoall_f08ts_);
+export!(mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_f08ts_ pmpir_neighbor_alltoall_f08ts_);
 unsafe fn mpi_neighbor_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10512,7 +10518,7 @@ unsafe fn mpi_neighbor_alltoall_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_c_f08ts PMPI_Neighbor_alltoall_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_c_f08ts_ pmpi_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_ pmpi_neighbor_alltoall_f08ts_large_);
+export!(mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_c_f08ts_ pmpir_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_ pmpir_neighbor_alltoall_f08ts_large_);
 unsafe fn mpi_neighbor_alltoall_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -10575,7 +10581,7 @@ unsafe fn mpi_neighbor_alltoall_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_init_f08ts PMPI_Neighbor_alltoall_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_f08ts_ pmpi_neighbor_alltoall_init_f08ts_);
+export!(mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_f08ts_ pmpir_neighbor_alltoall_init_f08ts_);
 unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10610,7 +10616,7 @@ unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_init_c_f08ts PMPI_Neighbor_alltoall_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_c_f08ts_ pmpi_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_ pmpi_neighbor_alltoall_init_f08ts_large_);
+export!(mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_c_f08ts_ pmpir_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_ pmpir_neighbor_alltoall_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10668,7 +10674,7 @@ unsafe fn mpi_neighbor_alltoallv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_f08ts PMPI_Neighbor_alltoallv_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_f08ts_ pmpi_neighbor_alltoallv_f08ts_);
+export!(mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_f08ts_ pmpir_neighbor_alltoallv_f08ts_);
 unsafe fn mpi_neighbor_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10700,7 +10706,7 @@ unsafe fn mpi_neighbor_alltoallv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_c_f08ts PMPI_Neighbor_alltoallv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_c_f08ts_ pmpi_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_ pmpi_neighbor_alltoallv_f08ts_large_);
+export!(mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_c_f08ts_ pmpir_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_ pmpir_neighbor_alltoallv_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10771,7 +10777,7 @@ unsafe fn mpi_neighbor_alltoallv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_init_f08ts PMPI_Neighbor_alltoallv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_f08ts_ pmpi_neighbor_alltoallv_init_f08ts_);
+export!(mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_f08ts_ pmpir_neighbor_alltoallv_init_f08ts_);
 unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10810,7 +10816,7 @@ unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_init_c_f08ts PMPI_Neighbor_alltoallv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_c_f08ts_ pmpi_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_ pmpi_neighbor_alltoallv_init_f08ts_large_);
+export!(mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_c_f08ts_ pmpir_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_ pmpir_neighbor_alltoallv_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10888,7 +10894,7 @@ unsafe fn mpi_neighbor_alltoallw_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_f08ts PMPI_Neighbor_alltoallw_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_f08ts_ pmpi_neighbor_alltoallw_f08ts_);
+export!(mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_f08ts_ pmpir_neighbor_alltoallw_f08ts_);
 unsafe fn mpi_neighbor_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10930,7 +10936,7 @@ unsafe fn mpi_neighbor_alltoallw_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_c_f08ts PMPI_Neighbor_alltoallw_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_c_f08ts_ pmpi_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_ pmpi_neighbor_alltoallw_f08ts_large_);
+export!(mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_c_f08ts_ pmpir_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_ pmpir_neighbor_alltoallw_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallw_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -11021,7 +11027,7 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_init_f08ts PMPI_Neighbor_alltoallw_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_f08ts_ pmpi_neighbor_alltoallw_init_f08ts_);
+export!(mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_f08ts_ pmpir_neighbor_alltoallw_init_f08ts_);
 unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -11070,7 +11076,7 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_init_c_f08ts PMPI_Neighbor_alltoallw_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_c_f08ts_ pmpi_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_ pmpi_neighbor_alltoallw_init_f08ts_large_);
+export!(mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_c_f08ts_ pmpir_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_ pmpir_neighbor_alltoallw_init_f08ts_large_);
 unsafe fn mpi_op_commutative<const P: bool>(op: *const i32, commute: *mut i32, ierror: *mut i32) {
     let mut commute_c = 0;
     let code = (if P { c::PMPI_Op_commutative } else { c::MPI_Op_commutative })(
@@ -11080,7 +11086,7 @@ unsafe fn mpi_op_commutative<const P: bool>(op: *const i32, commute: *mut i32, i
     *commute = logical::from_c(commute_c);
     fault::end(ierror, code)
 }
-export!(mpi_op_commutative(op: *const i32, commute: *mut i32, ierror: *mut i32) (); mpi_op_commutative_ pmpi_op_commutative_ mpi_op_commutative_f08_ pmpi_op_commutative_f08_);
+export!(mpi_op_commutative(op: *const i32, commute: *mut i32, ierror: *mut i32) (); mpi_op_commutative_ pmpi_op_commutative_ mpi_op_commutative_f08_ {pmpi_op_commutative_f08_ pmpir_op_commutative_f08_});
 unsafe fn mpi_op_create<const P: bool>(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) {
     let mut op_c = c::MPI_Op_fromint(*op);
     let code = (if P { c::PMPI_Op_create } else { c::MPI_Op_create })(
@@ -11091,7 +11097,7 @@ unsafe fn mpi_op_create<const P: bool>(user_fn: usize, commute: *const i32, op: 
     *op = c::MPI_Op_toint(op_c);
     fault::end(ierror, code)
 }
-export!(mpi_op_create(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_ pmpi_op_create_ mpi_op_create_f08_ pmpi_op_create_f08_);
+export!(mpi_op_create(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_ pmpi_op_create_ mpi_op_create_f08_ {pmpi_op_create_f08_ pmpir_op_create_f08_});
 unsafe fn mpi_op_create_c_f08<const P: bool>(
     user_fn: usize,
     commute: *const i32,
@@ -11110,14 +11116,14 @@ unsafe fn mpi_op_create_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_op_create_c_f08(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_c_f08_ pmpi_op_create_c_f08_);
 #[cfg(mpich)]
-export!(mpi_op_create_c_f08(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_c_f08_ pmpi_op_create_c_f08_ mpi_op_create_f08_large_ pmpi_op_create_f08_large_);
+export!(mpi_op_create_c_f08(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_c_f08_ pmpir_op_create_c_f08_ mpi_op_create_f08_large_ pmpir_op_create_f08_large_);
 unsafe fn mpi_op_free<const P: bool>(op: *mut i32, ierror: *mut i32) {
     let mut op_c = c::MPI_Op_fromint(*op);
     let code = (if P { c::PMPI_Op_free } else { c::MPI_Op_free })(&mut op_c);
     *op = c::MPI_Op_toint(op_c);
     fault::end(ierror, code)
 }
-export!(mpi_op_free(op: *mut i32, ierror: *mut i32) (); mpi_op_free_ pmpi_op_free_ mpi_op_free_f08_ pmpi_op_free_f08_);
+export!(mpi_op_free(op: *mut i32, ierror: *mut i32) (); mpi_op_free_ pmpi_op_free_ mpi_op_free_f08_ {pmpi_op_free_f08_ pmpir_op_free_f08_});
 unsafe fn mpi_open_port<const P: bool>(
     info: *const i32,
     port_name: *mut u8,
@@ -11132,7 +11138,7 @@ unsafe fn mpi_open_port<const P: bool>(
     port_name_c.store(port_name, port_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_open_port(info: *const i32, port_name: *mut u8, ierror: *mut i32, port_name_len: usize) (); mpi_open_port_ pmpi_open_port_ mpi_open_port_f08_ pmpi_open_port_f08_);
+export!(mpi_open_port(info: *const i32, port_name: *mut u8, ierror: *mut i32, port_name_len: usize) (); mpi_open_port_ pmpi_open_port_ mpi_open_port_f08_ {pmpi_open_port_f08_ pmpir_open_port_f08_});
 unsafe fn mpi_pack<const P: bool>(
     inbuf: *mut c_void,
     incount: *const i32,
@@ -11187,7 +11193,7 @@ unsafe fn mpi_pack_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_pack_f08ts(inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i32, position: *mut i32, comm: *const i32, ierror: *mut i32) (); MPI_Pack_f08ts PMPI_Pack_f08ts);
 #[cfg(mpich)]
-export!(mpi_pack_f08ts(inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i32, position: *mut i32, comm: *const i32, ierror: *mut i32) (); mpi_pack_f08ts_ pmpi_pack_f08ts_);
+export!(mpi_pack_f08ts(inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i32, position: *mut i32, comm: *const i32, ierror: *mut i32) (); mpi_pack_f08ts_ pmpir_pack_f08ts_);
 unsafe fn mpi_pack_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     incount: *const i64,
@@ -11220,7 +11226,7 @@ unsafe fn mpi_pack_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, comm: *const i32, ierror: *mut i32) (); MPI_Pack_c_f08ts PMPI_Pack_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, comm: *const i32, ierror: *mut i32) (); mpi_pack_c_f08ts_ pmpi_pack_c_f08ts_ mpi_pack_f08ts_large_ pmpi_pack_f08ts_large_);
+export!(mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, comm: *const i32, ierror: *mut i32) (); mpi_pack_c_f08ts_ pmpir_pack_c_f08ts_ mpi_pack_f08ts_large_ pmpir_pack_f08ts_large_);
 unsafe fn mpi_pack_external<const P: bool>(
     datarep: *const u8,
     inbuf: *mut c_void,
@@ -11326,7 +11332,7 @@ unsafe fn mpi_pack_external_size<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_pack_external_size(datarep: *const u8, incount: *const i32, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_ pmpi_pack_external_size_ mpi_pack_external_size_f08_ pmpi_pack_external_size_f08_);
+export!(mpi_pack_external_size(datarep: *const u8, incount: *const i32, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_ pmpi_pack_external_size_ mpi_pack_external_size_f08_ {pmpi_pack_external_size_f08_ pmpir_pack_external_size_f08_});
 unsafe fn mpi_pack_external_size_c_f08<const P: bool>(
     datarep: *const u8,
     incount: *const i64,
@@ -11347,7 +11353,7 @@ unsafe fn mpi_pack_external_size_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_pack_external_size_c_f08(datarep: *const u8, incount: *const i64, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_c_f08_ pmpi_pack_external_size_c_f08_);
 #[cfg(mpich)]
-export!(mpi_pack_external_size_c_f08(datarep: *const u8, incount: *const i64, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_c_f08_ pmpi_pack_external_size_c_f08_ mpi_pack_external_size_f08_large_ pmpi_pack_external_size_f08_large_);
+export!(mpi_pack_external_size_c_f08(datarep: *const u8, incount: *const i64, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_c_f08_ pmpir_pack_external_size_c_f08_ mpi_pack_external_size_f08_large_ pmpir_pack_external_size_f08_large_);
 unsafe fn mpi_pack_size<const P: bool>(
     incount: *const i32,
     datatype: *const i32,
@@ -11363,7 +11369,7 @@ unsafe fn mpi_pack_size<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_pack_size(incount: *const i32, datatype: *const i32, comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_pack_size_ pmpi_pack_size_ mpi_pack_size_f08_ pmpi_pack_size_f08_);
+export!(mpi_pack_size(incount: *const i32, datatype: *const i32, comm: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_pack_size_ pmpi_pack_size_ mpi_pack_size_f08_ {pmpi_pack_size_f08_ pmpir_pack_size_f08_});
 unsafe fn mpi_pack_size_c_f08<const P: bool>(
     incount: *const i64,
     datatype: *const i32,
@@ -11382,7 +11388,7 @@ unsafe fn mpi_pack_size_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_pack_size_c_f08(incount: *const i64, datatype: *const i32, comm: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_pack_size_c_f08_ pmpi_pack_size_c_f08_);
 #[cfg(mpich)]
-export!(mpi_pack_size_c_f08(incount: *const i64, datatype: *const i32, comm: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_pack_size_c_f08_ pmpi_pack_size_c_f08_ mpi_pack_size_f08_large_ pmpi_pack_size_f08_large_);
+export!(mpi_pack_size_c_f08(incount: *const i64, datatype: *const i32, comm: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_pack_size_c_f08_ pmpir_pack_size_c_f08_ mpi_pack_size_f08_large_ pmpir_pack_size_f08_large_);
 unsafe fn mpi_parrived<const P: bool>(
     request: *const i32,
     partition: *const i32,
@@ -11398,16 +11404,16 @@ unsafe fn mpi_parrived<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_parrived(request: *const i32, partition: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_parrived_ pmpi_parrived_ mpi_parrived_f08_ pmpi_parrived_f08_);
+export!(mpi_parrived(request: *const i32, partition: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_parrived_ pmpi_parrived_ mpi_parrived_f08_ {pmpi_parrived_f08_ pmpir_parrived_f08_});
 unsafe fn mpi_pcontrol<const P: bool>(level: *const i32) {
     (if P { c::PMPI_Pcontrol } else { c::MPI_Pcontrol })(*level);
 }
-export!(mpi_pcontrol(level: *const i32) (); mpi_pcontrol_ pmpi_pcontrol_ mpi_pcontrol_f08_ pmpi_pcontrol_f08_);
+export!(mpi_pcontrol(level: *const i32) (); mpi_pcontrol_ pmpi_pcontrol_ mpi_pcontrol_f08_ {pmpi_pcontrol_f08_ pmpir_pcontrol_f08_});
 unsafe fn mpi_pready<const P: bool>(partition: *const i32, request: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Pready } else { c::MPI_Pready })(*partition, c::MPI_Request_fromint(*request));
     fault::end(ierror, code)
 }
-export!(mpi_pready(partition: *const i32, request: *const i32, ierror: *mut i32) (); mpi_pready_ pmpi_pready_ mpi_pready_f08_ pmpi_pready_f08_);
+export!(mpi_pready(partition: *const i32, request: *const i32, ierror: *mut i32) (); mpi_pready_ pmpi_pready_ mpi_pready_f08_ {pmpi_pready_f08_ pmpir_pready_f08_});
 unsafe fn mpi_pready_list<const P: bool>(
     length: *const i32,
     array_of_partitions: *mut i32,
@@ -11421,7 +11427,7 @@ unsafe fn mpi_pready_list<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_pready_list(length: *const i32, array_of_partitions: *mut i32, request: *const i32, ierror: *mut i32) (); mpi_pready_list_ pmpi_pready_list_ mpi_pready_list_f08_ pmpi_pready_list_f08_);
+export!(mpi_pready_list(length: *const i32, array_of_partitions: *mut i32, request: *const i32, ierror: *mut i32) (); mpi_pready_list_ pmpi_pready_list_ mpi_pready_list_f08_ {pmpi_pready_list_f08_ pmpir_pready_list_f08_});
 unsafe fn mpi_pready_range<const P: bool>(
     partition_low: *const i32,
     partition_high: *const i32,
@@ -11435,7 +11441,7 @@ unsafe fn mpi_pready_range<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_pready_range(partition_low: *const i32, partition_high: *const i32, request: *const i32, ierror: *mut i32) (); mpi_pready_range_ pmpi_pready_range_ mpi_pready_range_f08_ pmpi_pready_range_f08_);
+export!(mpi_pready_range(partition_low: *const i32, partition_high: *const i32, request: *const i32, ierror: *mut i32) (); mpi_pready_range_ pmpi_pready_range_ mpi_pready_range_f08_ {pmpi_pready_range_f08_ pmpir_pready_range_f08_});
 unsafe fn mpi_precv_init<const P: bool>(
     buf: *mut c_void,
     partitions: *const i32,
@@ -11495,7 +11501,7 @@ unsafe fn mpi_precv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Precv_init_f08ts PMPI_Precv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_precv_init_f08ts_ pmpi_precv_init_f08ts_);
+export!(mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_precv_init_f08ts_ pmpir_precv_init_f08ts_);
 unsafe fn mpi_probe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -11511,7 +11517,7 @@ unsafe fn mpi_probe<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_probe(source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_probe_ pmpi_probe_ mpi_probe_f08_ pmpi_probe_f08_);
+export!(mpi_probe(source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_probe_ pmpi_probe_ mpi_probe_f08_ {pmpi_probe_f08_ pmpir_probe_f08_});
 unsafe fn mpi_psend_init<const P: bool>(
     buf: *mut c_void,
     partitions: *const i32,
@@ -11571,7 +11577,7 @@ unsafe fn mpi_psend_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Psend_init_f08ts PMPI_Psend_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_psend_init_f08ts_ pmpi_psend_init_f08ts_);
+export!(mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_psend_init_f08ts_ pmpir_psend_init_f08ts_);
 unsafe fn mpi_publish_name<const P: bool>(
     service_name: *const u8,
     info: *const i32,
@@ -11589,7 +11595,7 @@ unsafe fn mpi_publish_name<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_publish_name(service_name: *const u8, info: *const i32, port_name: *const u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_publish_name_ pmpi_publish_name_ mpi_publish_name_f08_ pmpi_publish_name_f08_);
+export!(mpi_publish_name(service_name: *const u8, info: *const i32, port_name: *const u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_publish_name_ pmpi_publish_name_ mpi_publish_name_f08_ {pmpi_publish_name_f08_ pmpir_publish_name_f08_});
 unsafe fn mpi_put<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -11651,7 +11657,7 @@ unsafe fn mpi_put_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Put_f08ts PMPI_Put_f08ts);
 #[cfg(mpich)]
-export!(mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_f08ts_ pmpi_put_f08ts_);
+export!(mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_f08ts_ pmpir_put_f08ts_);
 unsafe fn mpi_put_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -11689,12 +11695,12 @@ unsafe fn mpi_put_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Put_c_f08ts PMPI_Put_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_c_f08ts_ pmpi_put_c_f08ts_ mpi_put_f08ts_large_ pmpi_put_f08ts_large_);
+export!(mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_c_f08ts_ pmpir_put_c_f08ts_ mpi_put_f08ts_large_ pmpir_put_f08ts_large_);
 unsafe fn mpi_query_thread<const P: bool>(provided: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Query_thread } else { c::MPI_Query_thread })(provided);
     fault::end(ierror, code)
 }
-export!(mpi_query_thread(provided: *mut i32, ierror: *mut i32) (); mpi_query_thread_ pmpi_query_thread_ mpi_query_thread_f08_ pmpi_query_thread_f08_);
+export!(mpi_query_thread(provided: *mut i32, ierror: *mut i32) (); mpi_query_thread_ pmpi_query_thread_ mpi_query_thread_f08_ {pmpi_query_thread_f08_ pmpir_query_thread_f08_});
 unsafe fn mpi_raccumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -11768,7 +11774,7 @@ unsafe fn mpi_raccumulate_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Raccumulate_f08ts PMPI_Raccumulate_f08ts);
 #[cfg(mpich)]
-export!(mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_f08ts_ pmpi_raccumulate_f08ts_);
+export!(mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_f08ts_ pmpir_raccumulate_f08ts_);
 unsafe fn mpi_raccumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -11812,7 +11818,7 @@ unsafe fn mpi_raccumulate_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Raccumulate_c_f08ts PMPI_Raccumulate_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_c_f08ts_ pmpi_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_ pmpi_raccumulate_f08ts_large_);
+export!(mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_c_f08ts_ pmpir_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_ pmpir_raccumulate_f08ts_large_);
 unsafe fn mpi_recv<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -11865,7 +11871,7 @@ unsafe fn mpi_recv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_recv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Recv_f08ts PMPI_Recv_f08ts);
 #[cfg(mpich)]
-export!(mpi_recv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_f08ts_ pmpi_recv_f08ts_);
+export!(mpi_recv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_f08ts_ pmpir_recv_f08ts_);
 unsafe fn mpi_recv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -11896,7 +11902,7 @@ unsafe fn mpi_recv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_recv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Recv_c_f08ts PMPI_Recv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_recv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_c_f08ts_ pmpi_recv_c_f08ts_ mpi_recv_f08ts_large_ pmpi_recv_f08ts_large_);
+export!(mpi_recv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_c_f08ts_ pmpir_recv_c_f08ts_ mpi_recv_f08ts_large_ pmpir_recv_f08ts_large_);
 unsafe fn mpi_recv_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -11953,7 +11959,7 @@ unsafe fn mpi_recv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_recv_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Recv_init_f08ts PMPI_Recv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_recv_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_f08ts_ pmpi_recv_init_f08ts_);
+export!(mpi_recv_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_f08ts_ pmpir_recv_init_f08ts_);
 unsafe fn mpi_recv_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -11986,7 +11992,7 @@ unsafe fn mpi_recv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Recv_init_c_f08ts PMPI_Recv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_c_f08ts_ pmpi_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_ pmpi_recv_init_f08ts_large_);
+export!(mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_c_f08ts_ pmpir_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_ pmpir_recv_init_f08ts_large_);
 unsafe fn mpi_reduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12036,7 +12042,7 @@ unsafe fn mpi_reduce_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_f08ts PMPI_Reduce_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_f08ts_ pmpi_reduce_f08ts_);
+export!(mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_f08ts_ pmpir_reduce_f08ts_);
 unsafe fn mpi_reduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12064,7 +12070,7 @@ unsafe fn mpi_reduce_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_c_f08ts PMPI_Reduce_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_c_f08ts_ pmpi_reduce_c_f08ts_ mpi_reduce_f08ts_large_ pmpi_reduce_f08ts_large_);
+export!(mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_c_f08ts_ pmpir_reduce_c_f08ts_ mpi_reduce_f08ts_large_ pmpir_reduce_f08ts_large_);
 unsafe fn mpi_reduce_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12125,7 +12131,7 @@ unsafe fn mpi_reduce_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_init_f08ts PMPI_Reduce_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_f08ts_ pmpi_reduce_init_f08ts_);
+export!(mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_f08ts_ pmpir_reduce_init_f08ts_);
 unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12158,7 +12164,7 @@ unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_init_c_f08ts PMPI_Reduce_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_c_f08ts_ pmpi_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_ pmpi_reduce_init_f08ts_large_);
+export!(mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_c_f08ts_ pmpir_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_ pmpir_reduce_init_f08ts_large_);
 unsafe fn mpi_reduce_local<const P: bool>(
     inbuf: *mut c_void,
     inoutbuf: *mut c_void,
@@ -12200,7 +12206,7 @@ unsafe fn mpi_reduce_local_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, ierror: *mut i32) (); MPI_Reduce_local_f08ts PMPI_Reduce_local_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_f08ts_ pmpi_reduce_local_f08ts_);
+export!(mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_f08ts_ pmpir_reduce_local_f08ts_);
 unsafe fn mpi_reduce_local_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     inoutbuf: *const Descriptor,
@@ -12224,7 +12230,7 @@ unsafe fn mpi_reduce_local_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, ierror: *mut i32) (); MPI_Reduce_local_c_f08ts PMPI_Reduce_local_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_c_f08ts_ pmpi_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_ pmpi_reduce_local_f08ts_large_);
+export!(mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_c_f08ts_ pmpir_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_ pmpir_reduce_local_f08ts_large_);
 unsafe fn mpi_reduce_scatter<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12270,7 +12276,7 @@ unsafe fn mpi_reduce_scatter_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_f08ts PMPI_Reduce_scatter_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_f08ts_ pmpi_reduce_scatter_f08ts_);
+export!(mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_f08ts_ pmpir_reduce_scatter_f08ts_);
 unsafe fn mpi_reduce_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12296,7 +12302,7 @@ unsafe fn mpi_reduce_scatter_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_c_f08ts PMPI_Reduce_scatter_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_c_f08ts_ pmpi_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_ pmpi_reduce_scatter_f08ts_large_);
+export!(mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_c_f08ts_ pmpir_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_ pmpir_reduce_scatter_f08ts_large_);
 unsafe fn mpi_reduce_scatter_block<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12342,7 +12348,7 @@ unsafe fn mpi_reduce_scatter_block_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_f08ts PMPI_Reduce_scatter_block_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_f08ts_ pmpi_reduce_scatter_block_f08ts_);
+export!(mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_f08ts_ pmpir_reduce_scatter_block_f08ts_);
 unsafe fn mpi_reduce_scatter_block_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12368,7 +12374,7 @@ unsafe fn mpi_reduce_scatter_block_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_c_f08ts PMPI_Reduce_scatter_block_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_c_f08ts_ pmpi_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_ pmpi_reduce_scatter_block_f08ts_large_);
+export!(mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_c_f08ts_ pmpir_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_ pmpir_reduce_scatter_block_f08ts_large_);
 unsafe fn mpi_reduce_scatter_block_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12427,7 +12433,7 @@ unsafe fn mpi_reduce_scatter_block_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_init_f08ts PMPI_Reduce_scatter_block_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_f08ts_ pmpi_reduce_scatter_block_init_f08ts_);
+export!(mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_f08ts_ pmpir_reduce_scatter_block_init_f08ts_);
 unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12460,7 +12466,7 @@ unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_init_c_f08ts PMPI_Reduce_scatter_block_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_c_f08ts_ pmpi_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_ pmpi_reduce_scatter_block_init_f08ts_large_);
+export!(mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_c_f08ts_ pmpir_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_ pmpir_reduce_scatter_block_init_f08ts_large_);
 unsafe fn mpi_reduce_scatter_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12519,7 +12525,7 @@ unsafe fn mpi_reduce_scatter_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_init_f08ts PMPI_Reduce_scatter_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_f08ts_ pmpi_reduce_scatter_init_f08ts_);
+export!(mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_f08ts_ pmpir_reduce_scatter_init_f08ts_);
 unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12552,7 +12558,7 @@ unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_init_c_f08ts PMPI_Reduce_scatter_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_c_f08ts_ pmpi_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_ pmpi_reduce_scatter_init_f08ts_large_);
+export!(mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_c_f08ts_ pmpir_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_ pmpir_reduce_scatter_init_f08ts_large_);
 unsafe fn mpi_register_datarep<const P: bool>(
     datarep: *const u8,
     read_conversion_fn: usize,
@@ -12572,7 +12578,7 @@ unsafe fn mpi_register_datarep<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_register_datarep(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_ pmpi_register_datarep_ mpi_register_datarep_f08_ pmpi_register_datarep_f08_);
+export!(mpi_register_datarep(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_ pmpi_register_datarep_ mpi_register_datarep_f08_ {pmpi_register_datarep_f08_ pmpir_register_datarep_f08_});
 unsafe fn mpi_register_datarep_c_f08<const P: bool>(
     datarep: *const u8,
     read_conversion_fn: usize,
@@ -12595,29 +12601,29 @@ unsafe fn mpi_register_datarep_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_register_datarep_c_f08(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_c_f08_ pmpi_register_datarep_c_f08_);
 #[cfg(mpich)]
-export!(mpi_register_datarep_c_f08(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_c_f08_ pmpi_register_datarep_c_f08_ mpi_register_datarep_f08_large_ pmpi_register_datarep_f08_large_);
+export!(mpi_register_datarep_c_f08(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_c_f08_ pmpir_register_datarep_c_f08_ mpi_register_datarep_f08_large_ pmpir_register_datarep_f08_large_);
 unsafe fn mpi_remove_error_class<const P: bool>(errorclass: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Remove_error_class } else { c::MPI_Remove_error_class })(*errorclass);
     fault::end(ierror, code)
 }
-export!(mpi_remove_error_class(errorclass: *const i32, ierror: *mut i32) (); mpi_remove_error_class_ pmpi_remove_error_class_ mpi_remove_error_class_f08_ pmpi_remove_error_class_f08_);
+export!(mpi_remove_error_class(errorclass: *const i32, ierror: *mut i32) (); mpi_remove_error_class_ pmpi_remove_error_class_ mpi_remove_error_class_f08_ {pmpi_remove_error_class_f08_ pmpir_remove_error_class_f08_});
 unsafe fn mpi_remove_error_code<const P: bool>(errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Remove_error_code } else { c::MPI_Remove_error_code })(*errorcode);
     fault::end(ierror, code)
 }
-export!(mpi_remove_error_code(errorcode: *const i32, ierror: *mut i32) (); mpi_remove_error_code_ pmpi_remove_error_code_ mpi_remove_error_code_f08_ pmpi_remove_error_code_f08_);
+export!(mpi_remove_error_code(errorcode: *const i32, ierror: *mut i32) (); mpi_remove_error_code_ pmpi_remove_error_code_ mpi_remove_error_code_f08_ {pmpi_remove_error_code_f08_ pmpir_remove_error_code_f08_});
 unsafe fn mpi_remove_error_string<const P: bool>(errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Remove_error_string } else { c::MPI_Remove_error_string })(*errorcode);
     fault::end(ierror, code)
 }
-export!(mpi_remove_error_string(errorcode: *const i32, ierror: *mut i32) (); mpi_remove_error_string_ pmpi_remove_error_string_ mpi_remove_error_string_f08_ pmpi_remove_error_string_f08_);
+export!(mpi_remove_error_string(errorcode: *const i32, ierror: *mut i32) (); mpi_remove_error_string_ pmpi_remove_error_string_ mpi_remove_error_string_f08_ {pmpi_remove_error_string_f08_ pmpir_remove_error_string_f08_});
 unsafe fn mpi_request_free<const P: bool>(request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Request_free } else { c::MPI_Request_free })(&mut request_c);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_request_free(request: *mut i32, ierror: *mut i32) (); mpi_request_free_ pmpi_request_free_ mpi_request_free_f08_ pmpi_request_free_f08_);
+export!(mpi_request_free(request: *mut i32, ierror: *mut i32) (); mpi_request_free_ pmpi_request_free_ mpi_request_free_f08_ {pmpi_request_free_f08_ pmpir_request_free_f08_});
 unsafe fn mpi_request_get_status<const P: bool>(
     request: *const i32,
     flag: *mut i32,
@@ -12633,7 +12639,7 @@ unsafe fn mpi_request_get_status<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_request_get_status(request: *const i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_request_get_status_ pmpi_request_get_status_ mpi_request_get_status_f08_ pmpi_request_get_status_f08_);
+export!(mpi_request_get_status(request: *const i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_request_get_status_ pmpi_request_get_status_ mpi_request_get_status_f08_ {pmpi_request_get_status_f08_ pmpir_request_get_status_f08_});
 unsafe fn mpi_request_get_status_all<const P: bool>(
     count: *const i32,
     array_of_requests: *const i32,
@@ -12653,7 +12659,7 @@ unsafe fn mpi_request_get_status_all<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_request_get_status_all(count: *const i32, array_of_requests: *const i32, flag: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_request_get_status_all_ pmpi_request_get_status_all_ mpi_request_get_status_all_f08_ pmpi_request_get_status_all_f08_);
+export!(mpi_request_get_status_all(count: *const i32, array_of_requests: *const i32, flag: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_request_get_status_all_ pmpi_request_get_status_all_ mpi_request_get_status_all_f08_ {pmpi_request_get_status_all_f08_ pmpir_request_get_status_all_f08_});
 unsafe fn mpi_request_get_status_any<const P: bool>(
     count: *const i32,
     array_of_requests: *const i32,
@@ -12678,7 +12684,7 @@ unsafe fn mpi_request_get_status_any<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_request_get_status_any(count: *const i32, array_of_requests: *const i32, index: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_request_get_status_any_ pmpi_request_get_status_any_ mpi_request_get_status_any_f08_ pmpi_request_get_status_any_f08_);
+export!(mpi_request_get_status_any(count: *const i32, array_of_requests: *const i32, index: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_request_get_status_any_ pmpi_request_get_status_any_ mpi_request_get_status_any_f08_ {pmpi_request_get_status_any_f08_ pmpir_request_get_status_any_f08_});
 unsafe fn mpi_request_get_status_some<const P: bool>(
     incount: *const i32,
     array_of_requests: *const i32,
@@ -12701,7 +12707,7 @@ unsafe fn mpi_request_get_status_some<const P: bool>(
     }
     fault::end(ierror, code)
 }
-export!(mpi_request_get_status_some(incount: *const i32, array_of_requests: *const i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_request_get_status_some_ pmpi_request_get_status_some_ mpi_request_get_status_some_f08_ pmpi_request_get_status_some_f08_);
+export!(mpi_request_get_status_some(incount: *const i32, array_of_requests: *const i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_request_get_status_some_ pmpi_request_get_status_some_ mpi_request_get_status_some_f08_ {pmpi_request_get_status_some_f08_ pmpir_request_get_status_some_f08_});
 unsafe fn mpi_rget<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -12771,7 +12777,7 @@ unsafe fn mpi_rget_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_f08ts PMPI_Rget_f08ts);
 #[cfg(mpich)]
-export!(mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_f08ts_ pmpi_rget_f08ts_);
+export!(mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_f08ts_ pmpir_rget_f08ts_);
 unsafe fn mpi_rget_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -12813,7 +12819,7 @@ unsafe fn mpi_rget_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_c_f08ts PMPI_Rget_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_c_f08ts_ pmpi_rget_c_f08ts_ mpi_rget_f08ts_large_ pmpi_rget_f08ts_large_);
+export!(mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_c_f08ts_ pmpir_rget_c_f08ts_ mpi_rget_f08ts_large_ pmpir_rget_f08ts_large_);
 unsafe fn mpi_rget_accumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -12910,7 +12916,7 @@ unsafe fn mpi_rget_accumulate_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_accumulate_f08ts PMPI_Rget_accumulate_f08ts);
 #[cfg(mpich)]
-export!(mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_f08ts_ pmpi_rget_accumulate_f08ts_);
+export!(mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_f08ts_ pmpir_rget_accumulate_f08ts_);
 unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -12971,7 +12977,7 @@ unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_accumulate_c_f08ts PMPI_Rget_accumulate_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_c_f08ts_ pmpi_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_ pmpi_rget_accumulate_f08ts_large_);
+export!(mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_c_f08ts_ pmpir_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_ pmpir_rget_accumulate_f08ts_large_);
 unsafe fn mpi_rput<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -13041,7 +13047,7 @@ unsafe fn mpi_rput_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rput_f08ts PMPI_Rput_f08ts);
 #[cfg(mpich)]
-export!(mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_f08ts_ pmpi_rput_f08ts_);
+export!(mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_f08ts_ pmpir_rput_f08ts_);
 unsafe fn mpi_rput_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -13083,7 +13089,7 @@ unsafe fn mpi_rput_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rput_c_f08ts PMPI_Rput_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_c_f08ts_ pmpi_rput_c_f08ts_ mpi_rput_f08ts_large_ pmpi_rput_f08ts_large_);
+export!(mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_c_f08ts_ pmpir_rput_c_f08ts_ mpi_rput_f08ts_large_ pmpir_rput_f08ts_large_);
 unsafe fn mpi_rsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13132,7 +13138,7 @@ unsafe fn mpi_rsend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Rsend_f08ts PMPI_Rsend_f08ts);
 #[cfg(mpich)]
-export!(mpi_rsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_f08ts_ pmpi_rsend_f08ts_);
+export!(mpi_rsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_f08ts_ pmpir_rsend_f08ts_);
 unsafe fn mpi_rsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13161,7 +13167,7 @@ unsafe fn mpi_rsend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Rsend_c_f08ts PMPI_Rsend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_rsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_c_f08ts_ pmpi_rsend_c_f08ts_ mpi_rsend_f08ts_large_ pmpi_rsend_f08ts_large_);
+export!(mpi_rsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_c_f08ts_ pmpir_rsend_c_f08ts_ mpi_rsend_f08ts_large_ pmpir_rsend_f08ts_large_);
 unsafe fn mpi_rsend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13218,7 +13224,7 @@ unsafe fn mpi_rsend_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rsend_init_f08ts PMPI_Rsend_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_rsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_f08ts_ pmpi_rsend_init_f08ts_);
+export!(mpi_rsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_f08ts_ pmpir_rsend_init_f08ts_);
 unsafe fn mpi_rsend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13251,7 +13257,7 @@ unsafe fn mpi_rsend_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rsend_init_c_f08ts PMPI_Rsend_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_c_f08ts_ pmpi_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_ pmpi_rsend_init_f08ts_large_);
+export!(mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_c_f08ts_ pmpir_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_ pmpir_rsend_init_f08ts_large_);
 unsafe fn mpi_scan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -13297,7 +13303,7 @@ unsafe fn mpi_scan_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scan_f08ts PMPI_Scan_f08ts);
 #[cfg(mpich)]
-export!(mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_f08ts_ pmpi_scan_f08ts_);
+export!(mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_f08ts_ pmpir_scan_f08ts_);
 unsafe fn mpi_scan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -13323,7 +13329,7 @@ unsafe fn mpi_scan_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scan_c_f08ts PMPI_Scan_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_c_f08ts_ pmpi_scan_c_f08ts_ mpi_scan_f08ts_large_ pmpi_scan_f08ts_large_);
+export!(mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_c_f08ts_ pmpir_scan_c_f08ts_ mpi_scan_f08ts_large_ pmpir_scan_f08ts_large_);
 unsafe fn mpi_scan_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -13380,7 +13386,7 @@ unsafe fn mpi_scan_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scan_init_f08ts PMPI_Scan_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_f08ts_ pmpi_scan_init_f08ts_);
+export!(mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_f08ts_ pmpir_scan_init_f08ts_);
 unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -13411,7 +13417,7 @@ unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scan_init_c_f08ts PMPI_Scan_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_c_f08ts_ pmpi_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_ pmpi_scan_init_f08ts_large_);
+export!(mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_c_f08ts_ pmpir_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_ pmpir_scan_init_f08ts_large_);
 unsafe fn mpi_scatter<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -13474,7 +13480,7 @@ unsafe fn mpi_scatter_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatter_f08ts PMPI_Scatter_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_f08ts_ pmpi_scatter_f08ts_);
+export!(mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_f08ts_ pmpir_scatter_f08ts_);
 unsafe fn mpi_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -13513,7 +13519,7 @@ unsafe fn mpi_scatter_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatter_c_f08ts PMPI_Scatter_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_c_f08ts_ pmpi_scatter_c_f08ts_ mpi_scatter_f08ts_large_ pmpi_scatter_f08ts_large_);
+export!(mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_c_f08ts_ pmpir_scatter_c_f08ts_ mpi_scatter_f08ts_large_ pmpir_scatter_f08ts_large_);
 unsafe fn mpi_scatter_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -13588,7 +13594,7 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatter_init_f08ts PMPI_Scatter_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_f08ts_ pmpi_scatter_init_f08ts_);
+export!(mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_f08ts_ pmpir_scatter_init_f08ts_);
 unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -13633,7 +13639,7 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatter_init_c_f08ts PMPI_Scatter_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_c_f08ts_ pmpi_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_ pmpi_scatter_init_f08ts_large_);
+export!(mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_c_f08ts_ pmpir_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_ pmpir_scatter_init_f08ts_large_);
 unsafe fn mpi_scatterv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -13700,7 +13706,7 @@ unsafe fn mpi_scatterv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatterv_f08ts PMPI_Scatterv_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_f08ts_ pmpi_scatterv_f08ts_);
+export!(mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_f08ts_ pmpir_scatterv_f08ts_);
 unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -13741,7 +13747,7 @@ unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatterv_c_f08ts PMPI_Scatterv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_c_f08ts_ pmpi_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_ pmpi_scatterv_f08ts_large_);
+export!(mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_c_f08ts_ pmpir_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_ pmpir_scatterv_f08ts_large_);
 unsafe fn mpi_scatterv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -13820,7 +13826,7 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatterv_init_f08ts PMPI_Scatterv_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_f08ts_ pmpi_scatterv_init_f08ts_);
+export!(mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_f08ts_ pmpir_scatterv_init_f08ts_);
 unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -13867,7 +13873,7 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatterv_init_c_f08ts PMPI_Scatterv_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_c_f08ts_ pmpi_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_ pmpi_scatterv_init_f08ts_large_);
+export!(mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_c_f08ts_ pmpir_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_ pmpir_scatterv_init_f08ts_large_);
 unsafe fn mpi_send<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13916,7 +13922,7 @@ unsafe fn mpi_send_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_send_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Send_f08ts PMPI_Send_f08ts);
 #[cfg(mpich)]
-export!(mpi_send_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_f08ts_ pmpi_send_f08ts_);
+export!(mpi_send_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_f08ts_ pmpir_send_f08ts_);
 unsafe fn mpi_send_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13945,7 +13951,7 @@ unsafe fn mpi_send_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_send_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Send_c_f08ts PMPI_Send_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_send_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_c_f08ts_ pmpi_send_c_f08ts_ mpi_send_f08ts_large_ pmpi_send_f08ts_large_);
+export!(mpi_send_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_c_f08ts_ pmpir_send_c_f08ts_ mpi_send_f08ts_large_ pmpir_send_f08ts_large_);
 unsafe fn mpi_send_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -14002,7 +14008,7 @@ unsafe fn mpi_send_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_send_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Send_init_f08ts PMPI_Send_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_send_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_f08ts_ pmpi_send_init_f08ts_);
+export!(mpi_send_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_f08ts_ pmpir_send_init_f08ts_);
 unsafe fn mpi_send_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -14035,7 +14041,7 @@ unsafe fn mpi_send_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_send_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Send_init_c_f08ts PMPI_Send_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_send_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_c_f08ts_ pmpi_send_init_c_f08ts_ mpi_send_init_f08ts_large_ pmpi_send_init_f08ts_large_);
+export!(mpi_send_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_c_f08ts_ pmpir_send_init_c_f08ts_ mpi_send_init_f08ts_large_ pmpir_send_init_f08ts_large_);
 unsafe fn mpi_sendrecv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -14124,7 +14130,7 @@ unsafe fn mpi_sendrecv_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_f08ts PMPI_Sendrecv_f08ts);
 #[cfg(mpich)]
-export!(mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_f08ts_ pmpi_sendrecv_f08ts_);
+export!(mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_f08ts_ pmpir_sendrecv_f08ts_);
 unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -14181,7 +14187,7 @@ unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_c_f08ts PMPI_Sendrecv_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_c_f08ts_ pmpi_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_ pmpi_sendrecv_f08ts_large_);
+export!(mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_c_f08ts_ pmpir_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_ pmpir_sendrecv_f08ts_large_);
 unsafe fn mpi_sendrecv_replace<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -14247,7 +14253,7 @@ unsafe fn mpi_sendrecv_replace_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_replace_f08ts PMPI_Sendrecv_replace_f08ts);
 #[cfg(mpich)]
-export!(mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_f08ts_ pmpi_sendrecv_replace_f08ts_);
+export!(mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_f08ts_ pmpir_sendrecv_replace_f08ts_);
 unsafe fn mpi_sendrecv_replace_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -14287,7 +14293,7 @@ unsafe fn mpi_sendrecv_replace_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_replace_c_f08ts PMPI_Sendrecv_replace_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_c_f08ts_ pmpi_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_ pmpi_sendrecv_replace_f08ts_large_);
+export!(mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_c_f08ts_ pmpir_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_ pmpir_sendrecv_replace_f08ts_large_);
 unsafe fn mpi_session_attach_buffer<const P: bool>(
     session: *const i32,
     buffer: *mut c_void,
@@ -14320,7 +14326,7 @@ unsafe fn mpi_session_attach_buffer_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_session_attach_buffer_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Session_attach_buffer_f08ts PMPI_Session_attach_buffer_f08ts);
 #[cfg(mpich)]
-export!(mpi_session_attach_buffer_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_session_attach_buffer_f08ts_ pmpi_session_attach_buffer_f08ts_);
+export!(mpi_session_attach_buffer_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_session_attach_buffer_f08ts_ pmpir_session_attach_buffer_f08ts_);
 unsafe fn mpi_session_attach_buffer_c_f08ts<const P: bool>(
     session: *const i32,
     buffer: *const Descriptor,
@@ -14339,7 +14345,7 @@ unsafe fn mpi_session_attach_buffer_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_session_attach_buffer_c_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Session_attach_buffer_c_f08ts PMPI_Session_attach_buffer_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_session_attach_buffer_c_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_session_attach_buffer_c_f08ts_ pmpi_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_ pmpi_session_attach_buffer_f08ts_large_);
+export!(mpi_session_attach_buffer_c_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_session_attach_buffer_c_f08ts_ pmpir_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_ pmpir_session_attach_buffer_f08ts_large_);
 unsafe fn mpi_session_call_errhandler<const P: bool>(
     session: *const i32,
     errorcode: *const i32,
@@ -14351,7 +14357,7 @@ unsafe fn mpi_session_call_errhandler<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_session_call_errhandler(session: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_session_call_errhandler_ pmpi_session_call_errhandler_ mpi_session_call_errhandler_f08_ pmpi_session_call_errhandler_f08_);
+export!(mpi_session_call_errhandler(session: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_session_call_errhandler_ pmpi_session_call_errhandler_ mpi_session_call_errhandler_f08_ {pmpi_session_call_errhandler_f08_ pmpir_session_call_errhandler_f08_});
 unsafe fn mpi_session_create_errhandler<const P: bool>(
     session_errhandler_fn: usize,
     errhandler: *mut i32,
@@ -14365,7 +14371,7 @@ unsafe fn mpi_session_create_errhandler<const P: bool>(
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_create_errhandler(session_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_session_create_errhandler_ pmpi_session_create_errhandler_ mpi_session_create_errhandler_f08_ pmpi_session_create_errhandler_f08_);
+export!(mpi_session_create_errhandler(session_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_session_create_errhandler_ pmpi_session_create_errhandler_ mpi_session_create_errhandler_f08_ {pmpi_session_create_errhandler_f08_ pmpir_session_create_errhandler_f08_});
 unsafe fn mpi_session_detach_buffer<const P: bool>(
     session: *const i32,
     buffer_addr: *mut *mut c_void,
@@ -14397,7 +14403,7 @@ unsafe fn mpi_session_detach_buffer_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
-export!(mpi_session_detach_buffer_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_session_detach_buffer_f08_ pmpi_session_detach_buffer_f08_);
+export!(mpi_session_detach_buffer_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) (); mpi_session_detach_buffer_f08_ {pmpi_session_detach_buffer_f08_ pmpir_session_detach_buffer_f08_});
 unsafe fn mpi_session_detach_buffer_c_f08<const P: bool>(
     session: *const i32,
     buffer_addr: *mut *mut c_void,
@@ -14416,21 +14422,21 @@ unsafe fn mpi_session_detach_buffer_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_session_detach_buffer_c_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_session_detach_buffer_c_f08_ pmpi_session_detach_buffer_c_f08_);
 #[cfg(mpich)]
-export!(mpi_session_detach_buffer_c_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_session_detach_buffer_c_f08_ pmpi_session_detach_buffer_c_f08_ mpi_session_detach_buffer_f08_large_ pmpi_session_detach_buffer_f08_large_);
+export!(mpi_session_detach_buffer_c_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_session_detach_buffer_c_f08_ pmpir_session_detach_buffer_c_f08_ mpi_session_detach_buffer_f08_large_ pmpir_session_detach_buffer_f08_large_);
 unsafe fn mpi_session_finalize<const P: bool>(session: *mut i32, ierror: *mut i32) {
     let mut session_c = c::MPI_Session_fromint(*session);
     let code = (if P { c::PMPI_Session_finalize } else { c::MPI_Session_finalize })(&mut session_c);
     *session = c::MPI_Session_toint(session_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_finalize(session: *mut i32, ierror: *mut i32) (); mpi_session_finalize_ pmpi_session_finalize_ mpi_session_finalize_f08_ pmpi_session_finalize_f08_);
+export!(mpi_session_finalize(session: *mut i32, ierror: *mut i32) (); mpi_session_finalize_ pmpi_session_finalize_ mpi_session_finalize_f08_ {pmpi_session_finalize_f08_ pmpir_session_finalize_f08_});
 unsafe fn mpi_session_flush_buffer<const P: bool>(session: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Session_flush_buffer } else { c::MPI_Session_flush_buffer })(
         c::MPI_Session_fromint(*session),
     );
     fault::end(ierror, code)
 }
-export!(mpi_session_flush_buffer(session: *const i32, ierror: *mut i32) (); mpi_session_flush_buffer_ pmpi_session_flush_buffer_ mpi_session_flush_buffer_f08_ pmpi_session_flush_buffer_f08_);
+export!(mpi_session_flush_buffer(session: *const i32, ierror: *mut i32) (); mpi_session_flush_buffer_ pmpi_session_flush_buffer_ mpi_session_flush_buffer_f08_ {pmpi_session_flush_buffer_f08_ pmpir_session_flush_buffer_f08_});
 unsafe fn mpi_session_get_errhandler<const P: bool>(
     session: *const i32,
     errhandler: *mut i32,
@@ -14444,7 +14450,7 @@ unsafe fn mpi_session_get_errhandler<const P: bool>(
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_get_errhandler(session: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_session_get_errhandler_ pmpi_session_get_errhandler_ mpi_session_get_errhandler_f08_ pmpi_session_get_errhandler_f08_);
+export!(mpi_session_get_errhandler(session: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_session_get_errhandler_ pmpi_session_get_errhandler_ mpi_session_get_errhandler_f08_ {pmpi_session_get_errhandler_f08_ pmpir_session_get_errhandler_f08_});
 unsafe fn mpi_session_get_info<const P: bool>(session: *const i32, info_used: *mut i32, ierror: *mut i32) {
     let mut info_used_c = c::MPI_Info_fromint(*info_used);
     let code = (if P { c::PMPI_Session_get_info } else { c::MPI_Session_get_info })(
@@ -14454,7 +14460,7 @@ unsafe fn mpi_session_get_info<const P: bool>(session: *const i32, info_used: *m
     *info_used = c::MPI_Info_toint(info_used_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_get_info(session: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_session_get_info_ pmpi_session_get_info_ mpi_session_get_info_f08_ pmpi_session_get_info_f08_);
+export!(mpi_session_get_info(session: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_session_get_info_ pmpi_session_get_info_ mpi_session_get_info_f08_ {pmpi_session_get_info_f08_ pmpir_session_get_info_f08_});
 unsafe fn mpi_session_get_nth_pset<const P: bool>(
     session: *const i32,
     info: *const i32,
@@ -14479,7 +14485,7 @@ unsafe fn mpi_session_get_nth_pset<const P: bool>(
     pset_name_c.store(pset_name, pset_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_session_get_nth_pset(session: *const i32, info: *const i32, n: *const i32, pset_len: *mut i32, pset_name: *mut u8, ierror: *mut i32, pset_name_len: usize) (); mpi_session_get_nth_pset_ pmpi_session_get_nth_pset_ mpi_session_get_nth_pset_f08_ pmpi_session_get_nth_pset_f08_);
+export!(mpi_session_get_nth_pset(session: *const i32, info: *const i32, n: *const i32, pset_len: *mut i32, pset_name: *mut u8, ierror: *mut i32, pset_name_len: usize) (); mpi_session_get_nth_pset_ pmpi_session_get_nth_pset_ mpi_session_get_nth_pset_f08_ {pmpi_session_get_nth_pset_f08_ pmpir_session_get_nth_pset_f08_});
 unsafe fn mpi_session_get_num_psets<const P: bool>(
     session: *const i32,
     info: *const i32,
@@ -14493,7 +14499,7 @@ unsafe fn mpi_session_get_num_psets<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_session_get_num_psets(session: *const i32, info: *const i32, npset_names: *mut i32, ierror: *mut i32) (); mpi_session_get_num_psets_ pmpi_session_get_num_psets_ mpi_session_get_num_psets_f08_ pmpi_session_get_num_psets_f08_);
+export!(mpi_session_get_num_psets(session: *const i32, info: *const i32, npset_names: *mut i32, ierror: *mut i32) (); mpi_session_get_num_psets_ pmpi_session_get_num_psets_ mpi_session_get_num_psets_f08_ {pmpi_session_get_num_psets_f08_ pmpir_session_get_num_psets_f08_});
 unsafe fn mpi_session_get_pset_info<const P: bool>(
     session: *const i32,
     pset_name: *const u8,
@@ -14511,7 +14517,7 @@ unsafe fn mpi_session_get_pset_info<const P: bool>(
     *info = c::MPI_Info_toint(info_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_get_pset_info(session: *const i32, pset_name: *const u8, info: *mut i32, ierror: *mut i32, pset_name_len: usize) (); mpi_session_get_pset_info_ pmpi_session_get_pset_info_ mpi_session_get_pset_info_f08_ pmpi_session_get_pset_info_f08_);
+export!(mpi_session_get_pset_info(session: *const i32, pset_name: *const u8, info: *mut i32, ierror: *mut i32, pset_name_len: usize) (); mpi_session_get_pset_info_ pmpi_session_get_pset_info_ mpi_session_get_pset_info_f08_ {pmpi_session_get_pset_info_f08_ pmpir_session_get_pset_info_f08_});
 unsafe fn mpi_session_iflush_buffer<const P: bool>(session: *const i32, request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Session_iflush_buffer } else { c::MPI_Session_iflush_buffer })(
@@ -14521,7 +14527,7 @@ unsafe fn mpi_session_iflush_buffer<const P: bool>(session: *const i32, request:
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_iflush_buffer(session: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_session_iflush_buffer_ pmpi_session_iflush_buffer_ mpi_session_iflush_buffer_f08_ pmpi_session_iflush_buffer_f08_);
+export!(mpi_session_iflush_buffer(session: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_session_iflush_buffer_ pmpi_session_iflush_buffer_ mpi_session_iflush_buffer_f08_ {pmpi_session_iflush_buffer_f08_ pmpir_session_iflush_buffer_f08_});
 unsafe fn mpi_session_init<const P: bool>(
     info: *const i32,
     errhandler: *const i32,
@@ -14537,7 +14543,7 @@ unsafe fn mpi_session_init<const P: bool>(
     *session = c::MPI_Session_toint(session_c);
     fault::end(ierror, code)
 }
-export!(mpi_session_init(info: *const i32, errhandler: *const i32, session: *mut i32, ierror: *mut i32) (); mpi_session_init_ pmpi_session_init_ mpi_session_init_f08_ pmpi_session_init_f08_);
+export!(mpi_session_init(info: *const i32, errhandler: *const i32, session: *mut i32, ierror: *mut i32) (); mpi_session_init_ pmpi_session_init_ mpi_session_init_f08_ {pmpi_session_init_f08_ pmpir_session_init_f08_});
 unsafe fn mpi_session_set_errhandler<const P: bool>(
     session: *const i32,
     errhandler: *const i32,
@@ -14549,7 +14555,7 @@ unsafe fn mpi_session_set_errhandler<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_session_set_errhandler(session: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_session_set_errhandler_ pmpi_session_set_errhandler_ mpi_session_set_errhandler_f08_ pmpi_session_set_errhandler_f08_);
+export!(mpi_session_set_errhandler(session: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_session_set_errhandler_ pmpi_session_set_errhandler_ mpi_session_set_errhandler_f08_ {pmpi_session_set_errhandler_f08_ pmpir_session_set_errhandler_f08_});
 unsafe fn mpi_ssend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -14598,7 +14604,7 @@ unsafe fn mpi_ssend_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ssend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Ssend_f08ts PMPI_Ssend_f08ts);
 #[cfg(mpich)]
-export!(mpi_ssend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_f08ts_ pmpi_ssend_f08ts_);
+export!(mpi_ssend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_f08ts_ pmpir_ssend_f08ts_);
 unsafe fn mpi_ssend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -14627,7 +14633,7 @@ unsafe fn mpi_ssend_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ssend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Ssend_c_f08ts PMPI_Ssend_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ssend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_c_f08ts_ pmpi_ssend_c_f08ts_ mpi_ssend_f08ts_large_ pmpi_ssend_f08ts_large_);
+export!(mpi_ssend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_c_f08ts_ pmpir_ssend_c_f08ts_ mpi_ssend_f08ts_large_ pmpir_ssend_f08ts_large_);
 unsafe fn mpi_ssend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -14684,7 +14690,7 @@ unsafe fn mpi_ssend_init_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ssend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ssend_init_f08ts PMPI_Ssend_init_f08ts);
 #[cfg(mpich)]
-export!(mpi_ssend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_f08ts_ pmpi_ssend_init_f08ts_);
+export!(mpi_ssend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_f08ts_ pmpir_ssend_init_f08ts_);
 unsafe fn mpi_ssend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -14717,14 +14723,14 @@ unsafe fn mpi_ssend_init_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ssend_init_c_f08ts PMPI_Ssend_init_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_c_f08ts_ pmpi_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_ pmpi_ssend_init_f08ts_large_);
+export!(mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_c_f08ts_ pmpir_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_ pmpir_ssend_init_f08ts_large_);
 unsafe fn mpi_start<const P: bool>(request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Start } else { c::MPI_Start })(&mut request_c);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_start(request: *mut i32, ierror: *mut i32) (); mpi_start_ pmpi_start_ mpi_start_f08_ pmpi_start_f08_);
+export!(mpi_start(request: *mut i32, ierror: *mut i32) (); mpi_start_ pmpi_start_ mpi_start_f08_ {pmpi_start_f08_ pmpir_start_f08_});
 unsafe fn mpi_startall<const P: bool>(count: *const i32, array_of_requests: *mut i32, ierror: *mut i32) {
     let mut array_of_requests_c =
         handles::Handles::new(array_of_requests, *count as i64, c::MPI_Request_fromint);
@@ -14732,13 +14738,13 @@ unsafe fn mpi_startall<const P: bool>(count: *const i32, array_of_requests: *mut
     array_of_requests_c.store(array_of_requests, c::MPI_Request_toint);
     fault::end(ierror, code)
 }
-export!(mpi_startall(count: *const i32, array_of_requests: *mut i32, ierror: *mut i32) (); mpi_startall_ pmpi_startall_ mpi_startall_f08_ pmpi_startall_f08_);
+export!(mpi_startall(count: *const i32, array_of_requests: *mut i32, ierror: *mut i32) (); mpi_startall_ pmpi_startall_ mpi_startall_f08_ {pmpi_startall_f08_ pmpir_startall_f08_});
 unsafe fn mpi_status_get_error<const P: bool>(status: *mut i32, err: *mut i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Status_get_error } else { c::MPI_Status_get_error })(memory::status(status), err);
     fault::end(ierror, code)
 }
-export!(mpi_status_get_error(status: *mut i32, err: *mut i32, ierror: *mut i32) (); mpi_status_get_error_ pmpi_status_get_error_ mpi_status_get_error_f08_ pmpi_status_get_error_f08_);
+export!(mpi_status_get_error(status: *mut i32, err: *mut i32, ierror: *mut i32) (); mpi_status_get_error_ pmpi_status_get_error_ mpi_status_get_error_f08_ {pmpi_status_get_error_f08_ pmpir_status_get_error_f08_});
 unsafe fn mpi_status_get_source<const P: bool>(status: *mut i32, source: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Status_get_source } else { c::MPI_Status_get_source })(
         memory::status(status),
@@ -14746,12 +14752,12 @@ unsafe fn mpi_status_get_source<const P: bool>(status: *mut i32, source: *mut i3
     );
     fault::end(ierror, code)
 }
-export!(mpi_status_get_source(status: *mut i32, source: *mut i32, ierror: *mut i32) (); mpi_status_get_source_ pmpi_status_get_source_ mpi_status_get_source_f08_ pmpi_status_get_source_f08_);
+export!(mpi_status_get_source(status: *mut i32, source: *mut i32, ierror: *mut i32) (); mpi_status_get_source_ pmpi_status_get_source_ mpi_status_get_source_f08_ {pmpi_status_get_source_f08_ pmpir_status_get_source_f08_});
 unsafe fn mpi_status_get_tag<const P: bool>(status: *mut i32, tag: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Status_get_tag } else { c::MPI_Status_get_tag })(memory::status(status), tag);
     fault::end(ierror, code)
 }
-export!(mpi_status_get_tag(status: *mut i32, tag: *mut i32, ierror: *mut i32) (); mpi_status_get_tag_ pmpi_status_get_tag_ mpi_status_get_tag_f08_ pmpi_status_get_tag_f08_);
+export!(mpi_status_get_tag(status: *mut i32, tag: *mut i32, ierror: *mut i32) (); mpi_status_get_tag_ pmpi_status_get_tag_ mpi_status_get_tag_f08_ {pmpi_status_get_tag_f08_ pmpir_status_get_tag_f08_});
 unsafe fn mpi_status_set_cancelled<const P: bool>(status: *mut i32, flag: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Status_set_cancelled } else { c::MPI_Status_set_cancelled })(
         memory::status(status),
@@ -14759,7 +14765,7 @@ unsafe fn mpi_status_set_cancelled<const P: bool>(status: *mut i32, flag: *const
     );
     fault::end(ierror, code)
 }
-export!(mpi_status_set_cancelled(status: *mut i32, flag: *const i32, ierror: *mut i32) (); mpi_status_set_cancelled_ pmpi_status_set_cancelled_ mpi_status_set_cancelled_f08_ pmpi_status_set_cancelled_f08_);
+export!(mpi_status_set_cancelled(status: *mut i32, flag: *const i32, ierror: *mut i32) (); mpi_status_set_cancelled_ pmpi_status_set_cancelled_ mpi_status_set_cancelled_f08_ {pmpi_status_set_cancelled_f08_ pmpir_status_set_cancelled_f08_});
 unsafe fn mpi_status_set_elements<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -14773,7 +14779,7 @@ unsafe fn mpi_status_set_elements<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_status_set_elements(status: *mut i32, datatype: *const i32, count: *const i32, ierror: *mut i32) (); mpi_status_set_elements_ pmpi_status_set_elements_ mpi_status_set_elements_f08_ pmpi_status_set_elements_f08_);
+export!(mpi_status_set_elements(status: *mut i32, datatype: *const i32, count: *const i32, ierror: *mut i32) (); mpi_status_set_elements_ pmpi_status_set_elements_ mpi_status_set_elements_f08_ {pmpi_status_set_elements_f08_ pmpir_status_set_elements_f08_});
 unsafe fn mpi_status_set_elements_c_f08<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -14790,7 +14796,7 @@ unsafe fn mpi_status_set_elements_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_status_set_elements_c_f08(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_c_f08_ pmpi_status_set_elements_c_f08_);
 #[cfg(mpich)]
-export!(mpi_status_set_elements_c_f08(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_c_f08_ pmpi_status_set_elements_c_f08_ mpi_status_set_elements_f08_large_ pmpi_status_set_elements_f08_large_);
+export!(mpi_status_set_elements_c_f08(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_c_f08_ pmpir_status_set_elements_c_f08_ mpi_status_set_elements_f08_large_ pmpir_status_set_elements_f08_large_);
 unsafe fn mpi_status_set_elements_x<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -14804,13 +14810,13 @@ unsafe fn mpi_status_set_elements_x<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_status_set_elements_x(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_x_ pmpi_status_set_elements_x_ mpi_status_set_elements_x_f08_ pmpi_status_set_elements_x_f08_);
+export!(mpi_status_set_elements_x(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_x_ pmpi_status_set_elements_x_ mpi_status_set_elements_x_f08_ {pmpi_status_set_elements_x_f08_ pmpir_status_set_elements_x_f08_});
 unsafe fn mpi_status_set_error<const P: bool>(status: *mut i32, err: *const i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Status_set_error } else { c::MPI_Status_set_error })(memory::status(status), *err);
     fault::end(ierror, code)
 }
-export!(mpi_status_set_error(status: *mut i32, err: *const i32, ierror: *mut i32) (); mpi_status_set_error_ pmpi_status_set_error_ mpi_status_set_error_f08_ pmpi_status_set_error_f08_);
+export!(mpi_status_set_error(status: *mut i32, err: *const i32, ierror: *mut i32) (); mpi_status_set_error_ pmpi_status_set_error_ mpi_status_set_error_f08_ {pmpi_status_set_error_f08_ pmpir_status_set_error_f08_});
 unsafe fn mpi_status_set_source<const P: bool>(status: *mut i32, source: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Status_set_source } else { c::MPI_Status_set_source })(
         memory::status(status),
@@ -14818,12 +14824,12 @@ unsafe fn mpi_status_set_source<const P: bool>(status: *mut i32, source: *const 
     );
     fault::end(ierror, code)
 }
-export!(mpi_status_set_source(status: *mut i32, source: *const i32, ierror: *mut i32) (); mpi_status_set_source_ pmpi_status_set_source_ mpi_status_set_source_f08_ pmpi_status_set_source_f08_);
+export!(mpi_status_set_source(status: *mut i32, source: *const i32, ierror: *mut i32) (); mpi_status_set_source_ pmpi_status_set_source_ mpi_status_set_source_f08_ {pmpi_status_set_source_f08_ pmpir_status_set_source_f08_});
 unsafe fn mpi_status_set_tag<const P: bool>(status: *mut i32, tag: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Status_set_tag } else { c::MPI_Status_set_tag })(memory::status(status), *tag);
     fault::end(ierror, code)
 }
-export!(mpi_status_set_tag(status: *mut i32, tag: *const i32, ierror: *mut i32) (); mpi_status_set_tag_ pmpi_status_set_tag_ mpi_status_set_tag_f08_ pmpi_status_set_tag_f08_);
+export!(mpi_status_set_tag(status: *mut i32, tag: *const i32, ierror: *mut i32) (); mpi_status_set_tag_ pmpi_status_set_tag_ mpi_status_set_tag_f08_ {pmpi_status_set_tag_f08_ pmpir_status_set_tag_f08_});
 unsafe fn mpi_test<const P: bool>(request: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let mut flag_c = 0;
@@ -14833,7 +14839,7 @@ unsafe fn mpi_test<const P: bool>(request: *mut i32, flag: *mut i32, status: *mu
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_test(request: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_test_ pmpi_test_ mpi_test_f08_ pmpi_test_f08_);
+export!(mpi_test(request: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_test_ pmpi_test_ mpi_test_f08_ {pmpi_test_f08_ pmpir_test_f08_});
 unsafe fn mpi_test_cancelled<const P: bool>(status: *mut i32, flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code =
@@ -14841,7 +14847,7 @@ unsafe fn mpi_test_cancelled<const P: bool>(status: *mut i32, flag: *mut i32, ie
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_test_cancelled(status: *mut i32, flag: *mut i32, ierror: *mut i32) (); mpi_test_cancelled_ pmpi_test_cancelled_ mpi_test_cancelled_f08_ pmpi_test_cancelled_f08_);
+export!(mpi_test_cancelled(status: *mut i32, flag: *mut i32, ierror: *mut i32) (); mpi_test_cancelled_ pmpi_test_cancelled_ mpi_test_cancelled_f08_ {pmpi_test_cancelled_f08_ pmpir_test_cancelled_f08_});
 unsafe fn mpi_testall<const P: bool>(
     count: *const i32,
     array_of_requests: *mut i32,
@@ -14862,7 +14868,7 @@ unsafe fn mpi_testall<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_testall(count: *const i32, array_of_requests: *mut i32, flag: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_testall_ pmpi_testall_ mpi_testall_f08_ pmpi_testall_f08_);
+export!(mpi_testall(count: *const i32, array_of_requests: *mut i32, flag: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_testall_ pmpi_testall_ mpi_testall_f08_ {pmpi_testall_f08_ pmpir_testall_f08_});
 unsafe fn mpi_testany<const P: bool>(
     count: *const i32,
     array_of_requests: *mut i32,
@@ -14888,7 +14894,7 @@ unsafe fn mpi_testany<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_testany(count: *const i32, array_of_requests: *mut i32, index: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_testany_ pmpi_testany_ mpi_testany_f08_ pmpi_testany_f08_);
+export!(mpi_testany(count: *const i32, array_of_requests: *mut i32, index: *mut i32, flag: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_testany_ pmpi_testany_ mpi_testany_f08_ {pmpi_testany_f08_ pmpir_testany_f08_});
 unsafe fn mpi_testsome<const P: bool>(
     incount: *const i32,
     array_of_requests: *mut i32,
@@ -14912,19 +14918,19 @@ unsafe fn mpi_testsome<const P: bool>(
     }
     fault::end(ierror, code)
 }
-export!(mpi_testsome(incount: *const i32, array_of_requests: *mut i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_testsome_ pmpi_testsome_ mpi_testsome_f08_ pmpi_testsome_f08_);
+export!(mpi_testsome(incount: *const i32, array_of_requests: *mut i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_testsome_ pmpi_testsome_ mpi_testsome_f08_ {pmpi_testsome_f08_ pmpir_testsome_f08_});
 unsafe fn mpi_topo_test<const P: bool>(comm: *const i32, status: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Topo_test } else { c::MPI_Topo_test })(c::MPI_Comm_fromint(*comm), status);
     fault::end(ierror, code)
 }
-export!(mpi_topo_test(comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_topo_test_ pmpi_topo_test_ mpi_topo_test_f08_ pmpi_topo_test_f08_);
+export!(mpi_topo_test(comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_topo_test_ pmpi_topo_test_ mpi_topo_test_f08_ {pmpi_topo_test_f08_ pmpir_topo_test_f08_});
 unsafe fn mpi_type_commit<const P: bool>(datatype: *mut i32, ierror: *mut i32) {
     let mut datatype_c = c::MPI_Type_fromint(*datatype);
     let code = (if P { c::PMPI_Type_commit } else { c::MPI_Type_commit })(&mut datatype_c);
     *datatype = c::MPI_Type_toint(datatype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_commit(datatype: *mut i32, ierror: *mut i32) (); mpi_type_commit_ pmpi_type_commit_ mpi_type_commit_f08_ pmpi_type_commit_f08_);
+export!(mpi_type_commit(datatype: *mut i32, ierror: *mut i32) (); mpi_type_commit_ pmpi_type_commit_ mpi_type_commit_f08_ {pmpi_type_commit_f08_ pmpir_type_commit_f08_});
 unsafe fn mpi_type_contiguous<const P: bool>(
     count: *const i32,
     oldtype: *const i32,
@@ -14940,7 +14946,7 @@ unsafe fn mpi_type_contiguous<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_contiguous(count: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_ pmpi_type_contiguous_ mpi_type_contiguous_f08_ pmpi_type_contiguous_f08_);
+export!(mpi_type_contiguous(count: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_ pmpi_type_contiguous_ mpi_type_contiguous_f08_ {pmpi_type_contiguous_f08_ pmpir_type_contiguous_f08_});
 unsafe fn mpi_type_contiguous_c_f08<const P: bool>(
     count: *const i64,
     oldtype: *const i32,
@@ -14959,7 +14965,7 @@ unsafe fn mpi_type_contiguous_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_contiguous_c_f08(count: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_c_f08_ pmpi_type_contiguous_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_contiguous_c_f08(count: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_c_f08_ pmpi_type_contiguous_c_f08_ mpi_type_contiguous_f08_large_ pmpi_type_contiguous_f08_large_);
+export!(mpi_type_contiguous_c_f08(count: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_c_f08_ pmpir_type_contiguous_c_f08_ mpi_type_contiguous_f08_large_ pmpir_type_contiguous_f08_large_);
 unsafe fn mpi_type_create_darray<const P: bool>(
     size: *const i32,
     rank: *const i32,
@@ -14989,7 +14995,7 @@ unsafe fn mpi_type_create_darray<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_darray(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i32, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_ pmpi_type_create_darray_ mpi_type_create_darray_f08_ pmpi_type_create_darray_f08_);
+export!(mpi_type_create_darray(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i32, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_ pmpi_type_create_darray_ mpi_type_create_darray_f08_ {pmpi_type_create_darray_f08_ pmpir_type_create_darray_f08_});
 unsafe fn mpi_type_create_darray_c_f08<const P: bool>(
     size: *const i32,
     rank: *const i32,
@@ -15022,7 +15028,7 @@ unsafe fn mpi_type_create_darray_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_darray_c_f08(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i64, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_c_f08_ pmpi_type_create_darray_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_darray_c_f08(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i64, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_c_f08_ pmpi_type_create_darray_c_f08_ mpi_type_create_darray_f08_large_ pmpi_type_create_darray_f08_large_);
+export!(mpi_type_create_darray_c_f08(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i64, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_c_f08_ pmpir_type_create_darray_c_f08_ mpi_type_create_darray_f08_large_ pmpir_type_create_darray_f08_large_);
 unsafe fn mpi_type_create_f90_complex<const P: bool>(
     p: *const i32,
     r: *const i32,
@@ -15038,7 +15044,7 @@ unsafe fn mpi_type_create_f90_complex<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_f90_complex(p: *const i32, r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_complex_ pmpi_type_create_f90_complex_ mpi_type_create_f90_complex_f08_ pmpi_type_create_f90_complex_f08_);
+export!(mpi_type_create_f90_complex(p: *const i32, r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_complex_ pmpi_type_create_f90_complex_ mpi_type_create_f90_complex_f08_ {pmpi_type_create_f90_complex_f08_ pmpir_type_create_f90_complex_f08_});
 unsafe fn mpi_type_create_f90_integer<const P: bool>(r: *const i32, newtype: *mut i32, ierror: *mut i32) {
     let mut newtype_c = c::MPI_Type_fromint(*newtype);
     let code = (if P { c::PMPI_Type_create_f90_integer } else { c::MPI_Type_create_f90_integer })(
@@ -15048,7 +15054,7 @@ unsafe fn mpi_type_create_f90_integer<const P: bool>(r: *const i32, newtype: *mu
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_f90_integer(r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_integer_ pmpi_type_create_f90_integer_ mpi_type_create_f90_integer_f08_ pmpi_type_create_f90_integer_f08_);
+export!(mpi_type_create_f90_integer(r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_integer_ pmpi_type_create_f90_integer_ mpi_type_create_f90_integer_f08_ {pmpi_type_create_f90_integer_f08_ pmpir_type_create_f90_integer_f08_});
 unsafe fn mpi_type_create_f90_real<const P: bool>(
     p: *const i32,
     r: *const i32,
@@ -15061,7 +15067,7 @@ unsafe fn mpi_type_create_f90_real<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_f90_real(p: *const i32, r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_real_ pmpi_type_create_f90_real_ mpi_type_create_f90_real_f08_ pmpi_type_create_f90_real_f08_);
+export!(mpi_type_create_f90_real(p: *const i32, r: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_f90_real_ pmpi_type_create_f90_real_ mpi_type_create_f90_real_f08_ {pmpi_type_create_f90_real_f08_ pmpir_type_create_f90_real_f08_});
 unsafe fn mpi_type_create_hindexed<const P: bool>(
     count: *const i32,
     array_of_blocklengths: *mut i32,
@@ -15081,7 +15087,7 @@ unsafe fn mpi_type_create_hindexed<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_hindexed(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_ pmpi_type_create_hindexed_ mpi_type_create_hindexed_f08_ pmpi_type_create_hindexed_f08_);
+export!(mpi_type_create_hindexed(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_ pmpi_type_create_hindexed_ mpi_type_create_hindexed_f08_ {pmpi_type_create_hindexed_f08_ pmpir_type_create_hindexed_f08_});
 unsafe fn mpi_type_create_hindexed_c_f08<const P: bool>(
     count: *const i64,
     array_of_blocklengths: *mut i64,
@@ -15104,7 +15110,7 @@ unsafe fn mpi_type_create_hindexed_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_hindexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_c_f08_ pmpi_type_create_hindexed_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_hindexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_c_f08_ pmpi_type_create_hindexed_c_f08_ mpi_type_create_hindexed_f08_large_ pmpi_type_create_hindexed_f08_large_);
+export!(mpi_type_create_hindexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_c_f08_ pmpir_type_create_hindexed_c_f08_ mpi_type_create_hindexed_f08_large_ pmpir_type_create_hindexed_f08_large_);
 unsafe fn mpi_type_create_hindexed_block<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -15124,7 +15130,7 @@ unsafe fn mpi_type_create_hindexed_block<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_hindexed_block(count: *const i32, blocklength: *const i32, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_ pmpi_type_create_hindexed_block_ mpi_type_create_hindexed_block_f08_ pmpi_type_create_hindexed_block_f08_);
+export!(mpi_type_create_hindexed_block(count: *const i32, blocklength: *const i32, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_ pmpi_type_create_hindexed_block_ mpi_type_create_hindexed_block_f08_ {pmpi_type_create_hindexed_block_f08_ pmpir_type_create_hindexed_block_f08_});
 unsafe fn mpi_type_create_hindexed_block_c_f08<const P: bool>(
     count: *const i64,
     blocklength: *const i64,
@@ -15147,7 +15153,7 @@ unsafe fn mpi_type_create_hindexed_block_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_hindexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_c_f08_ pmpi_type_create_hindexed_block_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_hindexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_c_f08_ pmpi_type_create_hindexed_block_c_f08_ mpi_type_create_hindexed_block_f08_large_ pmpi_type_create_hindexed_block_f08_large_);
+export!(mpi_type_create_hindexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_c_f08_ pmpir_type_create_hindexed_block_c_f08_ mpi_type_create_hindexed_block_f08_large_ pmpir_type_create_hindexed_block_f08_large_);
 unsafe fn mpi_type_create_hvector<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -15167,7 +15173,7 @@ unsafe fn mpi_type_create_hvector<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_hvector(count: *const i32, blocklength: *const i32, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_ pmpi_type_create_hvector_ mpi_type_create_hvector_f08_ pmpi_type_create_hvector_f08_);
+export!(mpi_type_create_hvector(count: *const i32, blocklength: *const i32, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_ pmpi_type_create_hvector_ mpi_type_create_hvector_f08_ {pmpi_type_create_hvector_f08_ pmpir_type_create_hvector_f08_});
 unsafe fn mpi_type_create_hvector_c_f08<const P: bool>(
     count: *const i64,
     blocklength: *const i64,
@@ -15190,7 +15196,7 @@ unsafe fn mpi_type_create_hvector_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_hvector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_c_f08_ pmpi_type_create_hvector_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_hvector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_c_f08_ pmpi_type_create_hvector_c_f08_ mpi_type_create_hvector_f08_large_ pmpi_type_create_hvector_f08_large_);
+export!(mpi_type_create_hvector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_c_f08_ pmpir_type_create_hvector_c_f08_ mpi_type_create_hvector_f08_large_ pmpir_type_create_hvector_f08_large_);
 unsafe fn mpi_type_create_indexed_block<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -15210,7 +15216,7 @@ unsafe fn mpi_type_create_indexed_block<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_indexed_block(count: *const i32, blocklength: *const i32, array_of_displacements: *mut i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_ pmpi_type_create_indexed_block_ mpi_type_create_indexed_block_f08_ pmpi_type_create_indexed_block_f08_);
+export!(mpi_type_create_indexed_block(count: *const i32, blocklength: *const i32, array_of_displacements: *mut i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_ pmpi_type_create_indexed_block_ mpi_type_create_indexed_block_f08_ {pmpi_type_create_indexed_block_f08_ pmpir_type_create_indexed_block_f08_});
 unsafe fn mpi_type_create_indexed_block_c_f08<const P: bool>(
     count: *const i64,
     blocklength: *const i64,
@@ -15233,7 +15239,7 @@ unsafe fn mpi_type_create_indexed_block_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_indexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_c_f08_ pmpi_type_create_indexed_block_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_indexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_c_f08_ pmpi_type_create_indexed_block_c_f08_ mpi_type_create_indexed_block_f08_large_ pmpi_type_create_indexed_block_f08_large_);
+export!(mpi_type_create_indexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_c_f08_ pmpir_type_create_indexed_block_c_f08_ mpi_type_create_indexed_block_f08_large_ pmpir_type_create_indexed_block_f08_large_);
 unsafe fn mpi_type_create_keyval<const P: bool>(
     type_copy_attr_fn: usize,
     type_delete_attr_fn: usize,
@@ -15249,7 +15255,7 @@ unsafe fn mpi_type_create_keyval<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_create_keyval(type_copy_attr_fn: usize, type_delete_attr_fn: usize, type_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_type_create_keyval_ pmpi_type_create_keyval_ mpi_type_create_keyval_f08_ pmpi_type_create_keyval_f08_);
+export!(mpi_type_create_keyval(type_copy_attr_fn: usize, type_delete_attr_fn: usize, type_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_type_create_keyval_ pmpi_type_create_keyval_ mpi_type_create_keyval_f08_ {pmpi_type_create_keyval_f08_ pmpir_type_create_keyval_f08_});
 unsafe fn mpi_type_create_resized<const P: bool>(
     oldtype: *const i32,
     lb: *const i64,
@@ -15267,7 +15273,7 @@ unsafe fn mpi_type_create_resized<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_resized(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_ pmpi_type_create_resized_ mpi_type_create_resized_f08_ pmpi_type_create_resized_f08_);
+export!(mpi_type_create_resized(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_ pmpi_type_create_resized_ mpi_type_create_resized_f08_ {pmpi_type_create_resized_f08_ pmpir_type_create_resized_f08_});
 unsafe fn mpi_type_create_resized_c_f08<const P: bool>(
     oldtype: *const i32,
     lb: *const i64,
@@ -15288,7 +15294,7 @@ unsafe fn mpi_type_create_resized_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_resized_c_f08(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_c_f08_ pmpi_type_create_resized_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_resized_c_f08(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_c_f08_ pmpi_type_create_resized_c_f08_ mpi_type_create_resized_f08_large_ pmpi_type_create_resized_f08_large_);
+export!(mpi_type_create_resized_c_f08(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_c_f08_ pmpir_type_create_resized_c_f08_ mpi_type_create_resized_f08_large_ pmpir_type_create_resized_f08_large_);
 unsafe fn mpi_type_create_struct<const P: bool>(
     count: *const i32,
     array_of_blocklengths: *mut i32,
@@ -15309,7 +15315,7 @@ unsafe fn mpi_type_create_struct<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_struct(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_ pmpi_type_create_struct_ mpi_type_create_struct_f08_ pmpi_type_create_struct_f08_);
+export!(mpi_type_create_struct(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_ pmpi_type_create_struct_ mpi_type_create_struct_f08_ {pmpi_type_create_struct_f08_ pmpir_type_create_struct_f08_});
 unsafe fn mpi_type_create_struct_c_f08<const P: bool>(
     count: *const i64,
     array_of_blocklengths: *mut i64,
@@ -15333,7 +15339,7 @@ unsafe fn mpi_type_create_struct_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_struct_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_c_f08_ pmpi_type_create_struct_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_struct_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_c_f08_ pmpi_type_create_struct_c_f08_ mpi_type_create_struct_f08_large_ pmpi_type_create_struct_f08_large_);
+export!(mpi_type_create_struct_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_c_f08_ pmpir_type_create_struct_c_f08_ mpi_type_create_struct_f08_large_ pmpir_type_create_struct_f08_large_);
 unsafe fn mpi_type_create_subarray<const P: bool>(
     ndims: *const i32,
     array_of_sizes: *mut i32,
@@ -15357,7 +15363,7 @@ unsafe fn mpi_type_create_subarray<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_create_subarray(ndims: *const i32, array_of_sizes: *mut i32, array_of_subsizes: *mut i32, array_of_starts: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_ pmpi_type_create_subarray_ mpi_type_create_subarray_f08_ pmpi_type_create_subarray_f08_);
+export!(mpi_type_create_subarray(ndims: *const i32, array_of_sizes: *mut i32, array_of_subsizes: *mut i32, array_of_starts: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_ pmpi_type_create_subarray_ mpi_type_create_subarray_f08_ {pmpi_type_create_subarray_f08_ pmpir_type_create_subarray_f08_});
 unsafe fn mpi_type_create_subarray_c_f08<const P: bool>(
     ndims: *const i32,
     array_of_sizes: *mut i64,
@@ -15384,7 +15390,7 @@ unsafe fn mpi_type_create_subarray_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_create_subarray_c_f08(ndims: *const i32, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_c_f08_ pmpi_type_create_subarray_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_create_subarray_c_f08(ndims: *const i32, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_c_f08_ pmpi_type_create_subarray_c_f08_ mpi_type_create_subarray_f08_large_ pmpi_type_create_subarray_f08_large_);
+export!(mpi_type_create_subarray_c_f08(ndims: *const i32, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_c_f08_ pmpir_type_create_subarray_c_f08_ mpi_type_create_subarray_f08_large_ pmpir_type_create_subarray_f08_large_);
 unsafe fn mpi_type_delete_attr<const P: bool>(
     datatype: *const i32,
     type_keyval: *const i32,
@@ -15396,7 +15402,7 @@ unsafe fn mpi_type_delete_attr<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_delete_attr(datatype: *const i32, type_keyval: *const i32, ierror: *mut i32) (); mpi_type_delete_attr_ pmpi_type_delete_attr_ mpi_type_delete_attr_f08_ pmpi_type_delete_attr_f08_);
+export!(mpi_type_delete_attr(datatype: *const i32, type_keyval: *const i32, ierror: *mut i32) (); mpi_type_delete_attr_ pmpi_type_delete_attr_ mpi_type_delete_attr_f08_ {pmpi_type_delete_attr_f08_ pmpir_type_delete_attr_f08_});
 unsafe fn mpi_type_dup<const P: bool>(oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) {
     let mut newtype_c = c::MPI_Type_fromint(*newtype);
     let code =
@@ -15404,19 +15410,19 @@ unsafe fn mpi_type_dup<const P: bool>(oldtype: *const i32, newtype: *mut i32, ie
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_dup(oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_dup_ pmpi_type_dup_ mpi_type_dup_f08_ pmpi_type_dup_f08_);
+export!(mpi_type_dup(oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_dup_ pmpi_type_dup_ mpi_type_dup_f08_ {pmpi_type_dup_f08_ pmpir_type_dup_f08_});
 unsafe fn mpi_type_free<const P: bool>(datatype: *mut i32, ierror: *mut i32) {
     let mut datatype_c = c::MPI_Type_fromint(*datatype);
     let code = (if P { c::PMPI_Type_free } else { c::MPI_Type_free })(&mut datatype_c);
     *datatype = c::MPI_Type_toint(datatype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_free(datatype: *mut i32, ierror: *mut i32) (); mpi_type_free_ pmpi_type_free_ mpi_type_free_f08_ pmpi_type_free_f08_);
+export!(mpi_type_free(datatype: *mut i32, ierror: *mut i32) (); mpi_type_free_ pmpi_type_free_ mpi_type_free_f08_ {pmpi_type_free_f08_ pmpir_type_free_f08_});
 unsafe fn mpi_type_free_keyval<const P: bool>(type_keyval: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Type_free_keyval } else { c::MPI_Type_free_keyval })(type_keyval);
     fault::end(ierror, code)
 }
-export!(mpi_type_free_keyval(type_keyval: *mut i32, ierror: *mut i32) (); mpi_type_free_keyval_ pmpi_type_free_keyval_ mpi_type_free_keyval_f08_ pmpi_type_free_keyval_f08_);
+export!(mpi_type_free_keyval(type_keyval: *mut i32, ierror: *mut i32) (); mpi_type_free_keyval_ pmpi_type_free_keyval_ mpi_type_free_keyval_f08_ {pmpi_type_free_keyval_f08_ pmpir_type_free_keyval_f08_});
 unsafe fn mpi_type_get_attr<const P: bool>(
     datatype: *const i32,
     type_keyval: *const i32,
@@ -15438,7 +15444,7 @@ unsafe fn mpi_type_get_attr<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_get_attr(datatype: *const i32, type_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_type_get_attr_ pmpi_type_get_attr_ mpi_type_get_attr_f08_ pmpi_type_get_attr_f08_);
+export!(mpi_type_get_attr(datatype: *const i32, type_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_type_get_attr_ pmpi_type_get_attr_ mpi_type_get_attr_f08_ {pmpi_type_get_attr_f08_ pmpir_type_get_attr_f08_});
 unsafe fn mpi_type_get_contents<const P: bool>(
     datatype: *const i32,
     max_integers: *const i32,
@@ -15463,7 +15469,7 @@ unsafe fn mpi_type_get_contents<const P: bool>(
     array_of_datatypes_c.store(array_of_datatypes, c::MPI_Type_toint);
     fault::end(ierror, code)
 }
-export!(mpi_type_get_contents(datatype: *const i32, max_integers: *const i32, max_addresses: *const i32, max_datatypes: *const i32, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_ pmpi_type_get_contents_ mpi_type_get_contents_f08_ pmpi_type_get_contents_f08_);
+export!(mpi_type_get_contents(datatype: *const i32, max_integers: *const i32, max_addresses: *const i32, max_datatypes: *const i32, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_ pmpi_type_get_contents_ mpi_type_get_contents_f08_ {pmpi_type_get_contents_f08_ pmpir_type_get_contents_f08_});
 unsafe fn mpi_type_get_contents_c_f08<const P: bool>(
     datatype: *const i32,
     max_integers: *const i64,
@@ -15495,7 +15501,7 @@ unsafe fn mpi_type_get_contents_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_get_contents_c_f08(datatype: *const i32, max_integers: *const i64, max_addresses: *const i64, max_large_counts: *const i64, max_datatypes: *const i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_c_f08_ pmpi_type_get_contents_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_get_contents_c_f08(datatype: *const i32, max_integers: *const i64, max_addresses: *const i64, max_large_counts: *const i64, max_datatypes: *const i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_c_f08_ pmpi_type_get_contents_c_f08_ mpi_type_get_contents_f08_large_ pmpi_type_get_contents_f08_large_);
+export!(mpi_type_get_contents_c_f08(datatype: *const i32, max_integers: *const i64, max_addresses: *const i64, max_large_counts: *const i64, max_datatypes: *const i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_c_f08_ pmpir_type_get_contents_c_f08_ mpi_type_get_contents_f08_large_ pmpir_type_get_contents_f08_large_);
 unsafe fn mpi_type_get_envelope<const P: bool>(
     datatype: *const i32,
     num_integers: *mut i32,
@@ -15513,7 +15519,7 @@ unsafe fn mpi_type_get_envelope<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_get_envelope(datatype: *const i32, num_integers: *mut i32, num_addresses: *mut i32, num_datatypes: *mut i32, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_ pmpi_type_get_envelope_ mpi_type_get_envelope_f08_ pmpi_type_get_envelope_f08_);
+export!(mpi_type_get_envelope(datatype: *const i32, num_integers: *mut i32, num_addresses: *mut i32, num_datatypes: *mut i32, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_ pmpi_type_get_envelope_ mpi_type_get_envelope_f08_ {pmpi_type_get_envelope_f08_ pmpir_type_get_envelope_f08_});
 unsafe fn mpi_type_get_envelope_c_f08<const P: bool>(
     datatype: *const i32,
     num_integers: *mut i64,
@@ -15536,7 +15542,7 @@ unsafe fn mpi_type_get_envelope_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_get_envelope_c_f08(datatype: *const i32, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_c_f08_ pmpi_type_get_envelope_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_get_envelope_c_f08(datatype: *const i32, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_c_f08_ pmpi_type_get_envelope_c_f08_ mpi_type_get_envelope_f08_large_ pmpi_type_get_envelope_f08_large_);
+export!(mpi_type_get_envelope_c_f08(datatype: *const i32, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_c_f08_ pmpir_type_get_envelope_c_f08_ mpi_type_get_envelope_f08_large_ pmpir_type_get_envelope_f08_large_);
 unsafe fn mpi_type_get_extent<const P: bool>(
     datatype: *const i32,
     lb: *mut i64,
@@ -15550,7 +15556,7 @@ unsafe fn mpi_type_get_extent<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_get_extent(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_ pmpi_type_get_extent_ mpi_type_get_extent_f08_ pmpi_type_get_extent_f08_);
+export!(mpi_type_get_extent(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_ pmpi_type_get_extent_ mpi_type_get_extent_f08_ {pmpi_type_get_extent_f08_ pmpir_type_get_extent_f08_});
 unsafe fn mpi_type_get_extent_c_f08<const P: bool>(
     datatype: *const i32,
     lb: *mut i64,
@@ -15567,7 +15573,7 @@ unsafe fn mpi_type_get_extent_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_get_extent_c_f08(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_c_f08_ pmpi_type_get_extent_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_get_extent_c_f08(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_c_f08_ pmpi_type_get_extent_c_f08_ mpi_type_get_extent_f08_large_ pmpi_type_get_extent_f08_large_);
+export!(mpi_type_get_extent_c_f08(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_c_f08_ pmpir_type_get_extent_c_f08_ mpi_type_get_extent_f08_large_ pmpir_type_get_extent_f08_large_);
 unsafe fn mpi_type_get_extent_x<const P: bool>(
     datatype: *const i32,
     lb: *mut i64,
@@ -15581,7 +15587,7 @@ unsafe fn mpi_type_get_extent_x<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_get_extent_x(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_x_ pmpi_type_get_extent_x_ mpi_type_get_extent_x_f08_ pmpi_type_get_extent_x_f08_);
+export!(mpi_type_get_extent_x(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_x_ pmpi_type_get_extent_x_ mpi_type_get_extent_x_f08_ {pmpi_type_get_extent_x_f08_ pmpir_type_get_extent_x_f08_});
 unsafe fn mpi_type_get_name<const P: bool>(
     datatype: *const i32,
     type_name: *mut u8,
@@ -15598,7 +15604,7 @@ unsafe fn mpi_type_get_name<const P: bool>(
     type_name_c.store(type_name, type_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_type_get_name(datatype: *const i32, type_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, type_name_len: usize) (); mpi_type_get_name_ pmpi_type_get_name_ mpi_type_get_name_f08_ pmpi_type_get_name_f08_);
+export!(mpi_type_get_name(datatype: *const i32, type_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, type_name_len: usize) (); mpi_type_get_name_ pmpi_type_get_name_ mpi_type_get_name_f08_ {pmpi_type_get_name_f08_ pmpir_type_get_name_f08_});
 unsafe fn mpi_type_get_true_extent<const P: bool>(
     datatype: *const i32,
     true_lb: *mut i64,
@@ -15612,7 +15618,7 @@ unsafe fn mpi_type_get_true_extent<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_get_true_extent(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_ pmpi_type_get_true_extent_ mpi_type_get_true_extent_f08_ pmpi_type_get_true_extent_f08_);
+export!(mpi_type_get_true_extent(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_ pmpi_type_get_true_extent_ mpi_type_get_true_extent_f08_ {pmpi_type_get_true_extent_f08_ pmpir_type_get_true_extent_f08_});
 unsafe fn mpi_type_get_true_extent_c_f08<const P: bool>(
     datatype: *const i32,
     true_lb: *mut i64,
@@ -15629,7 +15635,7 @@ unsafe fn mpi_type_get_true_extent_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_get_true_extent_c_f08(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_c_f08_ pmpi_type_get_true_extent_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_get_true_extent_c_f08(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_c_f08_ pmpi_type_get_true_extent_c_f08_ mpi_type_get_true_extent_f08_large_ pmpi_type_get_true_extent_f08_large_);
+export!(mpi_type_get_true_extent_c_f08(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_c_f08_ pmpir_type_get_true_extent_c_f08_ mpi_type_get_true_extent_f08_large_ pmpir_type_get_true_extent_f08_large_);
 unsafe fn mpi_type_get_true_extent_x<const P: bool>(
     datatype: *const i32,
     true_lb: *mut i64,
@@ -15643,7 +15649,7 @@ unsafe fn mpi_type_get_true_extent_x<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_get_true_extent_x(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_x_ pmpi_type_get_true_extent_x_ mpi_type_get_true_extent_x_f08_ pmpi_type_get_true_extent_x_f08_);
+export!(mpi_type_get_true_extent_x(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_x_ pmpi_type_get_true_extent_x_ mpi_type_get_true_extent_x_f08_ {pmpi_type_get_true_extent_x_f08_ pmpir_type_get_true_extent_x_f08_});
 unsafe fn mpi_type_get_value_index<const P: bool>(
     value_type: *const i32,
     index_type: *const i32,
@@ -15659,7 +15665,7 @@ unsafe fn mpi_type_get_value_index<const P: bool>(
     *pair_type = c::MPI_Type_toint(pair_type_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_get_value_index(value_type: *const i32, index_type: *const i32, pair_type: *mut i32, ierror: *mut i32) (); mpi_type_get_value_index_ pmpi_type_get_value_index_ mpi_type_get_value_index_f08_ pmpi_type_get_value_index_f08_);
+export!(mpi_type_get_value_index(value_type: *const i32, index_type: *const i32, pair_type: *mut i32, ierror: *mut i32) (); mpi_type_get_value_index_ pmpi_type_get_value_index_ mpi_type_get_value_index_f08_ {pmpi_type_get_value_index_f08_ pmpir_type_get_value_index_f08_});
 unsafe fn mpi_type_indexed<const P: bool>(
     count: *const i32,
     array_of_blocklengths: *mut i32,
@@ -15679,7 +15685,7 @@ unsafe fn mpi_type_indexed<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_indexed(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_ pmpi_type_indexed_ mpi_type_indexed_f08_ pmpi_type_indexed_f08_);
+export!(mpi_type_indexed(count: *const i32, array_of_blocklengths: *mut i32, array_of_displacements: *mut i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_ pmpi_type_indexed_ mpi_type_indexed_f08_ {pmpi_type_indexed_f08_ pmpir_type_indexed_f08_});
 unsafe fn mpi_type_indexed_c_f08<const P: bool>(
     count: *const i64,
     array_of_blocklengths: *mut i64,
@@ -15702,7 +15708,7 @@ unsafe fn mpi_type_indexed_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_indexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_c_f08_ pmpi_type_indexed_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_indexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_c_f08_ pmpi_type_indexed_c_f08_ mpi_type_indexed_f08_large_ pmpi_type_indexed_f08_large_);
+export!(mpi_type_indexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_c_f08_ pmpir_type_indexed_c_f08_ mpi_type_indexed_f08_large_ pmpir_type_indexed_f08_large_);
 unsafe fn mpi_type_match_size<const P: bool>(
     typeclass: *const i32,
     size: *const i32,
@@ -15718,7 +15724,7 @@ unsafe fn mpi_type_match_size<const P: bool>(
     *datatype = c::MPI_Type_toint(datatype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_match_size(typeclass: *const i32, size: *const i32, datatype: *mut i32, ierror: *mut i32) (); mpi_type_match_size_ pmpi_type_match_size_ mpi_type_match_size_f08_ pmpi_type_match_size_f08_);
+export!(mpi_type_match_size(typeclass: *const i32, size: *const i32, datatype: *mut i32, ierror: *mut i32) (); mpi_type_match_size_ pmpi_type_match_size_ mpi_type_match_size_f08_ {pmpi_type_match_size_f08_ pmpir_type_match_size_f08_});
 unsafe fn mpi_type_set_attr<const P: bool>(
     datatype: *const i32,
     type_keyval: *const i32,
@@ -15732,7 +15738,7 @@ unsafe fn mpi_type_set_attr<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_set_attr(datatype: *const i32, type_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_type_set_attr_ pmpi_type_set_attr_ mpi_type_set_attr_f08_ pmpi_type_set_attr_f08_);
+export!(mpi_type_set_attr(datatype: *const i32, type_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_type_set_attr_ pmpi_type_set_attr_ mpi_type_set_attr_f08_ {pmpi_type_set_attr_f08_ pmpir_type_set_attr_f08_});
 unsafe fn mpi_type_set_name<const P: bool>(
     datatype: *const i32,
     type_name: *const u8,
@@ -15746,12 +15752,12 @@ unsafe fn mpi_type_set_name<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_type_set_name(datatype: *const i32, type_name: *const u8, ierror: *mut i32, type_name_len: usize) (); mpi_type_set_name_ pmpi_type_set_name_ mpi_type_set_name_f08_ pmpi_type_set_name_f08_);
+export!(mpi_type_set_name(datatype: *const i32, type_name: *const u8, ierror: *mut i32, type_name_len: usize) (); mpi_type_set_name_ pmpi_type_set_name_ mpi_type_set_name_f08_ {pmpi_type_set_name_f08_ pmpir_type_set_name_f08_});
 unsafe fn mpi_type_size<const P: bool>(datatype: *const i32, size: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Type_size } else { c::MPI_Type_size })(c::MPI_Type_fromint(*datatype), size);
     fault::end(ierror, code)
 }
-export!(mpi_type_size(datatype: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_type_size_ pmpi_type_size_ mpi_type_size_f08_ pmpi_type_size_f08_);
+export!(mpi_type_size(datatype: *const i32, size: *mut i32, ierror: *mut i32) (); mpi_type_size_ pmpi_type_size_ mpi_type_size_f08_ {pmpi_type_size_f08_ pmpir_type_size_f08_});
 unsafe fn mpi_type_size_c_f08<const P: bool>(datatype: *const i32, size: *mut i64, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Type_size_c } else { c::MPI_Type_size_c })(c::MPI_Type_fromint(*datatype), size);
@@ -15760,13 +15766,13 @@ unsafe fn mpi_type_size_c_f08<const P: bool>(datatype: *const i32, size: *mut i6
 #[cfg(not(mpich))]
 export!(mpi_type_size_c_f08(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_c_f08_ pmpi_type_size_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_size_c_f08(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_c_f08_ pmpi_type_size_c_f08_ mpi_type_size_f08_large_ pmpi_type_size_f08_large_);
+export!(mpi_type_size_c_f08(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_c_f08_ pmpir_type_size_c_f08_ mpi_type_size_f08_large_ pmpir_type_size_f08_large_);
 unsafe fn mpi_type_size_x<const P: bool>(datatype: *const i32, size: *mut i64, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Type_size_x } else { c::MPI_Type_size_x })(c::MPI_Type_fromint(*datatype), size);
     fault::end(ierror, code)
 }
-export!(mpi_type_size_x(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_x_ pmpi_type_size_x_ mpi_type_size_x_f08_ pmpi_type_size_x_f08_);
+export!(mpi_type_size_x(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_x_ pmpi_type_size_x_ mpi_type_size_x_f08_ {pmpi_type_size_x_f08_ pmpir_type_size_x_f08_});
 unsafe fn mpi_type_vector<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -15786,7 +15792,7 @@ unsafe fn mpi_type_vector<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
-export!(mpi_type_vector(count: *const i32, blocklength: *const i32, stride: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_ pmpi_type_vector_ mpi_type_vector_f08_ pmpi_type_vector_f08_);
+export!(mpi_type_vector(count: *const i32, blocklength: *const i32, stride: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_ pmpi_type_vector_ mpi_type_vector_f08_ {pmpi_type_vector_f08_ pmpir_type_vector_f08_});
 unsafe fn mpi_type_vector_c_f08<const P: bool>(
     count: *const i64,
     blocklength: *const i64,
@@ -15809,7 +15815,7 @@ unsafe fn mpi_type_vector_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_type_vector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_c_f08_ pmpi_type_vector_c_f08_);
 #[cfg(mpich)]
-export!(mpi_type_vector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_c_f08_ pmpi_type_vector_c_f08_ mpi_type_vector_f08_large_ pmpi_type_vector_f08_large_);
+export!(mpi_type_vector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_c_f08_ pmpir_type_vector_c_f08_ mpi_type_vector_f08_large_ pmpir_type_vector_f08_large_);
 unsafe fn mpi_unpack<const P: bool>(
     inbuf: *mut c_void,
     insize: *const i32,
@@ -15863,7 +15869,7 @@ unsafe fn mpi_unpack_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_unpack_f08ts(inbuf: *const Descriptor, insize: *const i32, position: *mut i32, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Unpack_f08ts PMPI_Unpack_f08ts);
 #[cfg(mpich)]
-export!(mpi_unpack_f08ts(inbuf: *const Descriptor, insize: *const i32, position: *mut i32, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_f08ts_ pmpi_unpack_f08ts_);
+export!(mpi_unpack_f08ts(inbuf: *const Descriptor, insize: *const i32, position: *mut i32, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_f08ts_ pmpir_unpack_f08ts_);
 unsafe fn mpi_unpack_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     insize: *const i64,
@@ -15895,7 +15901,7 @@ unsafe fn mpi_unpack_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_unpack_c_f08ts(inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Unpack_c_f08ts PMPI_Unpack_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_unpack_c_f08ts(inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_c_f08ts_ pmpi_unpack_c_f08ts_ mpi_unpack_f08ts_large_ pmpi_unpack_f08ts_large_);
+export!(mpi_unpack_c_f08ts(inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_c_f08ts_ pmpir_unpack_c_f08ts_ mpi_unpack_f08ts_large_ pmpir_unpack_f08ts_large_);
 unsafe fn mpi_unpack_external<const P: bool>(
     datarep: *const u8,
     inbuf: *mut c_void,
@@ -15999,14 +16005,14 @@ unsafe fn mpi_unpublish_name<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_unpublish_name(service_name: *const u8, info: *const i32, port_name: *const u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_unpublish_name_ pmpi_unpublish_name_ mpi_unpublish_name_f08_ pmpi_unpublish_name_f08_);
+export!(mpi_unpublish_name(service_name: *const u8, info: *const i32, port_name: *const u8, ierror: *mut i32, service_name_len: usize, port_name_len: usize) (); mpi_unpublish_name_ pmpi_unpublish_name_ mpi_unpublish_name_f08_ {pmpi_unpublish_name_f08_ pmpir_unpublish_name_f08_});
 unsafe fn mpi_wait<const P: bool>(request: *mut i32, status: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Wait } else { c::MPI_Wait })(&mut request_c, memory::status(status));
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
-export!(mpi_wait(request: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_wait_ pmpi_wait_ mpi_wait_f08_ pmpi_wait_f08_);
+export!(mpi_wait(request: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_wait_ pmpi_wait_ mpi_wait_f08_ {pmpi_wait_f08_ pmpir_wait_f08_});
 unsafe fn mpi_waitall<const P: bool>(
     count: *const i32,
     array_of_requests: *mut i32,
@@ -16023,7 +16029,7 @@ unsafe fn mpi_waitall<const P: bool>(
     array_of_requests_c.store(array_of_requests, c::MPI_Request_toint);
     fault::end(ierror, code)
 }
-export!(mpi_waitall(count: *const i32, array_of_requests: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_waitall_ pmpi_waitall_ mpi_waitall_f08_ pmpi_waitall_f08_);
+export!(mpi_waitall(count: *const i32, array_of_requests: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_waitall_ pmpi_waitall_ mpi_waitall_f08_ {pmpi_waitall_f08_ pmpir_waitall_f08_});
 unsafe fn mpi_waitany<const P: bool>(
     count: *const i32,
     array_of_requests: *mut i32,
@@ -16045,7 +16051,7 @@ unsafe fn mpi_waitany<const P: bool>(
     }
     fault::end(ierror, code)
 }
-export!(mpi_waitany(count: *const i32, array_of_requests: *mut i32, index: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_waitany_ pmpi_waitany_ mpi_waitany_f08_ pmpi_waitany_f08_);
+export!(mpi_waitany(count: *const i32, array_of_requests: *mut i32, index: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_waitany_ pmpi_waitany_ mpi_waitany_f08_ {pmpi_waitany_f08_ pmpir_waitany_f08_});
 unsafe fn mpi_waitsome<const P: bool>(
     incount: *const i32,
     array_of_requests: *mut i32,
@@ -16069,7 +16075,7 @@ unsafe fn mpi_waitsome<const P: bool>(
     }
     fault::end(ierror, code)
 }
-export!(mpi_waitsome(incount: *const i32, array_of_requests: *mut i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_waitsome_ pmpi_waitsome_ mpi_waitsome_f08_ pmpi_waitsome_f08_);
+export!(mpi_waitsome(incount: *const i32, array_of_requests: *mut i32, outcount: *mut i32, array_of_indices: *mut i32, array_of_statuses: *mut i32, ierror: *mut i32) (); mpi_waitsome_ pmpi_waitsome_ mpi_waitsome_f08_ {pmpi_waitsome_f08_ pmpir_waitsome_f08_});
 unsafe fn mpi_win_allocate<const P: bool>(
     size: *const i64,
     disp_unit: *const i32,
@@ -16091,7 +16097,7 @@ unsafe fn mpi_win_allocate<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_allocate(size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_ pmpi_win_allocate_ mpi_win_allocate_f08_ pmpi_win_allocate_f08_);
+export!(mpi_win_allocate(size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_ pmpi_win_allocate_ mpi_win_allocate_f08_ {pmpi_win_allocate_f08_ pmpir_win_allocate_f08_});
 unsafe fn mpi_win_allocate_c_f08<const P: bool>(
     size: *const i64,
     disp_unit: *const i64,
@@ -16116,7 +16122,7 @@ unsafe fn mpi_win_allocate_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_allocate_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_c_f08_ pmpi_win_allocate_c_f08_);
 #[cfg(mpich)]
-export!(mpi_win_allocate_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_c_f08_ pmpi_win_allocate_c_f08_ mpi_win_allocate_f08_large_ pmpi_win_allocate_f08_large_);
+export!(mpi_win_allocate_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_c_f08_ pmpir_win_allocate_c_f08_ mpi_win_allocate_f08_large_ pmpir_win_allocate_f08_large_);
 unsafe fn mpi_win_allocate_shared<const P: bool>(
     size: *const i64,
     disp_unit: *const i32,
@@ -16138,7 +16144,7 @@ unsafe fn mpi_win_allocate_shared<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_allocate_shared(size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_ pmpi_win_allocate_shared_ mpi_win_allocate_shared_f08_ pmpi_win_allocate_shared_f08_);
+export!(mpi_win_allocate_shared(size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_ pmpi_win_allocate_shared_ mpi_win_allocate_shared_f08_ {pmpi_win_allocate_shared_f08_ pmpir_win_allocate_shared_f08_});
 unsafe fn mpi_win_allocate_shared_c_f08<const P: bool>(
     size: *const i64,
     disp_unit: *const i64,
@@ -16163,7 +16169,7 @@ unsafe fn mpi_win_allocate_shared_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_allocate_shared_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_c_f08_ pmpi_win_allocate_shared_c_f08_);
 #[cfg(mpich)]
-export!(mpi_win_allocate_shared_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_c_f08_ pmpi_win_allocate_shared_c_f08_ mpi_win_allocate_shared_f08_large_ pmpi_win_allocate_shared_f08_large_);
+export!(mpi_win_allocate_shared_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_c_f08_ pmpir_win_allocate_shared_c_f08_ mpi_win_allocate_shared_f08_large_ pmpir_win_allocate_shared_f08_large_);
 unsafe fn mpi_win_attach<const P: bool>(
     win: *const i32,
     base: *mut c_void,
@@ -16192,7 +16198,7 @@ unsafe fn mpi_win_attach_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_attach_f08ts(win: *const i32, base: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Win_attach_f08ts PMPI_Win_attach_f08ts);
 #[cfg(mpich)]
-export!(mpi_win_attach_f08ts(win: *const i32, base: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_win_attach_f08ts_ pmpi_win_attach_f08ts_);
+export!(mpi_win_attach_f08ts(win: *const i32, base: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_win_attach_f08ts_ pmpir_win_attach_f08ts_);
 unsafe fn mpi_win_call_errhandler<const P: bool>(win: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_call_errhandler } else { c::MPI_Win_call_errhandler })(
         c::MPI_Win_fromint(*win),
@@ -16200,12 +16206,12 @@ unsafe fn mpi_win_call_errhandler<const P: bool>(win: *const i32, errorcode: *co
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_call_errhandler(win: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_win_call_errhandler_ pmpi_win_call_errhandler_ mpi_win_call_errhandler_f08_ pmpi_win_call_errhandler_f08_);
+export!(mpi_win_call_errhandler(win: *const i32, errorcode: *const i32, ierror: *mut i32) (); mpi_win_call_errhandler_ pmpi_win_call_errhandler_ mpi_win_call_errhandler_f08_ {pmpi_win_call_errhandler_f08_ pmpir_win_call_errhandler_f08_});
 unsafe fn mpi_win_complete<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_complete } else { c::MPI_Win_complete })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_complete(win: *const i32, ierror: *mut i32) (); mpi_win_complete_ pmpi_win_complete_ mpi_win_complete_f08_ pmpi_win_complete_f08_);
+export!(mpi_win_complete(win: *const i32, ierror: *mut i32) (); mpi_win_complete_ pmpi_win_complete_ mpi_win_complete_f08_ {pmpi_win_complete_f08_ pmpir_win_complete_f08_});
 unsafe fn mpi_win_create<const P: bool>(
     base: *mut c_void,
     size: *const i64,
@@ -16253,7 +16259,7 @@ unsafe fn mpi_win_create_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_create_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); MPI_Win_create_f08ts PMPI_Win_create_f08ts);
 #[cfg(mpich)]
-export!(mpi_win_create_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_f08ts_ pmpi_win_create_f08ts_);
+export!(mpi_win_create_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_f08ts_ pmpir_win_create_f08ts_);
 unsafe fn mpi_win_create_c_f08ts<const P: bool>(
     base: *const Descriptor,
     size: *const i64,
@@ -16279,7 +16285,7 @@ unsafe fn mpi_win_create_c_f08ts<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_create_c_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); MPI_Win_create_c_f08ts PMPI_Win_create_c_f08ts);
 #[cfg(mpich)]
-export!(mpi_win_create_c_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_c_f08ts_ pmpi_win_create_c_f08ts_ mpi_win_create_f08ts_large_ pmpi_win_create_f08ts_large_);
+export!(mpi_win_create_c_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_c_f08ts_ pmpir_win_create_c_f08ts_ mpi_win_create_f08ts_large_ pmpir_win_create_f08ts_large_);
 unsafe fn mpi_win_create_dynamic<const P: bool>(
     info: *const i32,
     comm: *const i32,
@@ -16295,7 +16301,7 @@ unsafe fn mpi_win_create_dynamic<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_create_dynamic(info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_dynamic_ pmpi_win_create_dynamic_ mpi_win_create_dynamic_f08_ pmpi_win_create_dynamic_f08_);
+export!(mpi_win_create_dynamic(info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_dynamic_ pmpi_win_create_dynamic_ mpi_win_create_dynamic_f08_ {pmpi_win_create_dynamic_f08_ pmpir_win_create_dynamic_f08_});
 unsafe fn mpi_win_create_errhandler<const P: bool>(
     win_errhandler_fn: usize,
     errhandler: *mut i32,
@@ -16309,7 +16315,7 @@ unsafe fn mpi_win_create_errhandler<const P: bool>(
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_create_errhandler(win_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_win_create_errhandler_ pmpi_win_create_errhandler_ mpi_win_create_errhandler_f08_ pmpi_win_create_errhandler_f08_);
+export!(mpi_win_create_errhandler(win_errhandler_fn: usize, errhandler: *mut i32, ierror: *mut i32) (); mpi_win_create_errhandler_ pmpi_win_create_errhandler_ mpi_win_create_errhandler_f08_ {pmpi_win_create_errhandler_f08_ pmpir_win_create_errhandler_f08_});
 unsafe fn mpi_win_create_keyval<const P: bool>(
     win_copy_attr_fn: usize,
     win_delete_attr_fn: usize,
@@ -16325,7 +16331,7 @@ unsafe fn mpi_win_create_keyval<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_create_keyval(win_copy_attr_fn: usize, win_delete_attr_fn: usize, win_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_win_create_keyval_ pmpi_win_create_keyval_ mpi_win_create_keyval_f08_ pmpi_win_create_keyval_f08_);
+export!(mpi_win_create_keyval(win_copy_attr_fn: usize, win_delete_attr_fn: usize, win_keyval: *mut i32, extra_state: *const i64, ierror: *mut i32) (); mpi_win_create_keyval_ pmpi_win_create_keyval_ mpi_win_create_keyval_f08_ {pmpi_win_create_keyval_f08_ pmpir_win_create_keyval_f08_});
 unsafe fn mpi_win_delete_attr<const P: bool>(win: *const i32, win_keyval: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_delete_attr } else { c::MPI_Win_delete_attr })(
         c::MPI_Win_fromint(*win),
@@ -16333,7 +16339,7 @@ unsafe fn mpi_win_delete_attr<const P: bool>(win: *const i32, win_keyval: *const
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_delete_attr(win: *const i32, win_keyval: *const i32, ierror: *mut i32) (); mpi_win_delete_attr_ pmpi_win_delete_attr_ mpi_win_delete_attr_f08_ pmpi_win_delete_attr_f08_);
+export!(mpi_win_delete_attr(win: *const i32, win_keyval: *const i32, ierror: *mut i32) (); mpi_win_delete_attr_ pmpi_win_delete_attr_ mpi_win_delete_attr_f08_ {pmpi_win_delete_attr_f08_ pmpir_win_delete_attr_f08_});
 unsafe fn mpi_win_detach<const P: bool>(win: *const i32, base: *mut c_void, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_detach } else { c::MPI_Win_detach })(
         c::MPI_Win_fromint(*win),
@@ -16350,46 +16356,46 @@ unsafe fn mpi_win_detach_f08ts<const P: bool>(win: *const i32, base: *const Desc
 #[cfg(not(mpich))]
 export!(mpi_win_detach_f08ts(win: *const i32, base: *const Descriptor, ierror: *mut i32) (); MPI_Win_detach_f08ts PMPI_Win_detach_f08ts);
 #[cfg(mpich)]
-export!(mpi_win_detach_f08ts(win: *const i32, base: *const Descriptor, ierror: *mut i32) (); mpi_win_detach_f08ts_ pmpi_win_detach_f08ts_);
+export!(mpi_win_detach_f08ts(win: *const i32, base: *const Descriptor, ierror: *mut i32) (); mpi_win_detach_f08ts_ pmpir_win_detach_f08ts_);
 unsafe fn mpi_win_fence<const P: bool>(assert: *const i32, win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_fence } else { c::MPI_Win_fence })(*assert, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_fence(assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_fence_ pmpi_win_fence_ mpi_win_fence_f08_ pmpi_win_fence_f08_);
+export!(mpi_win_fence(assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_fence_ pmpi_win_fence_ mpi_win_fence_f08_ {pmpi_win_fence_f08_ pmpir_win_fence_f08_});
 unsafe fn mpi_win_flush<const P: bool>(rank: *const i32, win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_flush } else { c::MPI_Win_flush })(*rank, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_flush(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_flush_ pmpi_win_flush_ mpi_win_flush_f08_ pmpi_win_flush_f08_);
+export!(mpi_win_flush(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_flush_ pmpi_win_flush_ mpi_win_flush_f08_ {pmpi_win_flush_f08_ pmpir_win_flush_f08_});
 unsafe fn mpi_win_flush_all<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_flush_all } else { c::MPI_Win_flush_all })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_flush_all(win: *const i32, ierror: *mut i32) (); mpi_win_flush_all_ pmpi_win_flush_all_ mpi_win_flush_all_f08_ pmpi_win_flush_all_f08_);
+export!(mpi_win_flush_all(win: *const i32, ierror: *mut i32) (); mpi_win_flush_all_ pmpi_win_flush_all_ mpi_win_flush_all_f08_ {pmpi_win_flush_all_f08_ pmpir_win_flush_all_f08_});
 unsafe fn mpi_win_flush_local<const P: bool>(rank: *const i32, win: *const i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Win_flush_local } else { c::MPI_Win_flush_local })(*rank, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_flush_local(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_flush_local_ pmpi_win_flush_local_ mpi_win_flush_local_f08_ pmpi_win_flush_local_f08_);
+export!(mpi_win_flush_local(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_flush_local_ pmpi_win_flush_local_ mpi_win_flush_local_f08_ {pmpi_win_flush_local_f08_ pmpir_win_flush_local_f08_});
 unsafe fn mpi_win_flush_local_all<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Win_flush_local_all } else { c::MPI_Win_flush_local_all })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_flush_local_all(win: *const i32, ierror: *mut i32) (); mpi_win_flush_local_all_ pmpi_win_flush_local_all_ mpi_win_flush_local_all_f08_ pmpi_win_flush_local_all_f08_);
+export!(mpi_win_flush_local_all(win: *const i32, ierror: *mut i32) (); mpi_win_flush_local_all_ pmpi_win_flush_local_all_ mpi_win_flush_local_all_f08_ {pmpi_win_flush_local_all_f08_ pmpir_win_flush_local_all_f08_});
 unsafe fn mpi_win_free<const P: bool>(win: *mut i32, ierror: *mut i32) {
     let mut win_c = c::MPI_Win_fromint(*win);
     let code = (if P { c::PMPI_Win_free } else { c::MPI_Win_free })(&mut win_c);
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_free(win: *mut i32, ierror: *mut i32) (); mpi_win_free_ pmpi_win_free_ mpi_win_free_f08_ pmpi_win_free_f08_);
+export!(mpi_win_free(win: *mut i32, ierror: *mut i32) (); mpi_win_free_ pmpi_win_free_ mpi_win_free_f08_ {pmpi_win_free_f08_ pmpir_win_free_f08_});
 unsafe fn mpi_win_free_keyval<const P: bool>(win_keyval: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_free_keyval } else { c::MPI_Win_free_keyval })(win_keyval);
     fault::end(ierror, code)
 }
-export!(mpi_win_free_keyval(win_keyval: *mut i32, ierror: *mut i32) (); mpi_win_free_keyval_ pmpi_win_free_keyval_ mpi_win_free_keyval_f08_ pmpi_win_free_keyval_f08_);
+export!(mpi_win_free_keyval(win_keyval: *mut i32, ierror: *mut i32) (); mpi_win_free_keyval_ pmpi_win_free_keyval_ mpi_win_free_keyval_f08_ {pmpi_win_free_keyval_f08_ pmpir_win_free_keyval_f08_});
 unsafe fn mpi_win_get_attr<const P: bool>(
     win: *const i32,
     win_keyval: *const i32,
@@ -16411,7 +16417,7 @@ unsafe fn mpi_win_get_attr<const P: bool>(
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_get_attr(win: *const i32, win_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_win_get_attr_ pmpi_win_get_attr_ mpi_win_get_attr_f08_ pmpi_win_get_attr_f08_);
+export!(mpi_win_get_attr(win: *const i32, win_keyval: *const i32, attribute_val: *mut i64, flag: *mut i32, ierror: *mut i32) (); mpi_win_get_attr_ pmpi_win_get_attr_ mpi_win_get_attr_f08_ {pmpi_win_get_attr_f08_ pmpir_win_get_attr_f08_});
 unsafe fn mpi_win_get_errhandler<const P: bool>(win: *const i32, errhandler: *mut i32, ierror: *mut i32) {
     let mut errhandler_c = c::MPI_Errhandler_fromint(*errhandler);
     let code = (if P { c::PMPI_Win_get_errhandler } else { c::MPI_Win_get_errhandler })(
@@ -16421,7 +16427,7 @@ unsafe fn mpi_win_get_errhandler<const P: bool>(win: *const i32, errhandler: *mu
     *errhandler = c::MPI_Errhandler_toint(errhandler_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_get_errhandler(win: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_win_get_errhandler_ pmpi_win_get_errhandler_ mpi_win_get_errhandler_f08_ pmpi_win_get_errhandler_f08_);
+export!(mpi_win_get_errhandler(win: *const i32, errhandler: *mut i32, ierror: *mut i32) (); mpi_win_get_errhandler_ pmpi_win_get_errhandler_ mpi_win_get_errhandler_f08_ {pmpi_win_get_errhandler_f08_ pmpir_win_get_errhandler_f08_});
 unsafe fn mpi_win_get_group<const P: bool>(win: *const i32, group: *mut i32, ierror: *mut i32) {
     let mut group_c = c::MPI_Group_fromint(*group);
     let code = (if P { c::PMPI_Win_get_group } else { c::MPI_Win_get_group })(
@@ -16431,7 +16437,7 @@ unsafe fn mpi_win_get_group<const P: bool>(win: *const i32, group: *mut i32, ier
     *group = c::MPI_Group_toint(group_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_get_group(win: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_win_get_group_ pmpi_win_get_group_ mpi_win_get_group_f08_ pmpi_win_get_group_f08_);
+export!(mpi_win_get_group(win: *const i32, group: *mut i32, ierror: *mut i32) (); mpi_win_get_group_ pmpi_win_get_group_ mpi_win_get_group_f08_ {pmpi_win_get_group_f08_ pmpir_win_get_group_f08_});
 unsafe fn mpi_win_get_info<const P: bool>(win: *const i32, info_used: *mut i32, ierror: *mut i32) {
     let mut info_used_c = c::MPI_Info_fromint(*info_used);
     let code = (if P { c::PMPI_Win_get_info } else { c::MPI_Win_get_info })(
@@ -16441,7 +16447,7 @@ unsafe fn mpi_win_get_info<const P: bool>(win: *const i32, info_used: *mut i32, 
     *info_used = c::MPI_Info_toint(info_used_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_get_info(win: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_win_get_info_ pmpi_win_get_info_ mpi_win_get_info_f08_ pmpi_win_get_info_f08_);
+export!(mpi_win_get_info(win: *const i32, info_used: *mut i32, ierror: *mut i32) (); mpi_win_get_info_ pmpi_win_get_info_ mpi_win_get_info_f08_ {pmpi_win_get_info_f08_ pmpir_win_get_info_f08_});
 unsafe fn mpi_win_get_name<const P: bool>(
     win: *const i32,
     win_name: *mut u8,
@@ -16458,7 +16464,7 @@ unsafe fn mpi_win_get_name<const P: bool>(
     win_name_c.store(win_name, win_name_len, code);
     fault::end(ierror, code)
 }
-export!(mpi_win_get_name(win: *const i32, win_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, win_name_len: usize) (); mpi_win_get_name_ pmpi_win_get_name_ mpi_win_get_name_f08_ pmpi_win_get_name_f08_);
+export!(mpi_win_get_name(win: *const i32, win_name: *mut u8, resultlen: *mut i32, ierror: *mut i32, win_name_len: usize) (); mpi_win_get_name_ pmpi_win_get_name_ mpi_win_get_name_f08_ {pmpi_win_get_name_f08_ pmpir_win_get_name_f08_});
 unsafe fn mpi_win_lock<const P: bool>(
     lock_type: *const i32,
     rank: *const i32,
@@ -16474,13 +16480,13 @@ unsafe fn mpi_win_lock<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_lock(lock_type: *const i32, rank: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_lock_ pmpi_win_lock_ mpi_win_lock_f08_ pmpi_win_lock_f08_);
+export!(mpi_win_lock(lock_type: *const i32, rank: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_lock_ pmpi_win_lock_ mpi_win_lock_f08_ {pmpi_win_lock_f08_ pmpir_win_lock_f08_});
 unsafe fn mpi_win_lock_all<const P: bool>(assert: *const i32, win: *const i32, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Win_lock_all } else { c::MPI_Win_lock_all })(*assert, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_lock_all(assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_lock_all_ pmpi_win_lock_all_ mpi_win_lock_all_f08_ pmpi_win_lock_all_f08_);
+export!(mpi_win_lock_all(assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_lock_all_ pmpi_win_lock_all_ mpi_win_lock_all_f08_ {pmpi_win_lock_all_f08_ pmpir_win_lock_all_f08_});
 unsafe fn mpi_win_post<const P: bool>(
     group: *const i32,
     assert: *const i32,
@@ -16494,7 +16500,7 @@ unsafe fn mpi_win_post<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_post(group: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_post_ pmpi_win_post_ mpi_win_post_f08_ pmpi_win_post_f08_);
+export!(mpi_win_post(group: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_post_ pmpi_win_post_ mpi_win_post_f08_ {pmpi_win_post_f08_ pmpir_win_post_f08_});
 unsafe fn mpi_win_set_attr<const P: bool>(
     win: *const i32,
     win_keyval: *const i32,
@@ -16508,7 +16514,7 @@ unsafe fn mpi_win_set_attr<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_set_attr(win: *const i32, win_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_win_set_attr_ pmpi_win_set_attr_ mpi_win_set_attr_f08_ pmpi_win_set_attr_f08_);
+export!(mpi_win_set_attr(win: *const i32, win_keyval: *const i32, attribute_val: *const i64, ierror: *mut i32) (); mpi_win_set_attr_ pmpi_win_set_attr_ mpi_win_set_attr_f08_ {pmpi_win_set_attr_f08_ pmpir_win_set_attr_f08_});
 unsafe fn mpi_win_set_errhandler<const P: bool>(win: *const i32, errhandler: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_set_errhandler } else { c::MPI_Win_set_errhandler })(
         c::MPI_Win_fromint(*win),
@@ -16516,7 +16522,7 @@ unsafe fn mpi_win_set_errhandler<const P: bool>(win: *const i32, errhandler: *co
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_set_errhandler(win: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_win_set_errhandler_ pmpi_win_set_errhandler_ mpi_win_set_errhandler_f08_ pmpi_win_set_errhandler_f08_);
+export!(mpi_win_set_errhandler(win: *const i32, errhandler: *const i32, ierror: *mut i32) (); mpi_win_set_errhandler_ pmpi_win_set_errhandler_ mpi_win_set_errhandler_f08_ {pmpi_win_set_errhandler_f08_ pmpir_win_set_errhandler_f08_});
 unsafe fn mpi_win_set_info<const P: bool>(win: *const i32, info: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_set_info } else { c::MPI_Win_set_info })(
         c::MPI_Win_fromint(*win),
@@ -16524,7 +16530,7 @@ unsafe fn mpi_win_set_info<const P: bool>(win: *const i32, info: *const i32, ier
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_set_info(win: *const i32, info: *const i32, ierror: *mut i32) (); mpi_win_set_info_ pmpi_win_set_info_ mpi_win_set_info_f08_ pmpi_win_set_info_f08_);
+export!(mpi_win_set_info(win: *const i32, info: *const i32, ierror: *mut i32) (); mpi_win_set_info_ pmpi_win_set_info_ mpi_win_set_info_f08_ {pmpi_win_set_info_f08_ pmpir_win_set_info_f08_});
 unsafe fn mpi_win_set_name<const P: bool>(
     win: *const i32,
     win_name: *const u8,
@@ -16538,7 +16544,7 @@ unsafe fn mpi_win_set_name<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_set_name(win: *const i32, win_name: *const u8, ierror: *mut i32, win_name_len: usize) (); mpi_win_set_name_ pmpi_win_set_name_ mpi_win_set_name_f08_ pmpi_win_set_name_f08_);
+export!(mpi_win_set_name(win: *const i32, win_name: *const u8, ierror: *mut i32, win_name_len: usize) (); mpi_win_set_name_ pmpi_win_set_name_ mpi_win_set_name_f08_ {pmpi_win_set_name_f08_ pmpir_win_set_name_f08_});
 unsafe fn mpi_win_shared_query<const P: bool>(
     win: *const i32,
     rank: *const i32,
@@ -16556,7 +16562,7 @@ unsafe fn mpi_win_shared_query<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_shared_query(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i32, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_ pmpi_win_shared_query_ mpi_win_shared_query_f08_ pmpi_win_shared_query_f08_);
+export!(mpi_win_shared_query(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i32, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_ pmpi_win_shared_query_ mpi_win_shared_query_f08_ {pmpi_win_shared_query_f08_ pmpir_win_shared_query_f08_});
 unsafe fn mpi_win_shared_query_c_f08<const P: bool>(
     win: *const i32,
     rank: *const i32,
@@ -16577,7 +16583,7 @@ unsafe fn mpi_win_shared_query_c_f08<const P: bool>(
 #[cfg(not(mpich))]
 export!(mpi_win_shared_query_c_f08(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_c_f08_ pmpi_win_shared_query_c_f08_);
 #[cfg(mpich)]
-export!(mpi_win_shared_query_c_f08(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_c_f08_ pmpi_win_shared_query_c_f08_ mpi_win_shared_query_f08_large_ pmpi_win_shared_query_f08_large_);
+export!(mpi_win_shared_query_c_f08(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_c_f08_ pmpir_win_shared_query_c_f08_ mpi_win_shared_query_f08_large_ pmpir_win_shared_query_f08_large_);
 unsafe fn mpi_win_start<const P: bool>(
     group: *const i32,
     assert: *const i32,
@@ -16591,39 +16597,39 @@ unsafe fn mpi_win_start<const P: bool>(
     );
     fault::end(ierror, code)
 }
-export!(mpi_win_start(group: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_start_ pmpi_win_start_ mpi_win_start_f08_ pmpi_win_start_f08_);
+export!(mpi_win_start(group: *const i32, assert: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_start_ pmpi_win_start_ mpi_win_start_f08_ {pmpi_win_start_f08_ pmpir_win_start_f08_});
 unsafe fn mpi_win_sync<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_sync } else { c::MPI_Win_sync })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_sync(win: *const i32, ierror: *mut i32) (); mpi_win_sync_ pmpi_win_sync_ mpi_win_sync_f08_ pmpi_win_sync_f08_);
+export!(mpi_win_sync(win: *const i32, ierror: *mut i32) (); mpi_win_sync_ pmpi_win_sync_ mpi_win_sync_f08_ {pmpi_win_sync_f08_ pmpir_win_sync_f08_});
 unsafe fn mpi_win_test<const P: bool>(win: *const i32, flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Win_test } else { c::MPI_Win_test })(c::MPI_Win_fromint(*win), &mut flag_c);
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
 }
-export!(mpi_win_test(win: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_win_test_ pmpi_win_test_ mpi_win_test_f08_ pmpi_win_test_f08_);
+export!(mpi_win_test(win: *const i32, flag: *mut i32, ierror: *mut i32) (); mpi_win_test_ pmpi_win_test_ mpi_win_test_f08_ {pmpi_win_test_f08_ pmpir_win_test_f08_});
 unsafe fn mpi_win_unlock<const P: bool>(rank: *const i32, win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_unlock } else { c::MPI_Win_unlock })(*rank, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_unlock(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_unlock_ pmpi_win_unlock_ mpi_win_unlock_f08_ pmpi_win_unlock_f08_);
+export!(mpi_win_unlock(rank: *const i32, win: *const i32, ierror: *mut i32) (); mpi_win_unlock_ pmpi_win_unlock_ mpi_win_unlock_f08_ {pmpi_win_unlock_f08_ pmpir_win_unlock_f08_});
 unsafe fn mpi_win_unlock_all<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_unlock_all } else { c::MPI_Win_unlock_all })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_unlock_all(win: *const i32, ierror: *mut i32) (); mpi_win_unlock_all_ pmpi_win_unlock_all_ mpi_win_unlock_all_f08_ pmpi_win_unlock_all_f08_);
+export!(mpi_win_unlock_all(win: *const i32, ierror: *mut i32) (); mpi_win_unlock_all_ pmpi_win_unlock_all_ mpi_win_unlock_all_f08_ {pmpi_win_unlock_all_f08_ pmpir_win_unlock_all_f08_});
 unsafe fn mpi_win_wait<const P: bool>(win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_wait } else { c::MPI_Win_wait })(c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
 }
-export!(mpi_win_wait(win: *const i32, ierror: *mut i32) (); mpi_win_wait_ pmpi_win_wait_ mpi_win_wait_f08_ pmpi_win_wait_f08_);
+export!(mpi_win_wait(win: *const i32, ierror: *mut i32) (); mpi_win_wait_ pmpi_win_wait_ mpi_win_wait_f08_ {pmpi_win_wait_f08_ pmpir_win_wait_f08_});
 unsafe fn mpi_wtick<const P: bool>() -> f64 {
     (if P { c::PMPI_Wtick } else { c::MPI_Wtick })()
 }
-export!(mpi_wtick() f64; mpi_wtick_ pmpi_wtick_ mpi_wtick_f08_ pmpi_wtick_f08_);
+export!(mpi_wtick() f64; mpi_wtick_ pmpi_wtick_ mpi_wtick_f08_ {pmpi_wtick_f08_ pmpir_wtick_f08_});
 unsafe fn mpi_wtime<const P: bool>() -> f64 {
     (if P { c::PMPI_Wtime } else { c::MPI_Wtime })()
 }
-export!(mpi_wtime() f64; mpi_wtime_ pmpi_wtime_ mpi_wtime_f08_ pmpi_wtime_f08_);
+export!(mpi_wtime() f64; mpi_wtime_ pmpi_wtime_ mpi_wtime_f08_ {pmpi_wtime_f08_ pmpir_wtime_f08_});

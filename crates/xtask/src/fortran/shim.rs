@@ -29,10 +29,16 @@ macro_rules! or_end {
     };
 }
 
-/// Exports a procedure under its names, each with that for profiling.
+/// Exports a procedure under its names, each with that for profiling, which MPICH may have otherwise.
 macro_rules! export {
-    ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:ident)*) => {
+    ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:tt)*) => {
         $( export!(@ $body $name false $arguments $returns); export!(@ $body $profiled true $arguments $returns); )*
+    };
+    (@ $body:ident {$standard:ident $mpich:ident} $p:literal $arguments:tt $returns:ty) => {
+        #[cfg(not(mpich))]
+        export!(@ $body $standard $p $arguments $returns);
+        #[cfg(mpich)]
+        export!(@ $body $mpich $p $arguments $returns);
     };
     (@ $body:ident $name:ident $p:literal ($($argument:ident: $kind:ty),*) $returns:ty) => {
         #[unsafe(no_mangle)]
@@ -206,34 +212,33 @@ fn entry(binding: &Binding, described: bool, name: &str, symbols: &[String]) -> 
         format!("{before} {call}{}", if returns.is_empty() { ";" } else { "" })
     };
     let mut text = format!("unsafe fn {name}<const P: bool>({declared}){returns} {{ {body} }}\n");
-    let exported = |symbols: &[String]| {
+    let exported = |symbols: &[String], profiling: fn(&str) -> String| {
         let symbols: Vec<String> =
             symbols.iter().map(|symbol| format!("{symbol} {}", profiling(symbol))).collect();
         let returns = returns.trim_start_matches(" -> ");
         let returns = if returns.is_empty() { "()" } else { returns };
         format!("export!({name}({declared}) {returns}; {});\n", symbols.join(" "))
     };
-    match mpich(binding, described, symbols) {
-        None => text.push_str(&exported(symbols)),
-        Some(other) => {
-            push!(text, "#[cfg(not(mpich))]\n{}", exported(symbols));
-            if !other.is_empty() {
-                push!(text, "#[cfg(mpich)]\n{}", exported(&other));
-            }
-        }
+    let names = mpich(binding, described, symbols);
+    if names == symbols {
+        return text + &exported(symbols, profiling_both);
+    }
+    push!(text, "#[cfg(not(mpich))]\n{}", exported(symbols, profiling));
+    if !names.is_empty() {
+        push!(text, "#[cfg(mpich)]\n{}", exported(&names, profiling_mpich));
     }
     text
 }
 
-/// The names in MPICH's library, where they differ: `mpi_send_f08ts_`.
-fn mpich(binding: &Binding, described: bool, symbols: &[String]) -> Option<Vec<String>> {
+/// The names in MPICH's library: `mpi_send_f08ts_`.
+fn mpich(binding: &Binding, described: bool, symbols: &[String]) -> Vec<String> {
     let has_buffer = binding.form.has_buffer();
     if !described || !has_buffer && !binding.large {
-        return None;
+        return symbols.to_vec();
     }
     // gfortran passes a CHARACTER beside its own descriptors with a hidden length.
     if has_buffer && binding.form.params.iter().any(|dummy| dummy.r#type.starts_with("CHARACTER")) {
-        return Some(Vec::new());
+        return Vec::new();
     }
     let lower = |symbol: &String| symbol.trim_end_matches('_').to_lowercase();
     // MPICH 4.0 has another name for large counts than later ones.
@@ -241,12 +246,24 @@ fn mpich(binding: &Binding, described: bool, symbols: &[String]) -> Option<Vec<S
     let later = |symbol: &String| format!("{}_", lower(symbol));
     let mut names: Vec<String> = symbols.iter().map(later).collect();
     names.extend(symbols.iter().filter(|_| binding.large).map(earlier));
-    Some(names)
+    names
 }
 
 fn profiling(symbol: &str) -> String {
     let p = if symbol.starts_with("MPI") { 'P' } else { 'p' };
     format!("{p}{symbol}")
+}
+
+/// The same in MPICH's library, whose mpi_f08 has another beginning: `pmpir_send_f08ts_`.
+fn profiling_mpich(symbol: &str) -> String {
+    let standard = profiling(symbol);
+    if symbol.contains("_f08") { standard.replacen("pmpi_", "pmpir_", 1) } else { standard }
+}
+
+/// Both, where they differ.
+fn profiling_both(symbol: &str) -> String {
+    let (standard, mpich) = (profiling(symbol), profiling_mpich(symbol));
+    if standard == mpich { standard } else { format!("{{{standard} {mpich}}}") }
 }
 
 fn returned(binding: &Binding) -> &'static str {
