@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications wheel test-packages check tidy clean help setup
+.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -46,11 +46,18 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run
 
-wheel: setup  ## build dist/outboard-*.whl, which pip installs on any x86-64 Linux with glibc 2.28 or newer
-	tools/wheel
+wheel tarball deb: setup  ## build that package into dist/ (docs/packages.md), for any x86-64 Linux with glibc 2.28 or newer
+	tools/setup --packages
+	tools/packages $@
 
-test-packages: wheel  ## install the wheel beside mpi4py into a clean environment, use it, and take it away
-	tests/packages dist/outboard-*.whl
+test-packages: setup  ## build all packages, install each into a clean root, use it, and take it away
+	tools/setup --packages
+	tools/packages wheel tarball deb
+	tests/packages
+
+aarch64: setup  ## build everything for aarch64, and run unit tests and programs of it under qemu-user
+	tools/setup --aarch64
+	tests/aarch64
 
 check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
@@ -67,4 +74,4 @@ clean:  ## remove everything that was built
 	rm -rf build target .cache
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z -]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 18

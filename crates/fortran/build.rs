@@ -12,10 +12,12 @@ fn main() {
     let (name, needed) =
         if mpich { ("libmpifort.so.12", "libmpi.so.12") } else { ("libmpifort_abi.so.1", "libmpi_abi.so.1") };
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let mut stand_in = Command::new("cc");
+    // That of the target, where it is another: cargo-zigbuild sets it.
+    let target = std::env::var("TARGET").expect("cargo sets it").replace('-', "_");
+    let mut stand_in = Command::new(std::env::var(format!("CC_{target}")).unwrap_or("cc".into()));
     stand_in.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]).arg(folder.join("libneeded.so"));
     let made = stand_in.arg(format!("-Wl,-soname,{needed}")).status();
-    assert!(made.is_ok_and(|status| status.success()), "cc cannot make a shared library");
+    assert!(made.is_ok_and(|status| status.success()), "the C compiler cannot make a shared library");
     for argument in [&format!("-soname,{name}"), "--no-as-needed", "-rpath,$ORIGIN", "-z,nodelete"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
