@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Error, Result, fail};
 use settings::Settings;
 use telemetry::Who;
-use transport::shm::{LocalRank, Segment, State};
+use transport::shm::{LocalRank, Segment};
 
 /// What the environment makes of this process.
 pub(crate) enum Claim {
@@ -67,7 +67,6 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
     telemetry::attach(&page.counters);
     time(settings, Who::Proxy(proxy), false);
-    page.set_state(State::Running);
     Ok(ProxyMembership { segment, proxy, tuning: crate::tuning::of_process(segment, settings) })
 }
 

@@ -44,6 +44,8 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 pub fn run(segment: &Segment, index: u32, config: &Config, mut network: Option<Port>) -> Result<()> {
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
+    // From here on it is given work, and its heart beats: opening the network can take a second.
+    page.set_state(State::Running);
     let parent = sys::process::parent();
     let mut idle = Idle::new(Pace {
         spin: segment.job().may_spin(),
