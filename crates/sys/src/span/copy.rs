@@ -4,10 +4,11 @@
 //! processors vectors of 32 bytes are faster within the L2 cache (docs/tuning.md). So it is measured, by
 //! `outboard tune` or at the first such copy.
 
-use crate::{Block, Span};
+use crate::Span;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The shortest copy by vectors.
+#[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
 const BYTES_MIN: usize = 4 << 10;
 /// The longest copy by vectors: a longer one may touch more than the L2 cache holds. A caller whose buffers
 /// fit the cache copies in pieces of this length.
@@ -54,7 +55,7 @@ pub fn measure() -> Option<(u64, u64)> {
     if has_vectors() {
         const BYTES: usize = 64 << 10;
         const PIECE: usize = 16 << 10;
-        let (from, to) = (Block::of(&[1; BYTES]), Block::new(BYTES));
+        let (from, to) = (crate::Block::of(&[1; BYTES]), crate::Block::new(BYTES));
         let pieces =
             || (0..BYTES).step_by(PIECE).map(|at| (from.span().slice(at, PIECE), to.span().slice(at, PIECE)));
         let time = |copy: &dyn Fn(Span, Span)| {
