@@ -10,10 +10,11 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo demo-monitor test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
+	web/build target/release/monitor-page
 	tools/install-tree target/release build
 
 install: build  ## install into $(DESTDIR)$(PREFIX)
@@ -25,8 +26,13 @@ uninstall:  ## take away what install has put into $(DESTDIR)$(PREFIX)
 demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
 	examples/taylor_green/demo
 
+demo-monitor: build  ## show the monitor on a simulated fabric with traffic and errors, until Ctrl-C
+	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
+	tests/monitor/demo
+
 test: build  ## run all tests that fit into half an hour on 2 cores
 	tools/setup --hosts
+	-tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
 	tests/all
 
 test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)

@@ -6,7 +6,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot5
 from packageurl import PackageURL
 
-SHIPPED = {"outboard-standard", "outboard-mpich", "outboard-fortran", "outboard-fortran-mpich", "outboard-programs"}
+SHIPPED = {"outboard-standard", "outboard-mpich", "outboard-fortran", "outboard-fortran-mpich", "outboard-programs", "outboard-monitor"}
 metadata = json.load(sys.stdin)
 packages = {package["id"]: package for package in metadata["packages"]}
 nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}

@@ -4,6 +4,7 @@ mod bench;
 mod fabric;
 mod info;
 mod man;
+mod monitor;
 mod plan;
 mod top;
 mod tune;
@@ -29,6 +30,7 @@ enum Task {
     Simulate(plan::Simulate),
     Bench(bench::Bench),
     Tune(tune::Tune),
+    Monitor(monitor::Monitor),
     Man(man::Man),
 }
 
@@ -49,6 +51,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Simulate(simulate) => simulate.run(),
         Task::Bench(bench) => bench.run(),
         Task::Tune(tune) => tune.run(),
+        Task::Monitor(monitor) => monitor.run(),
         Task::Man(man) => man.run(command()),
     };
     match text {

@@ -1,0 +1,130 @@
+//! The fabric's collector: a thread that discovers, sweeps, writes into the store, and tells the pages.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::Fabric as Config;
+use crate::fabric::counters::{Counters, Sweep};
+use crate::fabric::discover::{Fabric, discover};
+use crate::fabric::exchange::Exchange;
+use crate::fabric::names;
+use crate::fabric::topology::Topology;
+use crate::live::{Live, now_ms, seconds};
+use crate::store::{Writer, quoted};
+
+/// How long a fabric that cannot be reached is left alone.
+const RETRY: Duration = Duration::from_secs(10);
+
+pub struct Collector {
+    pub config: Config,
+    pub live: Arc<Live>,
+    pub writer: Writer,
+}
+
+impl Collector {
+    /// Collects for good. A port that fails is opened again.
+    pub fn run(mut self) {
+        loop {
+            let Err(why) = self.collect();
+            let is_new = self.live.now().fabric.error != why;
+            if is_new {
+                eprintln!("outboard monitor: fabric: {why}");
+            }
+            self.live.now().fabric.error = why;
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    fn collect(&mut self) -> Result<std::convert::Infallible, String> {
+        let port = umad::Port::open(self.config.device.as_deref(), self.config.port)?;
+        let mut exchange = Exchange::new(port, self.config.limits.clone());
+        let skipped = self.config.skipped()?;
+        let mut counters = Counters::default();
+        let mut next_sweep = Instant::now();
+        loop {
+            let begun = Instant::now();
+            let fabric = discover(&mut exchange)?;
+            self.discovered(&fabric, begun.elapsed());
+            let until = begun + Duration::from_secs(self.config.discover_s);
+            loop {
+                let begun = Instant::now();
+                let sweep = counters.sweep(&mut exchange, &fabric, &skipped)?;
+                let mut now = self.live.now();
+                now.fabric.mads = exchange.counts;
+                now.fabric.skipped = skipped.len();
+                drop(now);
+                self.swept(sweep, begun.elapsed());
+                next_sweep = (next_sweep + Duration::from_secs(self.config.sweep_s)).max(begun);
+                std::thread::sleep(next_sweep.saturating_duration_since(Instant::now()));
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn discovered(&self, fabric: &Fabric, took: Duration) {
+        let (names, errors) = match &self.config.map {
+            Some(file) => match std::fs::read(file) {
+                Ok(bytes) => names::read(&String::from_utf8_lossy(&bytes)),
+                Err(error) => (HashMap::new(), vec![format!("{}: {error}", file.display())]),
+            },
+            None => (HashMap::new(), Vec::new()),
+        };
+        let topology = Arc::new(Topology::of(fabric, &names));
+        let name = |guid: &u64| names.get(guid).map_or(format!("{guid:016x}"), |name| name.name.clone());
+        let mut now = self.live.now();
+        let is_new = now.topology.version != topology.version;
+        now.topology = topology.clone();
+        now.fabric.error.clear();
+        now.fabric.map_errors = errors;
+        now.fabric.discovery_ms = took.as_secs_f64() * 1e3;
+        now.fabric.unanswered =
+            fabric.unanswered.iter().map(|(guid, port)| format!("{} port {port}", name(guid))).collect();
+        drop(now);
+        if is_new {
+            let at = seconds(now_ms());
+            let csv = topology.nodes.iter().fold(String::new(), |mut csv, node| {
+                let guid = u64::from_str_radix(&node.guid, 16).unwrap_or(0);
+                let (name, rack) = (quoted(&node.name), quoted(&node.rack));
+                writeln!(csv, "{guid},{name},{},{rack},{at}", node.kind).expect("a String takes all");
+                csv
+            });
+            self.writer.add("nodes", csv);
+        }
+    }
+
+    fn swept(&self, sweep: Sweep, took: Duration) {
+        let at = now_ms();
+        self.writer.add("port_samples", rows(&sweep, at));
+        let mut now = self.live.now();
+        now.fabric.sweeps += 1;
+        now.fabric.ports = sweep.samples.len();
+        now.fabric.sweep_ms = took.as_secs_f64() * 1e3;
+        now.fabric.last_sweep = at;
+        now.fabric.unreachable = sweep.unreachable.iter().map(|guid| format!("{guid:016x}")).collect();
+        now.ports = sweep.samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
+        now.unreachable = sweep.unreachable;
+        drop(now);
+        self.live.publish();
+    }
+}
+
+/// A sweep as rows of `port_samples`. What is not known stays empty.
+fn rows(sweep: &Sweep, at: u64) -> String {
+    let at = seconds(at);
+    let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());
+    let mut csv = String::with_capacity(sweep.samples.len() * 128);
+    for sample in &sweep.samples {
+        let (sent, received) = (share(sample.sent), share(sample.received));
+        let crate::fabric::counters::Sample { node, port, seconds, flags, since, .. } = sample;
+        write!(csv, "{at},{node},{port},{seconds},{flags},{sent},{received}").expect("a String takes all");
+        for value in since {
+            write!(csv, ",{value}").expect("a String takes all");
+        }
+        csv.push('\n');
+    }
+    csv
+}

@@ -1,0 +1,247 @@
+//! Counters of ports: one sweep over all of them, and what happened since the sweep before.
+//!
+//! A counter stops at its highest value instead of wrapping; a driver, a subnet manager, or a person may
+//! clear it; a reboot clears all of a node. A sample says so in its flags, and claims no difference that it
+//! does not know.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+
+use super::discover::{Fabric, Node};
+use super::exchange::{Exchange, Wire};
+use super::mad::{Attribute, Data, Failure, Kind, PerformanceInfo, Request, Target, field};
+
+/// A counter, and where the two attributes hold it.
+pub struct Counter {
+    pub name: &'static str,
+    /// In PortCountersExtended: 64 bits from this byte on.
+    extended: usize,
+    /// In PortCounters: the first bit and how many.
+    basic: (usize, u32),
+    /// What one of the hardware's units is.
+    scale: u64,
+    pub is_error: bool,
+}
+
+const fn counter(name: &'static str, extended: usize, basic: (usize, u32)) -> Counter {
+    Counter { name, extended, basic, scale: 1, is_error: true }
+}
+
+const fn traffic(name: &'static str, extended: usize, basic: (usize, u32), scale: u64) -> Counter {
+    Counter { name, extended, basic, scale, is_error: false }
+}
+
+pub const COUNTERS: [Counter; 17] = [
+    // Data is counted in words of 4 bytes.
+    traffic("xmit_bytes", 8, (192, 32), 4),
+    traffic("rcv_bytes", 16, (224, 32), 4),
+    traffic("xmit_packets", 24, (256, 32), 1),
+    traffic("rcv_packets", 32, (288, 32), 1),
+    // Ticks in which the port had data to send and no credit.
+    traffic("xmit_wait", 168, (320, 32), 1),
+    counter("symbol_errors", 72, (32, 16)),
+    counter("link_recoveries", 80, (48, 8)),
+    counter("link_downed", 88, (56, 8)),
+    counter("rcv_errors", 96, (64, 16)),
+    counter("rcv_remote_physical_errors", 104, (80, 16)),
+    counter("rcv_switch_relay_errors", 112, (96, 16)),
+    counter("xmit_discards", 120, (112, 16)),
+    counter("xmit_constraint_errors", 128, (128, 8)),
+    counter("rcv_constraint_errors", 136, (136, 8)),
+    counter("local_integrity_errors", 144, (152, 4)),
+    counter("buffer_overruns", 152, (156, 4)),
+    counter("vl15_dropped", 160, (176, 16)),
+];
+pub const XMIT_BYTES: usize = 0;
+pub const RCV_BYTES: usize = 1;
+/// How many of the first counters have 64 bits wherever PortCountersExtended is.
+const ALWAYS_EXTENDED: usize = 4;
+const XMIT_WAIT: usize = 4;
+
+pub type Values = [u64; COUNTERS.len()];
+
+/// Nothing before it to compare with: the differences are 0.
+pub const FIRST: u8 = 1;
+/// A counter was cleared: what it counts now is the least that happened.
+pub const RESET: u8 = 2;
+/// With RESET: the node was away in between.
+pub const REBOOT: u8 = 4;
+/// A counter stands at its highest value: more may have happened.
+pub const LATCHED: u8 = 8;
+
+/// What happened at a port since the sweep before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub node: u64,
+    pub port: u8,
+    /// Measured between the answers of the two sweeps.
+    pub seconds: f64,
+    pub flags: u8,
+    pub since: Values,
+    /// Of what the link can carry, 0 to 1. Nothing: not known.
+    pub sent: Option<f32>,
+    pub received: Option<f32>,
+}
+
+impl Sample {
+    pub fn errors(&self) -> u64 {
+        let errors = self.since.iter().zip(&COUNTERS).filter(|(_, counter)| counter.is_error);
+        errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
+    }
+}
+
+/// What a sweep found.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    pub samples: Vec<Sample>,
+    /// Nodes that did not answer.
+    pub unreachable: BTreeSet<u64>,
+}
+
+/// A port's counters as they stood.
+#[derive(Clone, Debug)]
+struct Reading {
+    at: Instant,
+    values: Values,
+    latched: bool,
+}
+
+/// The counters of all ports as the last sweep found them.
+#[derive(Default)]
+pub struct Counters {
+    last: HashMap<(u64, u8), Reading>,
+    /// Nodes that the last sweep did not reach.
+    away: BTreeSet<u64>,
+}
+
+/// A port while its answers come in.
+#[derive(Default)]
+struct Half {
+    at: Option<Instant>,
+    basic: Option<Box<Data>>,
+    extended: Option<Box<Data>>,
+}
+
+impl Counters {
+    /// Reads all ports with a link, except those of `skipped` nodes.
+    pub fn sweep<W: Wire>(
+        &mut self,
+        exchange: &mut Exchange<W>,
+        fabric: &Fabric,
+        skipped: &BTreeSet<u64>,
+    ) -> Result<Sweep, String> {
+        let mut halves: BTreeMap<(u64, u8), Half> = BTreeMap::new();
+        let mut sweep = Sweep::default();
+        exchange.run(requests(fabric, skipped), |key, request, answer| {
+            let half = halves.entry(key).or_default();
+            match (answer, request.attribute) {
+                (Ok(data), Attribute::CountersExtended(_)) => {
+                    half.at = Some(Instant::now());
+                    half.extended = Some(Box::new(*data));
+                }
+                (Ok(data), _) => {
+                    half.at.get_or_insert_with(Instant::now);
+                    half.basic = Some(Box::new(*data));
+                }
+                (Err(Failure::Silent), _) => {
+                    sweep.unreachable.insert(key.0);
+                }
+                (Err(Failure::Refused(_)), _) => {}
+            }
+            Vec::new()
+        })?;
+        for ((guid, port), half) in &halves {
+            let Some(node) = fabric.nodes.get(guid) else { continue };
+            if let Some(now) = read(half, &node.counters) {
+                sweep.samples.push(self.sample(node, *port, now));
+            }
+        }
+        let seen: BTreeSet<u64> = sweep.samples.iter().map(|sample| sample.node).collect();
+        let known = self.last.keys().map(|(guid, _)| *guid);
+        self.away = known.filter(|guid| !seen.contains(guid) && !skipped.contains(guid)).collect();
+        Ok(sweep)
+    }
+
+    fn sample(&mut self, node: &Node, port: u8, now: Reading) -> Sample {
+        let mut sample = Sample {
+            node: node.guid,
+            port,
+            seconds: 0.0,
+            flags: if now.latched { LATCHED } else { 0 },
+            since: [0; COUNTERS.len()],
+            sent: None,
+            received: None,
+        };
+        match self.last.get(&(node.guid, port)) {
+            None => sample.flags |= FIRST,
+            Some(last) => {
+                sample.seconds = (now.at - last.at).as_secs_f64();
+                for (at, (now, last)) in now.values.iter().zip(last.values).enumerate() {
+                    sample.since[at] = now.checked_sub(last).unwrap_or_else(|| {
+                        sample.flags |= RESET;
+                        *now
+                    });
+                }
+                if sample.flags & RESET != 0 && self.away.contains(&node.guid) {
+                    sample.flags |= REBOOT;
+                }
+                let rate = node.ports.get(&port).map_or(0.0, |port| port.info.bytes_per_second());
+                let share = |bytes: u64| {
+                    let whole = rate * sample.seconds;
+                    // Of a counter that was cleared or stands still, less is known than a rate.
+                    let is_known = whole > 0.0 && sample.flags & (RESET | LATCHED) == 0;
+                    is_known.then(|| (bytes as f64 / whole).min(1.0) as f32)
+                };
+                (sample.sent, sample.received) =
+                    (share(sample.since[XMIT_BYTES]), share(sample.since[RCV_BYTES]));
+            }
+        }
+        self.last.insert((node.guid, port), now);
+        sample
+    }
+}
+
+/// The questions of a sweep: port by port of all nodes, so that no node gets many at once.
+fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), Request)> {
+    let mut asks = Vec::new();
+    for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {
+        for (number, port) in &node.ports {
+            let is_own = node.kind == Kind::Switch && *number == 0;
+            let Some(lid) = node.lid(*number).filter(|_| port.info.is_up() && !is_own) else { continue };
+            let mut ask = |attribute| {
+                asks.push(((node.guid, *number), Request { target: Target::Lid(lid), attribute }));
+            };
+            if node.counters.extended {
+                ask(Attribute::CountersExtended(*number));
+            }
+            if !node.counters.extended_errors {
+                ask(Attribute::Counters(*number));
+            }
+        }
+    }
+    asks.sort_by_key(|((_, port), _)| *port);
+    asks
+}
+
+/// A port's counters of the widest form that it has. Nothing: an answer is missing.
+fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
+    let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
+    for (at, counter) in COUNTERS.iter().enumerate() {
+        let is_wide = has.extended && (at < ALWAYS_EXTENDED || has.extended_errors);
+        if at == XMIT_WAIT && !is_wide && !has.waits {
+            continue;
+        }
+        let (value, highest) = if is_wide {
+            (field(half.extended.as_ref()?, counter.extended, 8), u64::MAX)
+        } else {
+            let (first, width) = counter.basic;
+            let whole = field(half.basic.as_ref()?, first / 8, (width as usize).div_ceil(8));
+            // A field of 4 bits is the upper or the lower half of a byte.
+            let value = if width == 4 && first % 8 == 0 { whole >> 4 } else { whole & ((1 << width) - 1) };
+            (value, (1 << width) - 1)
+        };
+        reading.latched |= value == highest;
+        reading.values[at] = value.saturating_mul(counter.scale);
+    }
+    Some(reading)
+}

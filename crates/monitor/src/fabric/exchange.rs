@@ -1,0 +1,200 @@
+//! Requests and their answers, many under way at once.
+//!
+//! A request that is not answered in time is sent again, a few times. After that its target is silent for the
+//! rest of the run: what else was to be asked of it fails at once, so a dead node costs one waiting time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use umad::{Class, Mad, Received, To};
+
+use super::mad::{Data, Failure, Request, Target, number};
+
+/// What carries MADs: a port of a fabric, or a simulated fabric in tests.
+pub trait Wire {
+    fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String>;
+    fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String>;
+}
+
+impl Wire for umad::Port {
+    fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String> {
+        umad::Port::send(self, class, to, mad, timeout)
+    }
+
+    fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String> {
+        umad::Port::receive(self, wait)
+    }
+}
+
+/// How requests are sent.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Requests under way at once.
+    pub in_flight: usize,
+    /// How long an answer may take.
+    pub answer_ms: u64,
+    /// How often a request is sent again.
+    pub retries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { in_flight: 64, answer_ms: 200, retries: 2 }
+    }
+}
+
+/// What happened since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Counts {
+    pub sent: u64,
+    pub answered: u64,
+    pub sent_again: u64,
+    /// Requests that nobody answered.
+    pub silent: u64,
+    /// MADs that came in and answer nothing that was asked.
+    pub strangers: u64,
+}
+
+pub struct Exchange<W> {
+    wire: W,
+    limits: Limits,
+    next: u32,
+    pub counts: Counts,
+}
+
+struct Pending<K> {
+    key: K,
+    request: Request,
+    tries: u32,
+}
+
+/// Everything of one run.
+struct Run<K> {
+    waiting: VecDeque<Pending<K>>,
+    pending: HashMap<u32, Pending<K>>,
+    /// In the order of their ends, which is that of their starts.
+    ends: VecDeque<(Instant, u32)>,
+    silent: HashSet<Target>,
+}
+
+impl<W: Wire> Exchange<W> {
+    pub fn new(wire: W, limits: Limits) -> Exchange<W> {
+        // Answers to an earlier monitor on this port are not taken for ours.
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Exchange {
+            wire,
+            limits,
+            next: since.subsec_nanos() ^ since.as_secs() as u32,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Asks everything, and what `answered` gives back to ask on. Calls it once for each request.
+    pub fn run<K>(
+        &mut self,
+        requests: impl IntoIterator<Item = (K, Request)>,
+        mut answered: impl FnMut(K, &Request, Result<&Data, Failure>) -> Vec<(K, Request)>,
+    ) -> Result<(), String> {
+        let start = |(key, request)| Pending { key, request, tries: 0 };
+        let mut run = Run {
+            waiting: requests.into_iter().map(start).collect(),
+            pending: HashMap::new(),
+            ends: VecDeque::new(),
+            silent: HashSet::new(),
+        };
+        loop {
+            while run.pending.len() < self.limits.in_flight.max(1)
+                && let Some(next) = run.waiting.pop_front()
+            {
+                if run.silent.contains(&next.request.target) {
+                    self.counts.silent += 1;
+                    run.waiting.extend(
+                        answered(next.key, &next.request, Err(Failure::Silent)).into_iter().map(start),
+                    );
+                } else {
+                    self.send(&mut run, next)?;
+                }
+            }
+            let Some((end, _)) = run.ends.front() else { return Ok(()) };
+            let left = end.saturating_duration_since(Instant::now());
+            match self.wire.receive(left)? {
+                Some(Received::Mad(mad)) => {
+                    if let Some((done, answer)) = self.take(&mut run, &mad) {
+                        run.waiting.extend(answered(done.key, &done.request, answer).into_iter().map(start));
+                    }
+                }
+                // The kernel's patience and ours end at the same time; ours is the one that counts.
+                Some(Received::Unanswered(_)) | None => {}
+            }
+            for late in self.late(&mut run)? {
+                run.waiting
+                    .extend(answered(late.key, &late.request, Err(Failure::Silent)).into_iter().map(start));
+            }
+        }
+    }
+
+    fn send<K>(&mut self, run: &mut Run<K>, request: Pending<K>) -> Result<(), String> {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let patience = Duration::from_millis(self.limits.answer_ms.max(1));
+        let mad = request.request.mad(number);
+        self.wire.send(request.request.attribute.class(), request.request.to(), &mad, patience)?;
+        self.counts.sent += 1;
+        run.ends.push_back((Instant::now() + patience, number));
+        run.pending.insert(number, request);
+        Ok(())
+    }
+
+    /// The request that a MAD answers, and its answer.
+    fn take<'m, K>(
+        &mut self,
+        run: &mut Run<K>,
+        mad: &'m Mad,
+    ) -> Option<(Pending<K>, Result<&'m Data, Failure>)> {
+        let number = number(mad);
+        let answer = run.pending.get(&number).and_then(|pending| pending.request.answer(mad));
+        let Some(answer) = answer else {
+            self.counts.strangers += 1;
+            return None;
+        };
+        self.counts.answered += 1;
+        run.pending.remove(&number).map(|done| (done, answer))
+    }
+
+    /// Drops the ends of requests that are answered.
+    fn trim<K>(run: &mut Run<K>) {
+        while run.ends.front().is_some_and(|(_, number)| !run.pending.contains_key(number)) {
+            run.ends.pop_front();
+        }
+    }
+
+    /// Sends again what is late; hands out what has been asked often enough.
+    fn late<K>(&mut self, run: &mut Run<K>) -> Result<Vec<Pending<K>>, String> {
+        let mut given_up = Vec::new();
+        Self::trim(run);
+        while run.ends.front().is_some_and(|(end, _)| *end <= Instant::now()) {
+            let (_, number) = run.ends.pop_front().expect("it is there");
+            let Some(mut late) = run.pending.remove(&number) else { continue };
+            if late.tries < self.limits.retries && !run.silent.contains(&late.request.target) {
+                late.tries += 1;
+                self.counts.sent_again += 1;
+                self.send(run, late)?;
+            } else {
+                self.counts.silent += 1;
+                run.silent.insert(late.request.target.clone());
+                given_up.push(late);
+            }
+        }
+        Self::trim(run);
+        Ok(given_up)
+    }
+}
+
+#[cfg(test)]
+impl<W> Exchange<W> {
+    pub fn wire_mut(&mut self) -> &mut W {
+        &mut self.wire
+    }
+}

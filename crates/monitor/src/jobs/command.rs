@@ -1,0 +1,48 @@
+//! A program's output, within a time and a size.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs a program for at most 10 s; what it prints, up to 64 MiB. Nothing: it is not installed.
+pub fn output_of(program: &mut Command) -> Option<Result<Vec<u8>, String>> {
+    const TIME: Duration = Duration::from_secs(10);
+    const BYTES_MAX: u64 = 64 << 20;
+    let name = program.get_program().to_string_lossy().into_owned();
+    let child = program
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .env_remove("LD_PRELOAD")
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("{name} cannot be started: {error}"))),
+    };
+    let out = child.stdout.take().expect("it is a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        out.take(BYTES_MAX).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let end = Instant::now() + TIME;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                // It may have ended meanwhile; then there is nothing to kill.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Some(Err(format!("{name} was still running after 10 s and was stopped")));
+            }
+            Err(error) => break Err(format!("{name} cannot be waited for: {error}")),
+        }
+    };
+    let bytes = reader.join().map_err(|_| ()).and_then(|read| read.map_err(|_| ()));
+    Some(match (status, bytes) {
+        (Ok(status), Ok(bytes)) if status.success() => Ok(bytes),
+        (Ok(status), _) => Err(format!("{name} failed: {status}")),
+        (Err(why), _) => Err(why),
+    })
+}

@@ -1,0 +1,130 @@
+//! Jobs of this host whose segment this user may open, through `outboard top --json`: the counters that their
+//! ranks keep anyway. Ranks do nothing for it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::command::output_of;
+use crate::job::{Job, Rank};
+
+/// What `outboard top --json` prints; of fields that it gets later nothing is needed here.
+#[derive(Deserialize)]
+struct Printed {
+    job: u32,
+    ranks: Vec<PrintedRank>,
+}
+
+#[derive(Deserialize)]
+struct PrintedRank {
+    rank: u32,
+    pid: u32,
+    state: String,
+    waiting_for: String,
+    counters: std::collections::BTreeMap<String, u64>,
+}
+
+pub fn jobs() -> Result<Vec<Job>, String> {
+    let beside = std::env::current_exe().ok().and_then(|here| Some(here.parent()?.join("outboard")));
+    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("outboard"));
+    match output_of(Command::new(program).args(["top", "--json"])) {
+        Some(text) => read(&text?),
+        None => Err("the program outboard is neither beside outboard-monitor nor in PATH".into()),
+    }
+}
+
+fn read(text: &[u8]) -> Result<Vec<Job>, String> {
+    let printed: Vec<Printed> = serde_json::from_slice(text)
+        .map_err(|error| format!("outboard top --json cannot be read: {error}"))?;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(printed.into_iter().filter_map(|job| described(job, &host)).collect())
+}
+
+/// Nothing: its first process has ended, so the job is ending.
+fn described(job: Printed, host: &str) -> Option<Job> {
+    let facts = Facts::of(job.job)?;
+    let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
+    let name = first.map_or_else(String::new, |first| first.program);
+    Some(Job {
+        // A pid comes again; with its start it does not.
+        id: format!("{host}-{}-{}", job.job, facts.start / 1000),
+        source: "mpirun",
+        user: facts.user,
+        name: if name.is_empty() { facts.program } else { name },
+        nodes: vec![host.into()],
+        ranks_count: job.ranks.len() as u32,
+        ranks: job
+            .ranks
+            .into_iter()
+            .map(|rank| Rank {
+                rank: rank.rank,
+                host: host.into(),
+                pid: rank.pid,
+                state: rank.state,
+                waiting_for: rank.waiting_for,
+                counters: rank.counters,
+            })
+            .collect(),
+        state: "RUNNING".into(),
+        start: facts.start,
+        end: None,
+    })
+}
+
+/// What /proc tells of a process; empty where it tells nothing.
+#[derive(Default)]
+struct Facts {
+    program: String,
+    user: String,
+    /// Milliseconds since 1970.
+    start: u64,
+}
+
+impl Facts {
+    fn of(pid: u32) -> Option<Facts> {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let status = read("status");
+        let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+        // Field 22, in ticks since the machine's start; the second field may hold anything.
+        let stat = read("stat");
+        let ticks = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse::<u64>().ok())?;
+        let boot = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let boot = boot
+            .lines()
+            .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok())
+            .unwrap_or(0);
+        Some(Facts {
+            program: read("comm").trim().chars().filter(|char| !char.is_control()).collect(),
+            user: uid.map_or_else(String::new, name_of),
+            start: boot * 1000 + ticks * 1000 / rustix::param::clock_ticks_per_second().max(1),
+        })
+    }
+}
+
+/// A user's name from /etc/passwd; of users elsewhere the number.
+fn name_of(uid: &str) -> String {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let found = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_string())
+    });
+    found.unwrap_or_else(|| uid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_top_prints_is_read() {
+        let text = r#"[{"job": 1, "ranks": [{"rank": 0, "pid": 1, "state": "Running", "waiting_for": "",
+            "counters": {"eager_bytes_sent": 18446744073709551615}}], "proxies": []}]"#;
+        let jobs = read(text.as_bytes()).unwrap();
+        assert_eq!(jobs[0].ranks[0].counters["eager_bytes_sent"], u64::MAX);
+        assert!(read(b"[{\"job\": -1}]").unwrap_err().contains("outboard top"));
+    }
+}

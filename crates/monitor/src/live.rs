@@ -1,0 +1,143 @@
+//! What is known now: the collectors write it, the page reads it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::fabric::counters::{LATCHED, REBOOT, RESET, Sample};
+use crate::fabric::exchange::Counts;
+use crate::fabric::topology::Topology;
+use crate::job::Job;
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A time as ClickHouse reads it.
+pub fn seconds(ms: u64) -> String {
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
+/// What the fabric's collector does.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FabricStatus {
+    /// Why there is no fabric; empty: there is one.
+    pub error: String,
+    pub sweeps: u64,
+    pub ports: usize,
+    pub discovery_ms: f64,
+    pub sweep_ms: f64,
+    pub last_sweep: u64,
+    /// Nodes that do not answer, by GUID.
+    pub unreachable: Vec<String>,
+    /// Ports behind which nobody answered the discovery.
+    pub unanswered: Vec<String>,
+    /// Nodes that are not asked.
+    pub skipped: usize,
+    pub mads: Counts,
+    /// Lines of the map file that cannot be read.
+    pub map_errors: Vec<String>,
+}
+
+/// The last sample of a port, in words of the page.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortNow {
+    pub sent: Option<f32>,
+    pub received: Option<f32>,
+    pub errors: u64,
+    pub flags: Vec<&'static str>,
+    pub since: BTreeMap<&'static str, u64>,
+    pub seconds: f64,
+}
+
+#[derive(Default)]
+pub struct Now {
+    pub topology: Arc<Topology>,
+    pub ports: HashMap<(u64, u8), Sample>,
+    pub unreachable: BTreeSet<u64>,
+    pub fabric: FabricStatus,
+    pub jobs: Vec<Job>,
+    /// Why a source of jobs does not answer, by its name.
+    pub job_errors: BTreeMap<&'static str, String>,
+}
+
+pub struct Live {
+    now: Mutex<Now>,
+    /// The newest frame of the links' use; each connected page waits for the next.
+    frames: watch::Sender<Arc<Vec<u8>>>,
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live { now: Mutex::default(), frames: watch::Sender::new(Arc::default()) }
+    }
+}
+
+impl Live {
+    pub fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn frames(&self) -> watch::Receiver<Arc<Vec<u8>>> {
+        self.frames.subscribe()
+    }
+
+    /// Tells all pages what the links do.
+    pub fn publish(&self) {
+        let frame = self.now().frame();
+        self.frames.send_replace(Arc::new(frame));
+    }
+}
+
+impl Now {
+    /// A frame, little endian: version and time as f64, numbers of links and nodes as u32; per link its use
+    /// from the lower to the upper end and back as f32 (NaN: not known); a byte per link (1: errors, 2:
+    /// cleared, 4: latched); a byte per node (1: unreachable).
+    fn frame(&self) -> Vec<u8> {
+        let Topology { version, nodes, links } = &*self.topology;
+        let mut frame = Vec::with_capacity(24 + 9 * links.len() + nodes.len());
+        frame.extend((*version as f64).to_le_bytes());
+        frame.extend((self.fabric.last_sweep as f64).to_le_bytes());
+        frame.extend((links.len() as u32).to_le_bytes());
+        frame.extend((nodes.len() as u32).to_le_bytes());
+        let guids: Vec<u64> =
+            nodes.iter().map(|node| u64::from_str_radix(&node.guid, 16).unwrap_or(0)).collect();
+        let mut states = Vec::with_capacity(links.len());
+        for link in links {
+            let from = self.ports.get(&(guids[link.from], link.from_port));
+            let to = self.ports.get(&(guids[link.to], link.to_port));
+            // What one end sends the other receives; either may not be known.
+            let way = |sender: Option<&Sample>, receiver: Option<&Sample>| {
+                sender.and_then(|end| end.sent).or(receiver.and_then(|end| end.received))
+            };
+            frame.extend(way(from, to).unwrap_or(f32::NAN).to_le_bytes());
+            frame.extend(way(to, from).unwrap_or(f32::NAN).to_le_bytes());
+            states.push([from, to].into_iter().flatten().fold(0u8, |state, end| {
+                state
+                    | u8::from(end.errors() > 0)
+                    | u8::from(end.flags & RESET != 0) << 1
+                    | u8::from(end.flags & LATCHED != 0) << 2
+            }));
+        }
+        frame.extend(states);
+        frame.extend(guids.iter().map(|guid| u8::from(self.unreachable.contains(guid))));
+        frame
+    }
+
+    pub fn port(&self, node: u64, port: u8) -> Option<PortNow> {
+        let sample = self.ports.get(&(node, port))?;
+        let names = crate::fabric::counters::COUNTERS.iter().map(|counter| counter.name);
+        let flags = [(RESET, "cleared"), (REBOOT, "restarted"), (LATCHED, "at its end")];
+        Some(PortNow {
+            sent: sample.sent,
+            received: sample.received,
+            errors: sample.errors(),
+            flags: flags.iter().filter(|(bit, _)| sample.flags & bit != 0).map(|(_, word)| *word).collect(),
+            since: names.zip(sample.since).collect(),
+            seconds: sample.seconds,
+        })
+    }
+}

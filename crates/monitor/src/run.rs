@@ -1,0 +1,164 @@
+//! The program: its arguments, and who is started in which order.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+use crate::live::Live;
+use crate::people::{People, Role};
+use crate::store::{Store, Writer};
+use crate::web::{Files, Web, router};
+use crate::{collect, jobs};
+
+/// Show the fabric, its jobs, and what they do, in a page of this host.
+#[derive(Parser)]
+#[command(name = "outboard monitor", version, max_term_width = 110)]
+struct Arguments {
+    /// The configuration, in TOML (docs/monitor.md).
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The folder for everything that is kept; without it the configuration's, else
+    /// ~/.local/state/outboard-monitor.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    data: Option<PathBuf>,
+    /// Where the page is served, as 127.0.0.1:8270.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<std::net::SocketAddr>,
+    /// Check the configuration and end.
+    #[arg(long)]
+    check_config: bool,
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Add an account, or change its role and password; the password is the first line of the input.
+    AddAccount {
+        name: String,
+        #[arg(long, value_enum, default_value = "user")]
+        role: Role,
+    },
+    /// Remove an account.
+    RemoveAccount { name: String },
+}
+
+/// The program: `words` begin with its own name; returns the exit code.
+pub fn run(words: Vec<OsString>) -> u8 {
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nothing can be done about a closed terminal.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
+    match carry_out(arguments) {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("outboard monitor: {why}");
+            1
+        }
+    }
+}
+
+fn carry_out(arguments: Arguments) -> Result<(), String> {
+    let mut config = match &arguments.config {
+        Some(file) => Config::read(file)?,
+        None => Config { data: own_folder(), ..Config::default() },
+    };
+    config.data = arguments.data.unwrap_or(config.data);
+    config.listen = arguments.listen.unwrap_or(config.listen);
+    if arguments.check_config {
+        println!("outboard monitor: the configuration is valid");
+        return Ok(());
+    }
+    make_private(&config.data)?;
+    match arguments.task {
+        Some(Task::AddAccount { name, role }) => {
+            if std::io::stdin().is_terminal() {
+                eprintln!(
+                    "the password of {name}, at least {} characters:",
+                    crate::people::PASSWORD_CHARS_MIN
+                );
+            }
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).map_err(|error| format!("no password: {error}"))?;
+            People::open(&config.data)?.add(&name, role, line.trim_end_matches(['\n', '\r']))
+        }
+        Some(Task::RemoveAccount { name }) => People::open(&config.data)?.remove(&name),
+        None => serve(&config),
+    }
+}
+
+/// Without a configuration: root's is the system's, a user's is in his home.
+fn own_folder() -> PathBuf {
+    match std::env::var_os("HOME") {
+        Some(home) if !rustix::process::getuid().is_root() => {
+            Path::new(&home).join(".local/state/outboard-monitor")
+        }
+        _ => Config::default().data,
+    }
+}
+
+fn make_private(folder: &Path) -> Result<(), String> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// Starts everything and serves until it is told to end.
+fn serve(config: &Config) -> Result<(), String> {
+    let files = Files::read(&share()?)?;
+    let people = People::open(&config.data)?;
+    let listener = std::net::TcpListener::bind(config.listen)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|error| format!("{} cannot be served: {error}", config.listen))?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let store = Arc::new(Store::open(config)?);
+    let writer = Writer::start(store.clone(), &config.data.join("spool"))?;
+    let live = Arc::new(Live::default());
+    let fabric =
+        collect::Collector { config: config.fabric.clone(), live: live.clone(), writer: writer.clone() };
+    std::thread::spawn(|| fabric.run());
+    let interval = Duration::from_secs(config.jobs.interval_s);
+    let collector =
+        jobs::Collector { interval, store: store.clone(), live: live.clone(), writer: writer.clone() };
+    std::thread::spawn(|| collector.run());
+    println!("outboard monitor: http://{address}/#key={}", people.key());
+    let web = Arc::new(Web { live, store, writer, people, files });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no event loop: {error}"))?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
+        tokio::select! {
+            served = axum::serve(listener, router(web.clone())) => served.map_err(|error| error.to_string()),
+            () = ended() => Ok(()),
+        }
+    })
+}
+
+/// SIGINT or SIGTERM.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+}
+
+/// Where the page's files are installed: beside the programs.
+fn share() -> Result<PathBuf, String> {
+    let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+    let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;
+    Ok(root.join("share/outboard/monitor"))
+}

@@ -1,0 +1,227 @@
+//! What the page asks for, as JSON. Who asks is known here; nobody gets another's job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Extension, Json, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::state::{COOKIE, Web, session};
+use crate::fabric::counters::COUNTERS;
+use crate::job::Job;
+use crate::jobs::ranks_of;
+use crate::live::{now_ms, seconds};
+use crate::people::{Role, Who};
+
+type Answer = Result<Json<Value>, (StatusCode, String)>;
+type OfWeb = State<Arc<Web>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogIn {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    key: String,
+}
+
+pub async fn log_in(State(web): OfWeb, Json(given): Json<LogIn>) -> Response {
+    let checked = blocking(move || {
+        Ok(if given.key.is_empty() {
+            web.people.log_in(&given.name, &given.password)
+        } else {
+            web.people.log_in_by_key(&given.key)
+        })
+    })
+    .await;
+    match checked {
+        Ok(Some((id, who))) => {
+            let cookie = format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict");
+            ([(header::SET_COOKIE, cookie)], Json(who)).into_response()
+        }
+        Ok(None) => {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            (StatusCode::UNAUTHORIZED, "the name or the password is wrong").into_response()
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+pub async fn log_out(State(web): OfWeb, headers: HeaderMap) -> StatusCode {
+    if let Some(id) = session(&headers) {
+        web.people.log_out(id);
+    }
+    StatusCode::NO_CONTENT
+}
+
+pub async fn me(Extension(who): Extension<Who>) -> Json<Who> {
+    Json(who)
+}
+
+pub async fn topology(State(web): OfWeb) -> Json<Value> {
+    let topology = web.live.now().topology.clone();
+    Json(json!(&*topology))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfPort {
+    node: String,
+    port: u8,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+impl OfPort {
+    fn guid(&self) -> Result<u64, (StatusCode, String)> {
+        u64::from_str_radix(&self.node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
+    }
+}
+
+pub async fn port(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
+    let found = web.live.now().port(asked.guid()?, asked.port);
+    Ok(Json(json!(found)))
+}
+
+/// A page draws so many points of a series.
+const POINTS_MAX: u64 = 1000;
+const HOUR_MS: u64 = 3_600_000;
+
+/// A port's past: of each step the highest use, the mean rates, and the sums of waits and errors.
+pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
+    let guid = asked.guid()?;
+    let to = asked.to.unwrap_or_else(now_ms);
+    let from = asked.from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
+    if from >= to || to > 253_402_300_800_000 {
+        return Err(wrong("from, to: two times in milliseconds since 1970, the first before the second"));
+    }
+    let (table, time, least) = match to - from {
+        span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
+        span if span <= 14 * 24 * HOUR_MS => ("port_minutes", "toInt64(toUnixTimestamp(ts)) * 1000", 60_000),
+        _ => ("port_tens", "toInt64(toUnixTimestamp(ts)) * 1000", 600_000),
+    };
+    let step = ((to - from) / POINTS_MAX).max(least);
+    let sql = format!(
+        "SELECT intDiv({time}, {{step:Int64}}) * {{step:Int64}} AS t, max(sent), max(received), \
+         sum(xmit_bytes) / sum(seconds), sum(rcv_bytes) / sum(seconds), sum(xmit_wait), sum({}), groupBitOr(flags) \
+         FROM {table} WHERE node = {{node:UInt64}} AND port = {{port:UInt8}} \
+         AND ts >= toDateTime64({{from:Float64}}, 3) AND ts < toDateTime64({{to:Float64}}, 3) GROUP BY t ORDER BY t",
+        errors_sum()
+    );
+    let parameters = vec![
+        ("step", step.to_string()),
+        ("node", guid.to_string()),
+        ("port", asked.port.to_string()),
+        ("from", seconds(from)),
+        ("to", seconds(to)),
+    ];
+    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
+    Ok(Json(json!({"step": step, "rows": rows})))
+}
+
+fn errors_sum() -> String {
+    let errors = COUNTERS.iter().filter(|counter| counter.is_error).map(|counter| counter.name);
+    errors.collect::<Vec<_>>().join(" + ")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Since {
+    #[serde(default = "an_hour")]
+    minutes: u32,
+}
+
+fn an_hour() -> u32 {
+    60
+}
+
+/// The ports with the most errors.
+pub async fn errors(State(web): OfWeb, Query(since): Query<Since>) -> Answer {
+    let each: Vec<_> = COUNTERS
+        .iter()
+        .filter(|counter| counter.is_error)
+        .map(|counter| format!("sum({0}) AS {0}_", counter.name))
+        .collect();
+    let sql = format!(
+        "SELECT leftPad(lower(hex(node)), 16, '0'), port, sum({}) AS every, {} FROM port_minutes \
+         WHERE ts >= now() - 60 * {{minutes:UInt32}} GROUP BY node, port HAVING every > 0 ORDER BY every DESC LIMIT 50",
+        errors_sum(),
+        each.join(", ")
+    );
+    let rows = blocking(move || web.store.select(&sql, &[("minutes", since.minutes.to_string())])).await?;
+    let names: Vec<_> =
+        COUNTERS.iter().filter(|counter| counter.is_error).map(|counter| counter.name).collect();
+    Ok(Json(json!({"names": names, "rows": rows})))
+}
+
+pub async fn jobs(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Value> {
+    let now = web.live.now();
+    let jobs: Vec<Value> = now
+        .jobs
+        .iter()
+        .filter(|job| who.sees(&job.user))
+        .map(|job| {
+            json!({"id": job.id, "source": job.source, "user": job.user, "name": job.name, "nodes": job.nodes,
+                "ranks": job.ranks_count, "state": job.state, "start": job.start, "end": job.end})
+        })
+        .collect();
+    Json(json!({"jobs": jobs, "errors": now.job_errors}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfJob {
+    source: String,
+    id: String,
+}
+
+/// A job with its ranks. Another's job is as one that never was.
+pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
+    let is_asked = |job: &&Job| job.id == asked.id && job.source == asked.source && who.sees(&job.user);
+    let found = web.live.now().jobs.iter().find(is_asked).cloned();
+    let mut job = found.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))?;
+    if job.ranks.is_empty() {
+        job.ranks = blocking(move || ranks_of(&web.store, &asked.id)).await?;
+    }
+    Ok(Json(json!({"job": job, "verdicts": job.verdicts()})))
+}
+
+/// What the monitor itself does: collectors, delays, drops, and the store's size.
+pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    if who.role < Role::Support {
+        return Err((StatusCode::FORBIDDEN, "support and administrators see this".into()));
+    }
+    let (fabric, jobs) = {
+        let now = web.live.now();
+        (now.fabric.clone(), now.job_errors.clone())
+    };
+    let written = web.writer.written();
+    let sizes = blocking(move || {
+        let sql = "SELECT table, sum(rows), sum(data_compressed_bytes), sum(data_uncompressed_bytes) \
+                   FROM system.parts WHERE active AND database = currentDatabase() GROUP BY table ORDER BY table";
+        web.store.select(sql, &[])
+    })
+    .await?;
+    Ok(Json(json!({"fabric": fabric, "jobs": jobs, "store": written, "sizes": sizes})))
+}
+
+fn wrong(why: &str) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why.into())
+}
+
+/// Runs what blocks in a thread of its own.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, (StatusCode, String)> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|why| (StatusCode::BAD_GATEWAY, why)),
+        Err(_) => {
+            Err((StatusCode::INTERNAL_SERVER_ERROR, "this request ended in a defect of the monitor".into()))
+        }
+    }
+}

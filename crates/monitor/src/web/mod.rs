@@ -1,0 +1,107 @@
+//! The page and what it asks for. Everything but the page's own files needs a session; what a session may see
+//! is decided in `api.rs`, where the data is read.
+
+mod api;
+mod metrics;
+mod state;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use state::{FILES, session};
+pub use state::{Files, Web};
+
+/// The whole of it.
+pub fn router(web: Arc<Web>) -> Router {
+    let inside = Router::new()
+        .route("/api/me", get(api::me))
+        .route("/api/logout", post(api::log_out))
+        .route("/api/topology", get(api::topology))
+        .route("/api/port", get(api::port))
+        .route("/api/history", get(api::history))
+        .route("/api/errors", get(api::errors))
+        .route("/api/jobs", get(api::jobs))
+        .route("/api/job", get(api::job))
+        .route("/api/status", get(api::status))
+        .route("/api/live", get(live))
+        .route("/metrics", get(metrics::metrics))
+        .layer(from_fn_with_state(web.clone(), admit));
+    let mut router = Router::new().route("/api/login", post(api::log_in)).merge(inside);
+    for (path, ..) in FILES {
+        router = router.route(path, get(file));
+    }
+    router.layer(from_fn(protect)).with_state(web)
+}
+
+async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
+    match web.files.0.get(request.uri().path()) {
+        Some((kind, bytes)) => {
+            ([(header::CONTENT_TYPE, *kind)], Bytes::copy_from_slice(bytes)).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// Lets a request through that has a session, and says whose.
+async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
+    let who = session(request.headers()).and_then(|id| web.people.session(id));
+    match who {
+        Some(who) => {
+            request.extensions_mut().insert(who);
+            next.run(request).await
+        }
+        None => (StatusCode::UNAUTHORIZED, "log in first").into_response(),
+    }
+}
+
+/// What browsers need to be told, and what they must not do: a page of another site can neither call nor show
+/// us.
+async fn protect(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if origin.is_some_and(|origin| origin.split_once("://").is_none_or(|(_, from)| from != host)) {
+        return (StatusCode::FORBIDDEN, "a page of another site asks").into_response();
+    }
+    let mut response = next.run(request).await;
+    let told = [
+        (header::CONTENT_SECURITY_POLICY, "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in told {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Frames of the links' use, one after each sweep.
+async fn live(State(web): State<Arc<Web>>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.max_message_size(1024).on_upgrade(move |socket| feed(web, socket))
+}
+
+async fn feed(web: Arc<Web>, mut socket: WebSocket) {
+    let mut frames = web.live.frames();
+    loop {
+        let frame = frames.borrow_and_update().clone();
+        if !frame.is_empty() && socket.send(Message::Binary(Bytes::copy_from_slice(&frame))).await.is_err() {
+            return;
+        }
+        // A page says nothing; what comes is its end, or a ping, which is answered below us.
+        loop {
+            tokio::select! {
+                change = frames.changed() => if change.is_err() { return } else { break },
+                message = socket.recv() => if !matches!(message, Some(Ok(_))) { return },
+            }
+        }
+    }
+}

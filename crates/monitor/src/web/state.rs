@@ -1,0 +1,50 @@
+//! What every request finds: the parts of the monitor, the page's files, and whose session it is.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, header};
+
+use crate::live::Live;
+use crate::people::People;
+use crate::store::{Store, Writer};
+
+pub struct Web {
+    pub live: Arc<Live>,
+    pub store: Arc<Store>,
+    pub writer: Writer,
+    pub people: People,
+    pub files: Files,
+}
+
+/// The page's own files.
+pub struct Files(pub HashMap<&'static str, (&'static str, Vec<u8>)>);
+
+pub const FILES: [(&str, &str, &str); 4] = [
+    ("/", "index.html", "text/html; charset=utf-8"),
+    ("/app.js", "app.js", "text/javascript; charset=utf-8"),
+    ("/app.css", "app.css", "text/css; charset=utf-8"),
+    ("/uplot.css", "uplot.css", "text/css; charset=utf-8"),
+];
+
+impl Files {
+    pub fn read(folder: &Path) -> Result<Files, String> {
+        let read = |(path, file, kind)| match std::fs::read(folder.join(file)) {
+            Ok(bytes) => Ok((path, (kind, bytes))),
+            Err(error) => Err(format!(
+                "the page is not here: {}: {error} (make build makes it where npm is)",
+                folder.join(file).display()
+            )),
+        };
+        FILES.into_iter().map(read).collect::<Result<_, _>>().map(Files)
+    }
+}
+
+pub const COOKIE: &str = "outboard";
+
+/// The session's id in a request's cookies.
+pub fn session(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
+    cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}

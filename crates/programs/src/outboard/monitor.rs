@@ -1,0 +1,27 @@
+//! `outboard monitor`: becomes the program `outboard-monitor` beside this one, so that what the monitor is
+//! made of is in no other program.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+
+/// Show the fabric, its jobs, and what they do, in a page of this host. `outboard monitor --help` tells more.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub struct Monitor {
+    /// As outboard-monitor takes them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+impl Monitor {
+    /// Returns only if the program cannot be started.
+    pub fn run(&self) -> Result<String, String> {
+        let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+        let program = here.with_file_name("outboard-monitor");
+        let error = Command::new(&program).args(&self.arguments).exec();
+        Err(format!("{} cannot be started: {error}", program.display()))
+    }
+}

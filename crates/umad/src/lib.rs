@@ -1,0 +1,163 @@
+//! MADs (management datagrams of InfiniBand) through libibumad, which is loaded at run time.
+//!
+//! A `Port` is this host's way into a fabric. It sends a MAD of 256 bytes and gets the answers of all; who
+//! asked what is the caller's business. What comes back is a stranger's word: it is handed out as bytes.
+//!
+//! Invariant: nothing here waits longer than it was told to. The kernel's own retries are off: whoever sends
+//! keeps the time. `record.rs` is the kernel's record around a MAD (`struct ib_user_mad`), which never
+//! changes.
+
+mod record;
+
+use std::ffi::{CString, c_char, c_int, c_long, c_void};
+use std::time::Duration;
+
+use libloading::Library;
+
+pub use record::{MAD_BYTES, Mad, To};
+use record::{RECORD_BYTES, read, write};
+
+/// A management class that a port speaks, with its version and the queue pair that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Subnet management, by a path of ports (IBTA 14.2.1.2).
+    Directed,
+    /// Performance management (IBTA 16.1).
+    Performance,
+}
+
+const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Performance, 0x04, 1)];
+
+/// What came in.
+#[derive(Debug)]
+pub enum Received {
+    /// A MAD.
+    Mad(Box<Mad>),
+    /// The kernel gave up one that was sent; its header is as it was sent.
+    Unanswered(Box<Mad>),
+}
+
+/// An open port of a host channel adapter.
+pub struct Port {
+    library: Functions,
+    id: c_int,
+    /// The agent of each class, in the order of `CLASSES`.
+    agents: [c_int; CLASSES.len()],
+}
+
+/// The functions of libibumad, as infiniband/umad.h declares them.
+struct Functions {
+    open: unsafe extern "C" fn(*const c_char, c_int) -> c_int,
+    close: unsafe extern "C" fn(c_int) -> c_int,
+    register: unsafe extern "C" fn(c_int, c_int, c_int, u8, *mut c_long) -> c_int,
+    send: unsafe extern "C" fn(c_int, c_int, *mut c_void, c_int, c_int, c_int) -> c_int,
+    receive: unsafe extern "C" fn(c_int, *mut c_void, *mut c_int, c_int) -> c_int,
+    /// Keeps the functions mapped.
+    _library: Library,
+}
+
+impl Functions {
+    fn load() -> Result<Functions, String> {
+        const NAME: &str = "libibumad.so.3";
+        // SAFETY: libibumad's initialisers only set its own variables.
+        let library = unsafe { Library::new(NAME) }
+            .map_err(|error| format!("no InfiniBand management: {NAME} cannot be loaded ({error})"))?;
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the field has the type that infiniband/umad.h of this major version declares.
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }
+                    .map_err(|_| format!("{NAME} has no function {}", $name))?
+            };
+        }
+        let init: unsafe extern "C" fn() -> c_int = function!("umad_init");
+        let functions = Functions {
+            open: function!("umad_open_port"),
+            close: function!("umad_close_port"),
+            register: function!("umad_register"),
+            send: function!("umad_send"),
+            receive: function!("umad_recv"),
+            _library: library,
+        };
+        // SAFETY: umad_init takes nothing and may be called more than once.
+        if unsafe { init() } < 0 {
+            return Err("no InfiniBand management: umad_init failed (is the module ib_umad loaded?)".into());
+        }
+        Ok(functions)
+    }
+}
+
+impl Port {
+    /// Opens a port: of `device` (as `mlx5_0`), or of the first device with an active port; 0 is its first
+    /// active port.
+    pub fn open(device: Option<&str>, port: u8) -> Result<Port, String> {
+        let named = match device {
+            Some(device) => Some(CString::new(device).map_err(|_| "a device's name has no zero byte")?),
+            None => None,
+        };
+        let library = Functions::load()?;
+        let name = named.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        // SAFETY: the name is null or a C string that outlives the call.
+        let id = unsafe { (library.open)(name, port.into()) };
+        let called = format!("port {port} of {}", device.unwrap_or("any device"));
+        if id < 0 {
+            return Err(format!("{called} cannot be opened for MADs: {}", reason(-id)));
+        }
+        // From here on the value's drop closes the port.
+        let mut opened = Port { library, id, agents: [-1; CLASSES.len()] };
+        for (at, (class, number, version)) in CLASSES.into_iter().enumerate() {
+            // SAFETY: no mask: the agent takes answers only, so nothing is read through the pointer.
+            let agent = unsafe {
+                (opened.library.register)(id, number.into(), version.into(), 0, std::ptr::null_mut())
+            };
+            if agent < 0 {
+                return Err(format!("{called} takes no agent for {class:?} management: {}", reason(-agent)));
+            }
+            opened.agents[at] = agent;
+        }
+        Ok(opened)
+    }
+
+    /// Sends a MAD. `timeout`: for how long the kernel keeps the request for its answer.
+    pub fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String> {
+        let mut record = write(to, mad);
+        let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");
+        let milliseconds = timeout.as_millis().min(60_000) as c_int;
+        let (id, agent) = (self.id, self.agents[at]);
+        // SAFETY: the record has libibumad's header and `MAD_BYTES` behind it, and is read before the return.
+        let code = unsafe {
+            (self.library.send)(id, agent, record.as_mut_ptr().cast(), MAD_BYTES as c_int, milliseconds, 0)
+        };
+        if code < 0 { Err(format!("a MAD cannot be sent: {}", reason(-code))) } else { Ok(()) }
+    }
+
+    /// The next MAD that came in, or nothing within `wait`.
+    pub fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String> {
+        const NOTHING: [c_int; 3] = [-11, -110, -4]; // EAGAIN, ETIMEDOUT, EINTR
+        let mut record = [0; RECORD_BYTES];
+        let mut length = MAD_BYTES as c_int;
+        // 0 would not ask first whether there is something to read.
+        let milliseconds = wait.as_millis().clamp(1, 60_000) as c_int;
+        // SAFETY: the record has room for the header and for `length` bytes, which is what it may write.
+        let agent =
+            unsafe { (self.library.receive)(self.id, record.as_mut_ptr().cast(), &mut length, milliseconds) };
+        if NOTHING.contains(&agent) {
+            return Ok(None);
+        }
+        if agent < 0 {
+            return Err(format!("MADs cannot be received: {}", reason(-agent)));
+        }
+        let (status, mad) = read(&record);
+        Ok(Some(if status == 0 { Received::Mad(mad) } else { Received::Unanswered(mad) }))
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // SAFETY: the port was opened by this library and is closed once. Its agents go with it.
+        unsafe { (self.library.close)(self.id) };
+    }
+}
+
+fn reason(code: c_int) -> std::io::Error {
+    std::io::Error::from_raw_os_error(code)
+}

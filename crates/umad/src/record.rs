@@ -1,0 +1,56 @@
+//! `struct ib_user_mad` of the kernel (include/uapi/rdma/ib_user_mad.h): 64 bytes, and the MAD behind them.
+
+/// A MAD as it stands on the wire.
+pub const MAD_BYTES: usize = 256;
+pub type Mad = [u8; MAD_BYTES];
+
+const HEAD_BYTES: usize = 64;
+pub const RECORD_BYTES: usize = HEAD_BYTES + MAD_BYTES;
+
+/// Where a MAD goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Along the path that the MAD holds.
+    Path,
+    /// To the port of this LID: queue pair 1 with its well-known key.
+    Lid(u16),
+}
+
+/// The key of queue pair 1 (IBTA 3.5.3).
+const WELL_KNOWN_KEY: u32 = 0x8001_0000;
+
+pub fn write(to: To, mad: &Mad) -> [u8; RECORD_BYTES] {
+    let (pair, key, lid): (u32, u32, u16) = match to {
+        To::Path => (0, 0, 0xffff),
+        To::Lid(lid) => (1, WELL_KNOWN_KEY, lid),
+    };
+    let mut record = [0; RECORD_BYTES];
+    record[20..24].copy_from_slice(&pair.to_be_bytes());
+    record[24..28].copy_from_slice(&key.to_be_bytes());
+    record[28..30].copy_from_slice(&lid.to_be_bytes());
+    record[HEAD_BYTES..].copy_from_slice(mad);
+    record
+}
+
+/// The kernel's status (0, or an errno) and the MAD.
+pub fn read(record: &[u8; RECORD_BYTES]) -> (u32, Box<Mad>) {
+    let status = u32::from_ne_bytes(record[4..8].try_into().expect("four bytes"));
+    let mut mad = Box::new([0; MAD_BYTES]);
+    mad.copy_from_slice(&record[HEAD_BYTES..]);
+    (status, mad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_addressed_in_network_order() {
+        let mut mad = [0; MAD_BYTES];
+        mad[255] = 7;
+        let record = write(To::Lid(0x1234), &mad);
+        assert_eq!(record[20..30], [0, 0, 0, 1, 0x80, 1, 0, 0, 0x12, 0x34]);
+        assert_eq!(write(To::Path, &mad)[28..30], [0xff, 0xff]);
+        assert_eq!(read(&record).1[255], 7);
+    }
+}

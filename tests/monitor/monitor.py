@@ -1,0 +1,90 @@
+"""A running `outboard monitor` of build/, and requests to it."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUTBOARD = ROOT / "build/bin/outboard"
+# chDB's environment is made once for all tests.
+VENV = ROOT / ".cache/monitor-venv"
+
+
+class Monitor:
+    def __init__(self, env, config="", seconds=300, listen="127.0.0.1:0"):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="outboard-monitor-"))
+        self.file = self.folder / "monitor.toml"
+        VENV.parent.mkdir(exist_ok=True)
+        self.file.write_text(f'listen = "{listen}"\ndata = "{self.folder}/data"\n{config}\n[store]\nvenv = "{VENV}"\n')
+        self.env = env
+        self.errors = open(self.folder / "errors", "w+")
+        self.start(seconds)
+
+    def start(self, seconds=300):
+        self.process = subprocess.Popen([OUTBOARD, "monitor", "--config", self.file], env=self.env, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        signal.signal(signal.SIGALRM, lambda *_: self.process.kill())
+        signal.alarm(seconds)
+        self.address = None
+        for line in self.process.stdout:
+            found = re.search(r"(http://[0-9.]+:[0-9]+)/#key=([0-9a-f]{32})", line)
+            if found:
+                self.address, self.key = found.groups()
+                break
+            print(line, end="", flush=True)
+        signal.alarm(0)
+        if not self.address:
+            raise RuntimeError(f"outboard monitor did not start: {self.said()}")
+
+    def said(self):
+        return (self.folder / "errors").read_text()
+
+    def task(self, *words, text=""):
+        """One of the monitor's other tasks, as `add-account`."""
+        done = subprocess.run([OUTBOARD, "monitor", "--config", self.file, *words], env=self.env, input=text, text=True, capture_output=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def ask(self, path, method="GET", body=None, cookie=None, **headers):
+        """Status, headers and body of a request."""
+        place = urllib.parse.urlsplit(self.address)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if cookie:
+            given["Cookie"] = cookie
+        if body is not None and not isinstance(body, bytes):
+            body, given["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection.request(method, path, body, given)
+        answer = connection.getresponse()
+        data = answer.read()
+        connection.close()
+        return answer.status, answer.headers, data
+
+    def log_in(self, **given):
+        status, headers, data = self.ask("/api/login", "POST", given)
+        if status != 200:
+            raise RuntimeError(f"no session: {status} {data}")
+        return headers["Set-Cookie"].split(";")[0]
+
+    def json(self, path, cookie):
+        status, _, data = self.ask(path, cookie=cookie)
+        if status != 200:
+            raise RuntimeError(f"{path}: {status} {data[:500]}")
+        return json.loads(data)
+
+    def stop(self):
+        self.process.terminate()
+        code = self.process.wait(30)
+        self.process.stdout.close()
+        return code
+
+    def close(self):
+        if self.process.poll() is None:
+            self.stop()
+        self.errors.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

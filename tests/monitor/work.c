@@ -1,0 +1,28 @@
+/* A job to be watched: each rank sends 64 KiB around a ring and joins an allreduce, over and over for a number of seconds. The
+ * last rank computes longest, so that the others wait for it. Prints how many bytes it has sent. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    static char out[65536], in[65536];
+    int rank, size, goes_on = 1;
+    double seconds = argc > 1 ? atof(argv[1]) : 10;
+    long long sent = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (double start = MPI_Wtime(); goes_on;) {
+        int mine = MPI_Wtime() - start < seconds;
+        usleep(rank == size - 1 ? 20000 : 1000);
+        MPI_Sendrecv(out, sizeof out, MPI_BYTE, (rank + 1) % size, 0, in, sizeof in, MPI_BYTE, (rank + size - 1) % size, 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        sent += sizeof out;
+        MPI_Allreduce(&mine, &goes_on, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    printf("%d %lld\n", rank, sent);
+    MPI_Finalize();
+    return 0;
+}

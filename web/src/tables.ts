@@ -1,0 +1,115 @@
+// The pages that are tables: jobs, errors, and the monitor itself.
+
+import { type Job, type Rank, get } from "./api";
+import { clock, element, short, table } from "./dom";
+
+const EVERY_MS = 5000;
+
+/** Shows what `make` gives, again and again; the function that it gives back ends it. */
+function repeated(place: HTMLElement, make: () => Promise<HTMLElement[]>): () => void {
+  const show = async () => {
+    try {
+      place.replaceChildren(...(await make()));
+    } catch (error) {
+      place.replaceChildren(element("p", { class: "wrong" }, String(error)));
+    }
+  };
+  void show();
+  const timer = setInterval(() => void show(), EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+interface Jobs {
+  jobs: Job[];
+  errors: Record<string, string>;
+}
+
+export function jobs(place: HTMLElement): () => void {
+  return repeated(place, async () => {
+    const { jobs, errors } = await get<Jobs>("/api/jobs");
+    const rows = jobs.map((job) => {
+      const link = element("a", { href: `#job/${job.source}/${encodeURIComponent(job.id)}` }, job.id);
+      const nodes = job.nodes.length > 4 ? `${job.nodes.slice(0, 4).join(" ")} and ${job.nodes.length - 4} more` : job.nodes.join(" ");
+      const times = job.end ? `${clock(job.start)} to ${clock(job.end)}` : clock(job.start);
+      return [link, job.source, job.user, job.name, job.state, String(job.ranks), nodes, times];
+    });
+    const wrong = Object.entries(errors).map(([source, why]) => element("p", { class: "wrong" }, `${source}: ${why}`));
+    return [element("h1", {}, "Jobs"), ...wrong, table(["job", "from", "user", "name", "state", "ranks", "nodes", "time"], rows)];
+  });
+}
+
+/** What a rank did, by groups of counters. */
+const COLUMNS: [string, RegExp, string][] = [
+  ["messages", /^(own|eager|rendezvous)_messages_sent$|^own_messages$/, ""],
+  ["sent", /^(own_bytes|eager_bytes_sent|rendezvous_bytes_sent)$/, "B"],
+  ["received", /^(eager|rendezvous)_bytes_received$/, "B"],
+  ["collectives", /_calls$/, ""],
+  ["offloaded", /^offloaded$/, ""],
+];
+
+export function job(place: HTMLElement, source: string, id: string): () => void {
+  return repeated(place, async () => {
+    const { job, verdicts } = await get<{ job: Omit<Job, "ranks"> & { ranks: Rank[] }; verdicts: string[] }>("/api/job", { source, id });
+    const sum = (rank: Rank, which: RegExp) =>
+      Object.entries(rank.counters).reduce((sum, [name, value]) => sum + (which.test(name) ? value : 0), 0);
+    const rows = job.ranks.map((rank) => [
+      String(rank.rank),
+      rank.host,
+      String(rank.pid),
+      rank.state,
+      ...COLUMNS.map(([, which, unit]) => short(sum(rank, which), unit)),
+      `${((rank.counters["wait_ns"] ?? 0) / 1e9).toFixed(1)} s`,
+      rank.waiting_for,
+    ]);
+    const head = ["rank", "host", "pid", "state", ...COLUMNS.map(([name]) => name), "waited", "waits for"];
+    return [
+      element("h1", {}, `${job.name} (${job.source} ${job.id})`),
+      element("p", {}, `${job.user}; ${job.state}; ${job.nodes.join(" ")}; since ${clock(job.start)}`),
+      ...verdicts.map((verdict) => element("p", { class: "verdict" }, verdict)),
+      job.ranks.length > 0 ? table(head, rows) : element("p", { class: "note" }, "Nothing tells of this job's ranks."),
+    ];
+  });
+}
+
+export function errors(place: HTMLElement): () => void {
+  return repeated(place, async () => {
+    const { names, rows } = await get<{ names: string[]; rows: (string | number)[][] }>("/api/errors");
+    const lines = rows.map(([node, port, all, ...each]) => {
+      const kinds = names.map((name, at) => [name, Number(each[at])] as const).filter(([, value]) => value > 0);
+      return [String(node), String(port), short(Number(all)), kinds.map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`).join("; ")];
+    });
+    const none = element("p", { class: "note" }, "No port had an error in the last hour.");
+    return [element("h1", {}, "Errors of the last hour"), lines.length > 0 ? table(["node", "port", "errors", "which"], lines) : none];
+  });
+}
+
+interface Status {
+  fabric: Record<string, unknown> & { ports: number; mads: Record<string, number> };
+  jobs: Record<string, string>;
+  store: Record<string, number | string>;
+  sizes: [string, number, number, number][];
+}
+
+export function status(place: HTMLElement): () => void {
+  const ports = element("input", { type: "number", value: "38400", min: "1" });
+  const seconds = element("input", { type: "number", value: "10", min: "1" });
+  return repeated(place, async () => {
+    const now = await get<Status>("/api/status");
+    const facts = (values: Record<string, unknown>) =>
+      table(["", ""], Object.entries(values).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)]));
+    const raw = now.sizes.find(([name]) => name === "port_samples");
+    const perRow = raw && raw[1] > 0 ? raw[2] / raw[1] : NaN;
+    const days = (count: number) => short(((perRow * Number(ports.value)) / Number(seconds.value)) * 86_400 * count, "B");
+    return [
+      element("h1", {}, "The monitor"),
+      element("h2", {}, "Fabric"),
+      facts(now.fabric),
+      element("h2", {}, "Store"),
+      facts(now.store),
+      table(["table", "rows", "bytes on disk", "bytes a row"], now.sizes.map(([name, rows, bytes]) => [name, short(rows), short(bytes, "B"), (bytes / rows).toFixed(1)])),
+      element("h2", {}, "Size calculator"),
+      element("p", {}, element("label", {}, "ports ", ports), element("label", {}, " every ", seconds, " s")),
+      element("p", {}, Number.isNaN(perRow) ? "No row is stored yet." : `${perRow.toFixed(1)} bytes a row, measured: ${days(1)} a day, ${days(30)} in 30 days; leave as much again free for merges.`),
+    ];
+  });
+}
