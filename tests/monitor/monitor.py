@@ -27,8 +27,9 @@ class Monitor:
         self.start(seconds)
 
     def start(self, seconds=300):
+        # The simulator's library lays files of its own into the folder where a program starts.
         self.process = subprocess.Popen([OUTBOARD, "monitor", "--config", self.file], env=self.env, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=self.errors, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=self.folder)
         signal.signal(signal.SIGALRM, lambda *_: self.process.kill())
         signal.alarm(seconds)
         self.address = None
@@ -47,7 +48,7 @@ class Monitor:
 
     def task(self, *words, text=""):
         """One of the monitor's other tasks, as `add-account`."""
-        done = subprocess.run([OUTBOARD, "monitor", "--config", self.file, *words], env=self.env, input=text, text=True, capture_output=True)
+        done = subprocess.run([OUTBOARD, "monitor", "--config", self.file, *words], cwd=self.folder, env=self.env, input=text, text=True, capture_output=True)
         return done.returncode, done.stdout + done.stderr
 
     def ask(self, path, method="GET", body=None, cookie=None, **headers):
