@@ -137,8 +137,12 @@ impl Executor {
 
     /// Starts an operation: makes it findable by peers, and launches it on the proxy or queues it for `poll`.
     /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
-    pub fn start(&mut self, start: Start) -> Result<InstanceTicket> {
+    pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
+        let has_nodes = self.reach.segment.has_nodes();
+        // All members come to the same answer.
+        start.fetched &=
+            has_nodes && self.config.offload != Offload::Off && self.reach.segment.has_far_proxies();
         let key = self.program(&start.schedule)?;
         let mut block = self.programs[key].block(&start, &mut parts!(self))?;
         self.idle_bytes -= block.data_bytes();
@@ -156,8 +160,8 @@ impl Executor {
         let driver =
             self.reach.segment.proxy_of(self.rank).filter(|_| away).map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
-        if self.reach.segment.has_nodes() {
-            block.run.expect_remote(self.is_fetched(&start));
+        if has_nodes {
+            block.run.expect_remote(start.fetched);
         }
         let away = away && self.launch(&block);
         self.tickets = self.tickets.wrapping_add(1);
@@ -390,7 +394,7 @@ impl Executor {
 
     /// Fills a block with a start's parameters; whether the proxy is to execute it.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<bool> {
-        let readable = self.can_be_read(start);
+        let readable = if start.fetched { self.can_be_read(start) } else { self.peers_can_read(start) };
         block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
             fail!(
@@ -414,14 +418,13 @@ impl Executor {
             (Offload::On, _) | (_, Offload::On) => true,
             _ => block.moved_bytes >= self.config.offload_bytes_min,
         };
-        let is_fetched = self.is_fetched(start);
         let asked = asked && block.run.steps() > 0;
-        let Some(watch) = self.watch.as_mut().filter(|_| asked || is_fetched) else { return false };
+        let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
         // It answers other hosts, too, and is then watched.
         let mut possible = watch.takes_work() && asked;
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
         // A proxy carries no messages to other nodes.
-        possible &= is_fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
+        possible &= start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
         possible &= block.runs <= self.config.layout_runs_max;
         let private = block.private_bytes > 0;
         if possible && private && (self.proxy_is_refused() || !block.attachable()) {
@@ -441,16 +444,9 @@ impl Executor {
         possible
     }
 
-    /// Whether the edges of an operation to other hosts are fetched. All members come to the same answer.
-    fn is_fetched(&self, start: &Start) -> bool {
-        start.fetched && self.config.offload != Offload::Off && self.reach.segment.has_far_proxies()
-    }
-
-    /// Whether all who will read what this rank sends can read its private memory.
+    /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
+    #[cold]
     fn can_be_read(&mut self, start: &Start) -> bool {
-        if !self.is_fetched(start) {
-            return self.peers_can_read(start);
-        }
         let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
         let has_others = start.peers.iter().any(|peer| is_other(&peer));
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];

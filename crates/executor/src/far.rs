@@ -70,8 +70,8 @@ impl Far {
         Ok(moved)
     }
 
-    /// Whether there is work for which no bell rings.
+    /// Whether there is work for which no bell rings. What the network had no room for is none.
     pub fn has_work(&self, reach: &Reach) -> bool {
-        !self.outbox.is_empty() || self.server.has_work(reach)
+        self.server.has_work(reach)
     }
 }

@@ -39,9 +39,10 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell after `proxy_poll_us` without work,
 /// and returns when all its ranks have left, when `mpirun` ends the job, or when its parent has died.
-/// `network` is its way to other hosts, where the job has any. Errors (MPI_ERR_PROC_ABORTED): that is lost,
-/// and its ranks had best go on without it.
-pub fn run(segment: &Segment, index: u32, config: &Config, mut network: Option<Port>) -> Result<()> {
+/// `open` opens its way to other hosts, once the job has any. Errors: that cannot be had, or is lost
+/// (MPI_ERR_PROC_ABORTED); its ranks had best go on without it.
+pub fn run(segment: &Segment, index: u32, config: &Config, open: impl Fn() -> Result<Port>) -> Result<()> {
+    let mut network = segment.has_far_proxies().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
     // From here on it is given work, and its heart beats: opening the network can take a second.
@@ -73,6 +74,10 @@ pub fn run(segment: &Segment, index: u32, config: &Config, mut network: Option<P
             if !served || ending || sys::process::parent() != parent {
                 page.set_state(State::Finalized);
                 return Ok(());
+            }
+            // A job on one host may spawn processes on others.
+            if network.is_none() && segment.has_far_proxies() {
+                network = Some(open()?);
             }
         }
         let may_sleep = || !proxy.has_events() && network.as_ref().is_none_or(Port::may_sleep);

@@ -29,6 +29,8 @@ struct Job {
     note: Note,
     /// The send, once it was found.
     source: Option<Source>,
+    /// The network had no room at the last turn. It wakes the process when it has some.
+    is_refused: bool,
 }
 
 /// A send of a rank on this host.
@@ -54,7 +56,7 @@ impl Server {
     /// what the next one says.
     pub fn ask(&mut self, from: u32, note: Note) {
         self.jobs.retain(|job| job.to != from || !job.note.is_edge_of(&note));
-        self.jobs.push(Job { to: from, note, source: None });
+        self.jobs.push(Job { to: from, note, source: None, is_refused: false });
     }
 
     /// Stores that a send has been received, and returns the answer. If its instance has ended, it knows.
@@ -110,7 +112,7 @@ impl Server {
     /// Whether a job has something to send.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.jobs.iter().any(|job| match &job.source {
-            Some(source) => source.published() != job.note.offset,
+            Some(source) => !job.is_refused && source.published() != job.note.offset,
             None => reach
                 .segment
                 .local(job.note.sender)
@@ -170,7 +172,8 @@ impl Job {
             note.write(span.slice(0, NOTE_BYTES));
             copy.copy_to(span.slice(NOTE_BYTES, bytes));
         });
-        if sent == Sent::Full {
+        self.is_refused = sent == Sent::Full;
+        if self.is_refused {
             return Ok(Turn::Wait);
         }
         self.note.offset = end;

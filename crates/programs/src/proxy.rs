@@ -19,14 +19,11 @@ pub fn run() -> u8 {
     };
     let (segment, settings) = (membership.segment, settings::get());
     let config = Config::of(settings, membership.tuning);
-    let network = segment.has_far_proxies().then(|| {
+    let open = || {
         let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
         Port::open(segment, Member::Proxy(membership.proxy), library, provider)
-    });
-    let served = network
-        .transpose()
-        .and_then(|network| executor::proxy::run(segment, membership.proxy, &config, network));
-    if let Err(error) = served {
+    };
+    if let Err(error) = executor::proxy::run(segment, membership.proxy, &config, open) {
         eprintln!("outboard-proxy {}: {error}", membership.proxy);
         return 1;
     }

@@ -20,9 +20,8 @@ impl Segment {
 
     /// Whether proxies answer for ranks when other hosts ask. All hosts come to the same answer.
     pub fn has_far_proxies(&self) -> bool {
-        let proxies = u64::from(self.shape().proxies);
-        let all = proxies * u64::from(self.job().nodes.load(Ordering::Relaxed));
-        self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all)
+        let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
+        self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
 
     /// The endpoint that answers for a rank of another host: its proxy's, or its own if that has ended.
