@@ -1,5 +1,9 @@
 //! Memory that the provider knows: registered for its own use, or for peers to read and write.
 //!
+//! Each use registers anew, and none is kept here: where that is dear (verbs), libfabric keeps registrations
+//! itself and watches the memory (userfaultfd, or hooks in munmap and the like: FI_MR_CACHE_MONITOR), for all
+//! its users in the process. Over tcp there is nothing to keep. tests/programs/net_remap.c tries it.
+//!
 //! Invariant: memory is registered as long as its `Region` lives, and must stay mapped as long.
 //! Read next: `endpoint.rs`.
 
