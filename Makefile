@@ -61,7 +61,7 @@ test-packages: setup  ## build all packages, install each into a clean root, use
 	tools/packages wheel tarball deb
 	tests/packages
 
-aarch64: setup  ## build everything for aarch64, and run unit tests and programs of it under qemu-user
+aarch64: setup  ## build everything for aarch64, and run programs of it under qemu-user
 	tools/setup --aarch64
 	tests/aarch64
 
