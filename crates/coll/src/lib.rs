@@ -38,7 +38,7 @@ use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Edge, EdgeOutcome, Executor, InstanceTicket, Offload, Poll, Start, UserCall, Wire};
+use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
 use flat::FlatSets;
 use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
@@ -396,8 +396,8 @@ impl Coll {
     }
 
     /// As `Executor::exchange`.
-    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
-        self.executor.exchange(wire)
+    pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
+        self.executor.exchange(port)
     }
 
     /// The next message to a rank on another node that a collective wants.

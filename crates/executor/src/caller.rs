@@ -3,10 +3,10 @@
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
-use crate::far::Far;
+use crate::far::FarEdges;
 use crate::fault::Fault;
 use crate::memory::{Driver, Reach};
-use crate::note::Wire;
+use crate::note::EdgePort;
 use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
 use crate::watch::{Health, ProxyWatch};
@@ -72,7 +72,7 @@ pub struct Executor {
     idle_bytes: u64,
     /// Messages to ranks on other nodes that instances want.
     edges: Vec<Edge>,
-    far: Far,
+    far: FarEdges,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -123,7 +123,7 @@ impl Executor {
             tickets: 0,
             idle_bytes: 0,
             edges: Vec::new(),
-            far: Far::default(),
+            far: FarEdges::default(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
@@ -223,9 +223,9 @@ impl Executor {
 
     /// Says to other hosts what this rank's instances want and what its sends have, and hears what they say.
     /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
-    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
+    pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
-        far.exchange(wire, reach, |from, note, data| {
+        far.exchange(port, reach, |from, note, data| {
             let run = |index: &u32| outstanding[*index as usize].block.run.is_of(note);
             if let Some(&index) = driven.iter().find(|index| run(index)) {
                 // A rank's engine stores every fault in its step; only a test's driver dies.

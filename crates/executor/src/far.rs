@@ -12,7 +12,7 @@
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
 use crate::memory::Reach;
-use crate::note::{Kind, NOTE_BYTES, Note, Wire};
+use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
 use crate::server::Server;
 use error::{Class, Result, fail};
 use std::collections::VecDeque;
@@ -21,24 +21,24 @@ use transport::route::Sent;
 
 /// An executor's or a proxy's part in the edges between hosts.
 #[derive(Default)]
-pub(crate) struct Far {
+pub(crate) struct FarEdges {
     /// Notes to leave, with where they go.
     pub outbox: VecDeque<(u32, Note)>,
     pub server: Server,
 }
 
-impl Far {
+impl FarEdges {
     /// Takes notes and gives `arrived` those for instances; sends what is to be sent. Whether anything moved.
     /// Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(
         &mut self,
-        wire: &mut impl Wire,
+        port: &mut impl EdgePort,
         reach: &Reach,
         mut arrived: impl FnMut(u32, &Note, Span),
     ) -> Result<bool> {
         let mut moved = false;
-        let Far { outbox, server } = self;
-        while wire.take(|from, header, payload| match Note::read(header, payload) {
+        let FarEdges { outbox, server } = self;
+        while port.take(|from, header, payload| match Note::read(header, payload) {
             None => telemetry::count(telemetry::Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
                 Kind::Fetch => server.ask(from, note),
@@ -55,15 +55,15 @@ impl Far {
             if reach.segment.is_gone(to) {
                 continue;
             }
-            match wire.send(to, &note.header(), NOTE_BYTES, |span| note.write(span)) {
+            match port.send(to, &note.header(), NOTE_BYTES, |span| note.write(span)) {
                 Sent::Done => moved = true,
                 Sent::Full => outbox.push_back((to, note)),
             }
         }
-        moved |= server.serve(wire, reach);
+        moved |= server.serve(port, reach);
         if !moved
             && (!outbox.is_empty() || server.is_busy())
-            && let Some(why) = wire.broken()
+            && let Some(why) = port.broken()
         {
             fail!(Class::ProcAborted, "the connection to another host is lost: {why}");
         }

@@ -34,7 +34,7 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
 pub use config::Config;
-pub use note::Wire;
+pub use note::EdgePort;
 pub use start::{
     Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
 };

@@ -4,7 +4,7 @@ use sys::Span;
 use transport::route::{Header, Sent};
 
 /// How notes travel: packets that keep their order between two processes. A trait, because tests simulate it.
-pub trait Wire {
+pub trait EdgePort {
     /// Sends a packet to an endpoint of the job, whose `bytes` bytes of payload `fill` writes.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
     /// Calls `each` with the next packet that has come and its source; false if there is none.
@@ -15,7 +15,7 @@ pub trait Wire {
     fn broken(&self) -> Option<String>;
 }
 
-impl Wire for transport::route_fabric::Port {
+impl EdgePort for transport::route_fabric::Port {
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         self.send_edge(to, header, bytes, fill)
     }

@@ -2,10 +2,10 @@
 
 use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
-use crate::far::Far;
+use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Stop};
-use crate::note::Wire;
+use crate::note::EdgePort;
 use crate::record::{self, Head, InstanceRecord, RETURNED};
 use crate::{Config, buffers};
 use error::Result;
@@ -101,7 +101,7 @@ pub struct Proxy {
     /// Plans by rank and program number.
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
-    far: Far,
+    far: FarEdges,
     dead: bool,
 }
 
@@ -121,7 +121,7 @@ impl Proxy {
             idle: HashMap::new(),
             plans: HashMap::new(),
             words: Vec::new(),
-            far: Far::default(),
+            far: FarEdges::default(),
             dead: false,
         }
     }
@@ -139,12 +139,12 @@ impl Proxy {
 
     /// Says to other hosts what instances want and what the sends of its ranks have, and hears what they say.
     /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
-    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
+    pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         if self.dead {
             return Ok(false);
         }
         let Proxy { far, reach, runs, dead, .. } = self;
-        far.exchange(wire, reach, |from, note, data| {
+        far.exchange(port, reach, |from, note, data| {
             if let Some(run) = runs.iter_mut().find(|run| run.is_of(note)) {
                 *dead |= run.take_note(from, note, data, reach).is_err();
             }

@@ -6,7 +6,7 @@
 
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region};
-use crate::note::{Kind, NOTE_BYTES, Note, Wire};
+use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
 use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
@@ -77,14 +77,14 @@ impl Server {
     }
 
     /// Gives each job a packet's turn; whether anything left.
-    pub fn serve(&mut self, wire: &mut impl Wire, reach: &Reach) -> bool {
+    pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach) -> bool {
         let Server { jobs, packet } = self;
         let mut moved = false;
         jobs.retain_mut(|job| {
             if reach.segment.is_gone(job.to) {
                 return false;
             }
-            match job.turn(wire, reach, packet) {
+            match job.turn(port, reach, packet) {
                 Ok(Turn::Wait) => true,
                 Ok(Turn::Sent) => {
                     moved = true;
@@ -95,7 +95,7 @@ impl Server {
                     false
                 }
                 Err(fault) => {
-                    let sent = job.fail(wire, fault);
+                    let sent = job.fail(port, fault);
                     moved |= sent == Sent::Done;
                     sent == Sent::Full
                 }
@@ -130,7 +130,7 @@ impl Source {
 impl Job {
     fn turn(
         &mut self,
-        wire: &mut impl Wire,
+        port: &mut impl EdgePort,
         reach: &Reach,
         packet: &mut Option<Block>,
     ) -> Result<Turn, Fault> {
@@ -150,7 +150,7 @@ impl Job {
         if have > total || is_whole && have < total {
             return Err(Fault::Corrupt { peer: sender, what: Corruption::Progress });
         }
-        let most = (wire.payload_bytes_max() - NOTE_BYTES) as u64;
+        let most = (port.payload_bytes_max() - NOTE_BYTES) as u64;
         let end = have.min(offset.saturating_add(most));
         // The last packet also says that the send is finished.
         let is_last = end == total;
@@ -168,7 +168,7 @@ impl Job {
                 copy
             }
         };
-        let sent = wire.send(self.to, &note.header(), NOTE_BYTES + bytes, |span| {
+        let sent = port.send(self.to, &note.header(), NOTE_BYTES + bytes, |span| {
             note.write(span.slice(0, NOTE_BYTES));
             copy.copy_to(span.slice(NOTE_BYTES, bytes));
         });
@@ -180,9 +180,9 @@ impl Job {
         Ok(if is_last { Turn::Over } else { Turn::Sent })
     }
 
-    fn fail(&self, wire: &mut impl Wire, fault: Fault) -> Sent {
+    fn fail(&self, port: &mut impl EdgePort, fault: Fault) -> Sent {
         let note = Note { kind: Kind::Failed, ..self.note };
-        wire.send(self.to, &note.header(), NOTE_BYTES + 32, |span| {
+        port.send(self.to, &note.header(), NOTE_BYTES + 32, |span| {
             note.write(span.slice(0, NOTE_BYTES));
             let words = fault.words();
             let bytes: [u8; 32] = std::array::from_fn(|at| words[at / 8].to_ne_bytes()[at % 8]);

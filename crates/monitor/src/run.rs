@@ -50,15 +50,7 @@ enum Task {
 
 /// The program: `words` begin with its own name; returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
-    let arguments = match Arguments::try_parse_from(words) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Nothing can be done about a closed terminal.
-            let _ = error.print();
-            return error.exit_code() as u8;
-        }
-    };
-    match carry_out(arguments) {
+    match carry_out(Arguments::parse_from(words)) {
         Ok(()) => 0,
         Err(why) => {
             eprintln!("outboard monitor: {why}");

@@ -7,7 +7,7 @@ use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
 use transport::route::Reach;
 use transport::route_fabric;
 use transport::route_shm::Port;
-use transport::shm::{Segment, Shape, cma};
+use transport::shm::{Member, Segment, Shape, cma};
 
 /// What carries the packets of a test.
 #[derive(Clone, Copy)]
@@ -26,8 +26,7 @@ fn fabric_ports(ranks: u32) -> Vec<Reach> {
         segment.set_nodes(rank, ranks, &node_of, 0x5ec);
         segment.job().address.set("127.0.0.1");
         let place = segment.require(rank).unwrap();
-        let network =
-            route_fabric::Port::open(&segment, route_fabric::Member::Rank(place), None, Some("tcp")).unwrap();
+        let network = route_fabric::Port::open(&segment, Member::Rank(place), None, Some("tcp")).unwrap();
         (segment, place, network)
     };
     let joined: Vec<_> = (0..ranks).map(join).collect();

@@ -3,7 +3,8 @@
 
 use executor::Config;
 use telemetry::Counter;
-use transport::route_fabric::{Member, Port};
+use transport::route_fabric::Port;
+use transport::shm::Member;
 
 /// The program: serves until its ranks have gone, and returns the exit code.
 pub fn run() -> u8 {

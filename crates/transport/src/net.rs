@@ -99,11 +99,10 @@ pub(crate) struct Remote {
     /// Whether any packet of it has come; until then, how long we have waited.
     is_heard: bool,
     silence: Silence,
-    /// Why nothing reaches it any more; told once.
-    fault: Option<String>,
-    is_lost: bool,
-    /// When that was seen, and why.
+    /// Since when nothing reaches it any more, and why.
     lost: Option<(u64, String)>,
+    /// The same reason, until it is told.
+    fault: Option<String>,
 }
 
 impl Net {
@@ -141,7 +140,7 @@ impl Net {
         fill: impl FnOnce(Span),
     ) -> Sent {
         let refused = if is_promised { Sent::Done } else { Sent::Full };
-        let Some(address) = self.address(number) else { return refused };
+        let Some(address) = self.resolve(number) else { return refused };
         let whole = WIRE_BYTES + bytes;
         let wire = self.peers.wire(number, *header);
         let peer = self.peers.at(number);
@@ -190,7 +189,7 @@ impl Net {
 
     /// Whether so many packets of so many bytes in all may be promised.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
-        if self.address(number).is_none() {
+        if self.resolve(number).is_none() {
             return false;
         }
         let free = self.endpoint.free_sends();
@@ -198,10 +197,10 @@ impl Net {
         sequence.has_room(packets, bytes) && (sequence.keeps() || free >= packets)
     }
 
-    /// Where a peer is. Nothing if it is lost, or if its address has not come yet.
-    fn address(&mut self, number: u32) -> Option<Address> {
+    /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
+    fn resolve(&mut self, number: u32) -> Option<Address> {
         match self.peers.get(number) {
-            Some(Remote { is_lost: true, .. }) => None,
+            Some(Remote { lost: Some(_), .. }) => None,
             Some(Remote { address: Some(address), .. }) => Some(*address),
             _ => self.connect(number),
         }
@@ -225,7 +224,7 @@ impl Net {
 
     /// Sends a packet that is not counted; whether it left.
     fn send_loose(&mut self, number: u32, header: Header) -> bool {
-        let Some(address) = self.address(number) else { return false };
+        let Some(address) = self.resolve(number) else { return false };
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }
@@ -304,7 +303,7 @@ impl Net {
     /// Whether the peer knows everything, or never will.
     fn tell(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
-        if peer.is_lost {
+        if peer.lost.is_some() {
             return true;
         }
         if peer.must_tell() {
@@ -345,7 +344,7 @@ impl Net {
     /// Whether a peer needs no looking after any more.
     fn look_after(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
-        if peer.is_lost {
+        if peer.lost.is_some() {
             return true;
         }
         match peer.sequence.tick(now) {
@@ -373,7 +372,7 @@ impl Net {
     /// Sends what waits for a peer, in its order.
     fn flush(&mut self, number: u32) {
         let Some(peer) = self.peers.get_mut(number) else { return };
-        let (Some(address), false) = (peer.address, peer.is_lost) else { return };
+        let (Some(address), None) = (peer.address, &peer.lost) else { return };
         while let Some((_, (block, bytes))) = peer.sequence.unsent() {
             match self.endpoint.send(address, *bytes, |to| block.span().copy_to(to)) {
                 Ok(fabric::Sent::Done) => peer.sequence.left(),
@@ -439,7 +438,7 @@ impl Peers {
 
     /// Where a peer is that is not lost.
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
-        self.get(number).filter(|peer| !peer.is_lost)?.address
+        self.get(number).filter(|peer| peer.lost.is_none())?.address
     }
 
     pub(crate) fn put_back(&mut self, number: u32, header: Header, packet: Held) {
@@ -524,7 +523,7 @@ impl Peers {
     fn lose(&mut self, number: u32, why: &str) {
         let (is_rank, now) = (self.place(number) < self.ranks, self.now);
         let peer = self.at(number);
-        if !std::mem::replace(&mut peer.is_lost, true) {
+        if peer.lost.is_none() {
             peer.lost = Some((now, why.to_owned()));
             peer.fault = Some(why.to_owned());
             if is_rank && !std::mem::replace(&mut peer.is_writer, true) {

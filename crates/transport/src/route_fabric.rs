@@ -12,8 +12,7 @@
 
 use crate::net::{Net, Peers};
 use crate::packet::{Far, Header, PacketSink, Pull, Sent, Take};
-use crate::shm::{ENDPOINT_BYTES_MAX, Segment};
-pub use crate::sleeper::Member;
+use crate::shm::{ENDPOINT_BYTES_MAX, Member, Segment};
 use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};

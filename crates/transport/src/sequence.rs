@@ -395,8 +395,9 @@ mod tests {
             if is_late {
                 assert_eq!(take(&mut receiver, stamps[0]), (Arrival::Next, vec![1, 2]));
                 assert!(sender.answer(receiver.stamp().answered, begin + SECOND));
+                send(&mut sender, 1);
             }
-            let due = if is_late { Due::Settled } else { Due::Lost(1) };
+            let due = if is_late { Due::Waiting } else { Due::Lost(1) };
             assert_eq!(sender.tick(begin + LOST_NS), due);
         }
     }
@@ -414,6 +415,9 @@ mod tests {
         assert!(grown.has_room(WINDOW as usize, usize::MAX / 2));
         send(&mut grown, WINDOW);
         assert!(!grown.has_room(1, 1));
+        let mut receiver = Sequence::default();
+        (1..WINDOW).for_each(|number| receiver.keep_early(number, number, 100));
+        assert_eq!(receiver.early.len(), EARLY_BYTES_MAX / 100);
     }
 
     /// Goal: numbers that cannot be change nothing.
@@ -430,7 +434,8 @@ mod tests {
         assert!(!sender.answer(2, 9), "only one was sent");
         assert!(sender.answer(0, 9), "an old answer");
         assert_eq!((receiver.expected, receiver.owes(), sender.answered), (1, Some(None), 1));
-        assert_eq!(sender.probe_answered(1, 9, 9), 0, "nobody asked about so many");
+        assert_eq!(sender.probe_answered(1, 9, 9), 0);
+        assert_eq!(sender.lost_since, None, "nobody asked about so many");
     }
 
     /// Goal: a receiver that sends nothing itself answers now and then.

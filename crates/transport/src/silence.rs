@@ -89,6 +89,7 @@ mod tests {
         let mut silence = Silence::default();
         assert_eq!(silence.look(1, is_tcp, || Some(address)), None);
         assert_eq!(silence.look(SILENCE_NS, is_tcp, || Some(address)), None, "it is too early");
+        assert!(silence.trying.is_none());
         assert_eq!(silence.look(SILENCE_NS + 1, is_tcp, || Some(address)), None);
         let later = SILENCE_NS + 2;
         while silence.trying.is_some() {

@@ -1,6 +1,6 @@
 //! What wakes a process that sleeps on its bell when something arrives from another host.
 
-use crate::shm::{Doorbell, LocalRank, Segment};
+use crate::shm::{Member, Segment};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,32 +8,6 @@ use std::time::Duration;
 
 /// How long the watching thread sleeps before it looks whether its process has left the network.
 const WATCH: Duration = Duration::from_secs(1);
-
-/// A process of this host that has an endpoint.
-#[derive(Clone, Copy, Debug)]
-pub enum Member {
-    /// A rank.
-    Rank(LocalRank),
-    /// A proxy, by its number on this host.
-    Proxy(u32),
-}
-
-impl Member {
-    /// The number of its endpoint.
-    pub(crate) fn number(self, segment: &Segment) -> u32 {
-        match self {
-            Member::Rank(rank) => rank.peer(),
-            Member::Proxy(proxy) => segment.proxy_endpoint(proxy),
-        }
-    }
-
-    fn bell(self, segment: &Segment) -> &Doorbell {
-        match self {
-            Member::Rank(rank) => &segment.rank(rank).bell,
-            Member::Proxy(proxy) => &segment.proxy(proxy).bell,
-        }
-    }
-}
 
 /// The thread that watches the network while the process sleeps on its bell.
 pub(crate) struct Sleeper {

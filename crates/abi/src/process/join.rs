@@ -125,7 +125,7 @@ impl Process {
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-    let member = route_fabric::Member::Rank(membership.rank);
+    let member = transport::shm::Member::Rank(membership.rank);
     route_fabric::Port::open(membership.segment, member, library, provider)
 }
 

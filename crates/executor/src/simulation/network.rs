@@ -1,7 +1,7 @@
 //! Messages and packets between the nodes of a simulated job: any number under way, each delivered at a
 //! random time; packets of one process to another in their order.
 
-use crate::note::Wire;
+use crate::note::EdgePort;
 use crate::{Edge, EdgeOutcome, Executor};
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -100,7 +100,7 @@ impl Packets {
     }
 }
 
-impl Wire for End<'_> {
+impl EdgePort for End<'_> {
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let queue = self.packets.queues.entry((self.own, to)).or_default();
         if queue.len() > 3 || self.rng.random_ratio(1, 5) {

@@ -33,7 +33,7 @@ use super::hosts::Placement;
 use super::places::Places;
 use super::start::{Refusal, Setup};
 use super::trace::Part;
-use super::worlds::World;
+use super::worlds::SpreadWorld;
 use super::{hosts, input, say};
 
 /// How long an agent may take to start.
@@ -65,7 +65,7 @@ pub(super) struct Root<'a> {
     /// Where ranks are placed next.
     pub(super) placement: Placement,
     pub(super) places: Places,
-    pub(super) worlds: Vec<World>,
+    pub(super) worlds: Vec<SpreadWorld>,
     /// The nodes of ranks that wait for a world's birth.
     pub(super) askers: HashMap<u32, usize>,
     /// The names of all endpoints, for agents that come later.
@@ -121,7 +121,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
             arguments.ranks() + settings.spawn_ranks_max as u32,
             placement.node_of.iter().copied(),
         ),
-        worlds: vec![World::of_job(&placement.node_of)],
+        worlds: vec![SpreadWorld::of_job(&placement.node_of)],
         askers: HashMap::new(),
         names: HashMap::new(),
         placement,
@@ -273,7 +273,7 @@ impl Root<'_> {
             }
         }
         self.give_up();
-        self.worlds.iter_mut().for_each(World::tell);
+        self.worlds.iter_mut().for_each(SpreadWorld::tell);
         if let Some(file) = self.trace.take() {
             write_trace(&file, std::mem::take(&mut self.parts));
         }
@@ -369,7 +369,7 @@ impl Root<'_> {
             }
             Up::Done { code } => {
                 self.agents[index].done = Some(code);
-                if code != 0 && self.worlds.iter().all(World::is_over) {
+                if code != 0 && self.worlds.iter().all(SpreadWorld::is_over) {
                     self.failed.get_or_insert(code);
                 } else if code != 0 {
                     // What a rank did was told before; a batch system may have ended the ranks there.

@@ -18,9 +18,9 @@ use super::nodes::Root;
 use super::say;
 use super::statistics::Counted;
 
-/// A world whose places are taken.
+/// A world whose ranks are spread over nodes.
 #[derive(Default)]
-pub(super) struct World {
+pub(super) struct SpreadWorld {
     pub first: u32,
     /// How it was begun; nothing for the first world.
     begin: Option<Begin>,
@@ -39,10 +39,10 @@ pub(super) struct World {
     counted: Option<Counted>,
 }
 
-impl World {
+impl SpreadWorld {
     /// The first world, with the node of each rank.
-    pub(super) fn of_job(node_of: &[u32]) -> World {
-        World { living: node_of.iter().map(|node| *node as usize).collect(), ..World::default() }
+    pub(super) fn of_job(node_of: &[u32]) -> SpreadWorld {
+        SpreadWorld { living: node_of.iter().map(|node| *node as usize).collect(), ..SpreadWorld::default() }
     }
 
     /// Prints what its processes have counted, once.
@@ -73,7 +73,7 @@ impl World {
 }
 
 impl Root<'_> {
-    fn world(&mut self, first: u32) -> Option<&mut World> {
+    fn world(&mut self, first: u32) -> Option<&mut SpreadWorld> {
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
@@ -119,14 +119,14 @@ impl Root<'_> {
         self.askers.insert(asker, node);
         let places = first..first + begin.node_of.len() as u32;
         self.names.retain(|rank, _| !places.contains(rank));
-        self.worlds.push(World {
+        self.worlds.push(SpreadWorld {
             first,
             begin: Some(begin),
             unborn: (0..self.agents.len()).collect(),
             living: nodes,
             asker: Some(asker),
             connected,
-            ..World::default()
+            ..SpreadWorld::default()
         });
         self.tell_connected(first);
         Ok(())
@@ -246,7 +246,7 @@ impl Root<'_> {
         }
         world.tell();
         self.send_all(&Down::Over { first });
-        if self.worlds.iter().all(World::is_over) {
+        if self.worlds.iter().all(SpreadWorld::is_over) {
             self.send_all(&Down::Close { signal: libc::SIGTERM, code: 0 });
         }
     }
@@ -254,8 +254,8 @@ impl Root<'_> {
     /// Gives back the places of spawned worlds that have ended in order, and to which nobody who lives is
     /// connected.
     fn forget_ended(&mut self) {
-        let stays = |world: &World| {
-            let is_led_to = |other: &World| {
+        let stays = |world: &SpreadWorld| {
+            let is_led_to = |other: &SpreadWorld| {
                 !other.is_over() && other.connected.values().flatten().any(|to| *to == world.first)
             };
             world.first == 0 || world.is_broken || !world.is_over() || self.worlds.iter().any(is_led_to)
@@ -268,7 +268,7 @@ impl Root<'_> {
 
     /// Ends worlds, if they are not all: the first time with a sentence. Whether that is done.
     pub(super) fn fail_some(&mut self, firsts: &[u32], sentence: &str, code: u8) -> bool {
-        let is_meant = |world: &World| firsts.contains(&world.first);
+        let is_meant = |world: &SpreadWorld| firsts.contains(&world.first);
         if self.worlds.iter().all(|world| is_meant(world) || world.is_over() || world.is_ending) {
             return false;
         }

@@ -1,8 +1,8 @@
 //! The endpoints by which hosts reach each other: those of ranks have the ranks' numbers, those of proxies
 //! numbers of their own.
 
-use super::Segment;
 use super::pages::{Peer, RANKS_MAX};
+use super::{Doorbell, LocalRank, Segment};
 use std::sync::atomic::Ordering;
 
 /// Set in the number of a proxy's endpoint.
@@ -11,6 +11,33 @@ pub(crate) const PROXY: u32 = 1 << 31;
 pub(super) const PROXY_ENDPOINTS: u32 = RANKS_MAX;
 /// The length of the name of an endpoint whose process has ended.
 const GONE: u16 = u16::MAX;
+
+/// A process of this host that has an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub enum Member {
+    /// A rank.
+    Rank(LocalRank),
+    /// A proxy, by its number on this host.
+    Proxy(u32),
+}
+
+impl Member {
+    /// The number of its endpoint.
+    pub(crate) fn number(self, segment: &Segment) -> u32 {
+        match self {
+            Member::Rank(rank) => rank.peer(),
+            Member::Proxy(proxy) => segment.proxy_endpoint(proxy),
+        }
+    }
+
+    /// What wakes it.
+    pub(crate) fn bell(self, segment: &Segment) -> &Doorbell {
+        match self {
+            Member::Rank(rank) => &segment.rank(rank).bell,
+            Member::Proxy(proxy) => &segment.proxy(proxy).bell,
+        }
+    }
+}
 
 impl Segment {
     /// The number of the endpoint of a proxy of this host.
@@ -74,6 +101,7 @@ mod tests {
     #[test]
     fn a_proxy_answers_for_its_ranks_until_it_is_gone() {
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 2, arena_bytes: 1 }).unwrap();
+        segment.set_nodes(0, 1, &[0; 4], 1);
         assert!(!segment.has_far_proxies(), "there is one host");
         segment.set_nodes(1, 2, &[0, 1, 0, 1], 1);
         assert!(segment.has_far_proxies());
@@ -84,7 +112,9 @@ mod tests {
         segment.set_endpoint(other, &[]);
         assert_eq!((segment.server_of(0), segment.server_of(2), segment.endpoint(other)), (0, 2, None));
         // What no host has is no endpoint, and a rank is never gone.
+        segment.set_endpoint(1, b"here");
         segment.set_endpoint(1, &[]);
+        assert_eq!(segment.endpoint(1), Some(b"here".to_vec()));
         assert_eq!(
             [own, other, 3, 4, PROXY | 4].map(|it| segment.is_endpoint(it)),
             [true, true, true, false, false]

@@ -24,6 +24,7 @@ pub use allocator::Allocator;
 pub use arena::{Arena, Words};
 pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
+pub use endpoints::Member;
 pub(crate) use endpoints::PROXY;
 pub use launch::LaunchRing;
 pub use pages::{
