@@ -354,10 +354,9 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Text that roff prints unchanged.
+/// Text that roff prints unchanged. No line of it begins with a full stop.
 fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
-    text.replace("\n.", "\n\\&.")
+    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }
 
 #[cfg(test)]

@@ -78,7 +78,9 @@ mod tests {
         std::fs::write(part(&file, Who::Proxy(0)), []).unwrap();
         parts.extend(take(&file, &segment, 0));
         assert_eq!(write(&file, parts).unwrap(), 2);
-        let events = chrome::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        ["rank 0", "rank 1", "proxy 0", "proxy 1"].map(|who| assert!(text.contains(who), "{who}: {text}"));
+        let events = chrome::parse(&text).unwrap();
         chrome::check(&events).unwrap();
         assert_eq!(events.len(), 8);
         assert!(!part(&file, Who::Rank(0)).exists() && !part(&file, Who::Rank(1)).exists());
