@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo demo-monitor test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -25,6 +25,9 @@ uninstall:  ## take away what install has put into $(DESTDIR)$(PREFIX)
 
 demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
 	examples/taylor_green/demo
+
+examples: build  ## run four applications on this machine, alone, with proxies, beside MPICH and Open MPI, and make a page with plots
+	examples/run
 
 demo-monitor: build  ## show the monitor on a simulated fabric with traffic and errors, until Ctrl-C
 	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
