@@ -1,0 +1,148 @@
+//! Groups: a communicator of their own, and the order in which operations start.
+
+use crate::c::{MPI_Comm, MPI_Group};
+use crate::engine::Engine;
+use crate::fault::{ABORTED, ARGUMENT, Fault, Result, call, code, fail};
+use crate::kind::handle;
+use crate::numbers as n;
+use crate::process;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub struct Group {
+    pub comm: MPI_Comm,
+    pub name: String,
+    pub rank: c_int,
+    pub size: c_int,
+    pub timeout: Option<Duration>,
+    /// Held while an operation starts: so operations start in the order of their numbers.
+    order: Mutex<u64>,
+    /// Why no operation can end well any more.
+    failed: OnceLock<Fault>,
+}
+
+impl Group {
+    /// Starts an operation, which gets the next number.
+    pub fn in_order<T>(&self, start: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check()?;
+        *order += 1;
+        start(*order)
+    }
+
+    /// Errors: the group has failed.
+    pub fn check(&self) -> Result<()> {
+        self.failed.get().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
+    /// Only the first reason counts.
+    pub fn fail(&self, message: String) {
+        let _ = self.failed.set(Fault { code: ABORTED, message });
+    }
+}
+
+impl Drop for Group {
+    /// Nobody can use the group, and its operations have ended, but for those of a group that has failed.
+    fn drop(&mut self) {
+        if self.check().is_ok() && process::is_open() {
+            let mut comm = self.comm;
+            let _ = call!(MPI_Comm_free(&raw mut comm));
+        }
+    }
+}
+
+/// A handle of C.
+pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
+    if group.is_null() {
+        return fail(ARGUMENT, "the group is a null pointer");
+    }
+    // SAFETY: not null, and by the crate's contract it comes from outboard_dl_group_create and is not freed.
+    Ok(unsafe { &*group })
+}
+
+/// The group of a handle, to be kept.
+pub fn shared(group: *const Group) -> Result<Arc<Group>> {
+    of_handle(group)?;
+    // SAFETY: outboard_dl_group_create made the handle from an Arc, and it has not been freed.
+    unsafe { Arc::increment_strong_count(group) };
+    // SAFETY: as above; the count that was added is this one's.
+    Ok(unsafe { Arc::from_raw(group) })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_group_create(
+    ranks: *const c_int,
+    size: c_int,
+    name: *const c_char,
+    timeout: f64,
+    group: *mut *const Group,
+) -> c_int {
+    code(create(ranks, size, name, timeout).and_then(|made| {
+        if group.is_null() {
+            return fail(ARGUMENT, "group is a null pointer");
+        }
+        // SAFETY: not null; the crate's contract.
+        unsafe { *group = Arc::into_raw(Arc::new(made)) };
+        Ok(())
+    }))
+}
+
+fn create(ranks: *const c_int, size: c_int, name: *const c_char, timeout: f64) -> Result<Group> {
+    Engine::get()?;
+    if ranks.is_null() || name.is_null() || size < 1 {
+        return fail(ARGUMENT, format!("a group needs a list of ranks, not {size} ranks, and a name"));
+    }
+    // SAFETY: not null; a string by the crate's contract.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let mut world: MPI_Group = 0;
+    let mut chosen: MPI_Group = 0;
+    call!(MPI_Comm_group(process::world()?, &raw mut world))?;
+    let included = call!(MPI_Group_incl(world, size, ranks.cast_mut(), &raw mut chosen));
+    call!(MPI_Group_free(&raw mut world))?;
+    included?;
+    let mut comm = handle(n::COMM_NULL);
+    let made = call!(MPI_Comm_create_group(process::world()?, chosen, tag(&name), &raw mut comm));
+    call!(MPI_Group_free(&raw mut chosen))?;
+    made?;
+    if comm == handle(n::COMM_NULL) {
+        return fail(ARGUMENT, format!("this process is not in the list of ranks of group {name}"));
+    }
+    let mut rank = 0;
+    call!(MPI_Comm_set_errhandler(comm, handle(n::ERRORS_RETURN)))?;
+    call!(MPI_Comm_rank(comm, &raw mut rank))?;
+    let timeout = (timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(1e9)));
+    Ok(Group { comm, name, rank, size, timeout, order: Mutex::new(0), failed: OnceLock::new() })
+}
+
+/// Groups that are made at the same time by different threads need different tags (MPI 5.0, section 7.4.2).
+fn tag(name: &str) -> c_int {
+    let hash =
+        name.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash % 32_000) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_group_free(group: *const Group) -> c_int {
+    code(of_handle(group).map(|_| {
+        // SAFETY: the handle holds one count, which ends here.
+        drop(unsafe { Arc::from_raw(group) });
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_group_abort(group: *const Group, reason: *const c_char) -> c_int {
+    code(of_handle(group).and_then(|group| {
+        let reason = if reason.is_null() {
+            String::new()
+        } else {
+            // SAFETY: not null; a string by the crate's contract.
+            unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
+        };
+        group
+            .fail(format!("group {} was aborted by this process, rank {}: {reason}", group.name, group.rank));
+        Engine::get()?.wake();
+        Ok(())
+    }))
+}

@@ -1,0 +1,195 @@
+//! Types and operators: what they are in MPI. MPI's binary interface has no bfloat16, so its reductions are
+//! operators of this library on 16-bit words, and the caller of MPI carries them out, never a proxy.
+
+use crate::c::{MPI_Datatype, MPI_Op};
+use crate::fault::{ARGUMENT, Result, call, fail};
+use crate::numbers as n;
+use half::{bf16, f16};
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    Signed(u8),
+    Unsigned(u8),
+    Bool,
+}
+
+/// The order is that of `enum outboard_dl_type`.
+const KINDS: [(Kind, i32, &str); 13] = [
+    (Kind::F16, n::REAL2, "f16"),
+    (Kind::Bf16, n::UINT16_T, "bf16"),
+    (Kind::F32, n::FLOAT, "f32"),
+    (Kind::F64, n::DOUBLE, "f64"),
+    (Kind::Signed(1), n::INT8_T, "i8"),
+    (Kind::Unsigned(1), n::UINT8_T, "u8"),
+    (Kind::Signed(2), n::INT16_T, "i16"),
+    (Kind::Unsigned(2), n::UINT16_T, "u16"),
+    (Kind::Signed(4), n::INT32_T, "i32"),
+    (Kind::Unsigned(4), n::UINT32_T, "u32"),
+    (Kind::Signed(8), n::INT64_T, "i64"),
+    (Kind::Unsigned(8), n::UINT64_T, "u64"),
+    (Kind::Bool, n::C_BOOL, "bool"),
+];
+
+impl Kind {
+    pub fn of(number: c_int) -> Result<Kind> {
+        match usize::try_from(number - 1).ok().and_then(|at| KINDS.get(at)) {
+            Some(row) => Ok(row.0),
+            None => fail(ARGUMENT, format!("{number} is no type of enum outboard_dl_type")),
+        }
+    }
+
+    fn row(self) -> &'static (Kind, i32, &'static str) {
+        KINDS.iter().find(|row| row.0 == self).unwrap_or(&KINDS[0])
+    }
+
+    pub fn datatype(self) -> MPI_Datatype {
+        handle(self.row().1)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().2
+    }
+}
+
+/// A handle of the standard ABI.
+pub fn handle(number: i32) -> usize {
+    number as usize
+}
+
+/// A reduction: MPI's operator, and whether the result is divided by the size of the group.
+#[derive(Debug, Clone, Copy)]
+pub struct Reduction {
+    pub op: MPI_Op,
+    pub is_average: bool,
+}
+
+impl Reduction {
+    pub fn of(number: c_int, kind: Kind) -> Result<Reduction> {
+        let refuse = || fail(ARGUMENT, format!("operator {number} is not defined on {}", kind.name()));
+        let is_float = matches!(kind, Kind::F16 | Kind::Bf16 | Kind::F32 | Kind::F64);
+        let op = match (number, kind) {
+            (2, _) if !is_float => return refuse(),
+            (1 | 2, Kind::Bf16) => return brain(0, number == 2),
+            (3..=5, Kind::Bf16) => return brain(number as usize - 2, false),
+            (1 | 5, Kind::Bool) => n::LOR,
+            (3 | 4, Kind::Bool) => n::LAND,
+            (1 | 2, _) => n::SUM,
+            (3, _) => n::PROD,
+            (4, _) => n::MIN,
+            (5, _) => n::MAX,
+            (6..=8, _) if is_float => return refuse(),
+            (6, Kind::Bool) => n::LAND,
+            (7, Kind::Bool) => n::LOR,
+            (8, Kind::Bool) => n::LXOR,
+            (6, _) => n::BAND,
+            (7, _) => n::BOR,
+            (8, _) => n::BXOR,
+            _ => return refuse(),
+        };
+        Ok(Reduction { op: handle(op), is_average: number == 2 })
+    }
+}
+
+type Operator = unsafe extern "C" fn(*const c_void, *mut c_void, *const i64, *const MPI_Datatype);
+static BRAIN: OnceLock<[MPI_Op; 4]> = OnceLock::new();
+
+/// Makes the operators on bfloat16. Called once, with MPI initialised.
+pub fn make_operators() -> Result<()> {
+    let mut made = [0; 4];
+    let operators: [Operator; 4] = [operator::<0>, operator::<1>, operator::<2>, operator::<3>];
+    for (operator, op) in operators.into_iter().zip(&mut made) {
+        call!(MPI_Op_create_c(operator as usize, 1, &raw mut *op))?;
+    }
+    let _ = BRAIN.set(made);
+    Ok(())
+}
+
+fn brain(which: usize, is_average: bool) -> Result<Reduction> {
+    match BRAIN.get() {
+        Some(operators) => Ok(Reduction { op: operators[which], is_average }),
+        None => fail(crate::fault::STATE, "outboard_dl_init has not been called"),
+    }
+}
+
+/// An MPI_User_function_c: sum, product, minimum, maximum by `WHICH`.
+///
+/// # Safety
+/// MPI's contract for operators (MPI 5.0, section 6.9.5): both vectors have `length` elements.
+unsafe extern "C" fn operator<const WHICH: u8>(
+    input: *const c_void,
+    inout: *mut c_void,
+    length: *const i64,
+    _: *const MPI_Datatype,
+) {
+    // SAFETY: the caller's promise.
+    let length = usize::try_from(unsafe { *length }).unwrap_or(0);
+    if length == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise; bf16 is a 16-bit word.
+    let input = unsafe { std::slice::from_raw_parts(input.cast::<bf16>(), length) };
+    // SAFETY: as above, and MPI passes vectors that do not overlap.
+    let inout = unsafe { std::slice::from_raw_parts_mut(inout.cast::<bf16>(), length) };
+    for (a, b) in input.iter().zip(inout) {
+        let (x, y) = (a.to_f32(), b.to_f32());
+        *b = bf16::from_f32(match WHICH {
+            0 => x + y,
+            1 => x * y,
+            // A NaN stays, as it does for torch.
+            2 => {
+                if x < y || x.is_nan() {
+                    x
+                } else {
+                    y
+                }
+            }
+            _ => {
+                if x > y || x.is_nan() {
+                    x
+                } else {
+                    y
+                }
+            }
+        });
+    }
+}
+
+/// What an average divides: the block of memory that the reduction has written.
+#[derive(Debug, Clone, Copy)]
+pub struct Average {
+    pub address: usize,
+    pub count: usize,
+    pub kind: Kind,
+    pub size: u32,
+}
+
+impl Average {
+    /// Divides the sums in place.
+    pub fn divide(self) {
+        if self.count == 0 {
+            return;
+        }
+        let by = self.size as f32;
+        match self.kind {
+            Kind::F16 => self.each(|x: &mut f16| *x = f16::from_f32(x.to_f32() / by)),
+            Kind::Bf16 => self.each(|x: &mut bf16| *x = bf16::from_f32(x.to_f32() / by)),
+            Kind::F32 => self.each(|x: &mut f32| *x /= by),
+            Kind::F64 => self.each(|x: &mut f64| *x /= f64::from(self.size)),
+            // Reduction::of refuses others.
+            Kind::Signed(_) | Kind::Unsigned(_) | Kind::Bool => {}
+        }
+    }
+
+    fn each<T>(self, change: impl Fn(&mut T)) {
+        // SAFETY: the operation's receive buffer, which is the operation's until its end (the crate's
+        // contract); its kind was checked when it was started.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, self.count) };
+        values.iter_mut().for_each(change);
+    }
+}

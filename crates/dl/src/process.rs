@@ -1,0 +1,106 @@
+//! What this process has of MPI: initialised by this library or by the program, and a communicator from which
+//! groups are made.
+
+use crate::c::MPI_Comm;
+use crate::engine::Engine;
+use crate::fault::{ABORTED, Result, STATE, call, code, fail};
+use crate::kind::{handle, make_operators};
+use crate::numbers as n;
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+#[derive(Debug)]
+struct World {
+    comm: MPI_Comm,
+    rank: c_int,
+    size: c_int,
+    /// Whether finalize finalizes MPI.
+    is_ours: bool,
+}
+
+static WORLD: OnceLock<World> = OnceLock::new();
+/// Whether MPI may be called: between init and finalize.
+static OPEN: Mutex<bool> = Mutex::new(false);
+
+pub fn is_open() -> bool {
+    *OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn world() -> Result<MPI_Comm> {
+    match WORLD.get() {
+        Some(world) if is_open() => Ok(world.comm),
+        _ => fail(STATE, "outboard_dl_init has not been called, or outboard_dl_finalize has"),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_world_rank() -> c_int {
+    WORLD.get().map_or(-1, |world| world.rank)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_world_size() -> c_int {
+    WORLD.get().map_or(-1, |world| world.size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_init() -> c_int {
+    code(init())
+}
+
+fn init() -> Result<()> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if *open {
+        return Ok(());
+    }
+    if WORLD.get().is_some() {
+        return fail(STATE, "outboard_dl_finalize has been called, and MPI cannot be initialised again");
+    }
+    let (mut is_initialised, mut level) = (0, 0);
+    call!(MPI_Initialized(&raw mut is_initialised))?;
+    if is_initialised == 0 {
+        call!(MPI_Init_thread(std::ptr::null_mut(), 0, n::THREAD_MULTIPLE, &raw mut level))?;
+    } else {
+        call!(MPI_Query_thread(&raw mut level))?;
+    }
+    if level < n::THREAD_MULTIPLE {
+        return fail(
+            STATE,
+            format!("MPI was initialised with thread level {level}, not MPI_THREAD_MULTIPLE"),
+        );
+    }
+    let mut comm = 0;
+    let (mut rank, mut size) = (0, 0);
+    call!(MPI_Comm_dup(handle(n::COMM_WORLD), &raw mut comm))?;
+    call!(MPI_Comm_set_errhandler(comm, handle(n::ERRORS_RETURN)))?;
+    call!(MPI_Comm_rank(comm, &raw mut rank))?;
+    call!(MPI_Comm_size(comm, &raw mut size))?;
+    make_operators()?;
+    Engine::open()?;
+    let _ = WORLD.set(World { comm, rank, size, is_ours: is_initialised == 0 });
+    *open = true;
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_finalize() -> c_int {
+    code(finalize())
+}
+
+fn finalize() -> Result<()> {
+    let Some(world) = WORLD.get().filter(|_| is_open()) else { return Ok(()) };
+    let left = Engine::get()?.close();
+    *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    if left > 0 {
+        return fail(
+            ABORTED,
+            format!(
+                "rank {}: {left} operations of aborted groups have not ended, so MPI is not finalized",
+                world.rank
+            ),
+        );
+    }
+    let mut comm = world.comm;
+    call!(MPI_Comm_free(&raw mut comm))?;
+    if world.is_ours { call!(MPI_Finalize()) } else { Ok(()) }
+}

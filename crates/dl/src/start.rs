@@ -1,0 +1,260 @@
+//! The C functions that start an operation. Each checks its arguments and names an MPI call; `start` does the
+//! rest.
+
+use crate::c::{MPI_Comm, MPI_Datatype, MPI_Request};
+use crate::engine::Engine;
+use crate::fault::{ARGUMENT, Result, call, code, fail};
+use crate::group::{Group, shared};
+use crate::kind::{Average, Kind, Reduction};
+use crate::numbers as n;
+use crate::work::{Callback, Task, Work, none};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `outboard_dl_options`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    timeout: f64,
+    callback: Option<extern "C" fn(*mut c_void, c_int, *const c_char)>,
+    state: *mut c_void,
+    flags: c_int,
+}
+
+/// Flag: the caller will wait at once.
+const WAITED: c_int = 1;
+
+/// What all starts have: the group, the options and where the handle goes.
+#[derive(Clone, Copy)]
+struct Frame {
+    group: *const Group,
+    options: *const Options,
+    work: *mut *const Work,
+}
+
+/// What a start needs of its operation, besides the MPI call.
+struct Order {
+    name: &'static str,
+    count: i64,
+    kind: Kind,
+    average: Option<usize>,
+    lists: Vec<i64>,
+    is_receive: bool,
+}
+
+impl Order {
+    fn new(name: &'static str, count: i64, kind: Kind) -> Order {
+        Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false }
+    }
+
+    /// The result of a reduction with `op` lies at `receive`.
+    fn reduces(mut self, reduction: Reduction, receive: *mut c_void) -> Order {
+        self.average = reduction.is_average.then_some(receive as usize);
+        self
+    }
+}
+
+/// The MPI call of an operation: communicator, datatype, the copied lists, where the request goes.
+type Launch<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
+
+fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
+    Engine::get()?;
+    let group = shared(frame.group)?;
+    if order.count < 0 {
+        return fail(ARGUMENT, format!("{} of {} elements", order.name, order.count));
+    }
+    let options = if frame.options.is_null() {
+        Options { timeout: 0.0, callback: None, state: std::ptr::null_mut(), flags: 0 }
+    } else {
+        // SAFETY: not null; the crate's contract.
+        unsafe { *frame.options }
+    };
+    let timeout = match options.timeout {
+        0.0 => group.timeout,
+        seconds if seconds > 0.0 => Some(Duration::from_secs_f64(seconds.min(1e9))),
+        _ => None,
+    };
+    let callback = options.callback.map(|function| Callback { function, state: options.state as usize });
+    let size = u32::try_from(group.size).unwrap_or(1);
+    let work = group.clone().in_order(|number| {
+        let Order { name, count, kind, is_receive, .. } = order;
+        let task = Task { name, count, kind, number, is_receive };
+        let mut work = Work::new(group, task, timeout, callback);
+        work.lists = order.lists;
+        work.average = order.average.map(|address| Average {
+            address,
+            count: usize::try_from(count).unwrap_or(0),
+            kind,
+            size,
+        });
+        let mut request = none();
+        launch(work.group.comm, kind.datatype(), &mut work.lists, &raw mut request)?;
+        let work = Arc::new(work);
+        work.keep(request);
+        Ok(work)
+    })?;
+    if options.flags & WAITED == 0 || frame.work.is_null() {
+        work.hand_over();
+    }
+    if !frame.work.is_null() {
+        // SAFETY: not null; the crate's contract.
+        unsafe { *frame.work = Arc::into_raw(work) };
+    }
+    Ok(())
+}
+
+/// NULL means MPI_IN_PLACE.
+fn or_in_place(send: *const c_void) -> *mut c_void {
+    if send.is_null() { n::IN_PLACE as *mut c_void } else { send.cast_mut() }
+}
+
+fn rank_of(group: *const Group) -> Result<(c_int, c_int)> {
+    crate::group::of_handle(group).map(|group| (group.rank, group.size))
+}
+
+/// Checks a rank of the group; `role` names the argument.
+fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
+    let (_, size) = rank_of(group)?;
+    if (0..size).contains(&rank) {
+        Ok(())
+    } else {
+        fail(ARGUMENT, format!("{role} is {rank} in a group of {size}"))
+    }
+}
+
+/// The C functions. Parameters that all have (group, options, work) are added here.
+macro_rules! operations {
+    ($($function:ident($($argument:ident: $kind:ty),*) $frame:ident $body:block)*) => { $(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $function(
+            group: *const Group, $($argument: $kind,)* options: *const Options, work: *mut *const Work,
+        ) -> c_int {
+            let $frame = Frame { group, options, work };
+            let run = || -> Result<()> { $body };
+            code(run())
+        }
+    )* };
+}
+
+operations! {
+outboard_dl_allreduce(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int) frame {
+    let kind = Kind::of(kind)?;
+    let reduction = Reduction::of(op, kind)?;
+    let order = Order::new("allreduce", count, kind).reduces(reduction, receive);
+    start(frame, order, &|comm, datatype, _, request| {
+        call!(MPI_Iallreduce_c(or_in_place(send), receive, count, datatype, reduction.op, comm, request))
+    })
+}
+
+outboard_dl_reduce(
+    send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int, root: c_int
+) frame {
+    let kind = Kind::of(kind)?;
+    let reduction = Reduction::of(op, kind)?;
+    check_rank(frame.group, root, "root")?;
+    let is_root = rank_of(frame.group)?.0 == root;
+    // Only the root has a result to divide.
+    let mut order = Order::new("reduce", count, kind).reduces(reduction, receive);
+    order.average = order.average.filter(|_| is_root);
+    // MPI_IN_PLACE is the root's alone.
+    let send = if is_root { or_in_place(send) } else if send.is_null() { receive } else { send.cast_mut() };
+    start(frame, order, &|comm, datatype, _, request| {
+        call!(MPI_Ireduce_c(send, receive, count, datatype, reduction.op, root, comm, request))
+    })
+}
+
+outboard_dl_reduce_scatter(
+    send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int
+) frame {
+    let kind = Kind::of(kind)?;
+    let reduction = Reduction::of(op, kind)?;
+    let order = Order::new("reduce_scatter", count, kind).reduces(reduction, receive);
+    start(frame, order, &|comm, datatype, _, request| {
+        let send = or_in_place(send);
+        call!(MPI_Ireduce_scatter_block_c(send, receive, count, datatype, reduction.op, comm, request))
+    })
+}
+
+outboard_dl_broadcast(buffer: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
+    check_rank(frame.group, root, "root")?;
+    start(frame, Order::new("broadcast", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Ibcast_c(buffer, count, datatype, root, comm, request))
+    })
+}
+
+outboard_dl_allgather(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int) frame {
+    start(frame, Order::new("allgather", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Iallgather_c(or_in_place(send), count, datatype, receive, count, datatype, comm, request))
+    })
+}
+
+outboard_dl_gather(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
+    check_rank(frame.group, root, "root")?;
+    let send = if rank_of(frame.group)?.0 == root { or_in_place(send) } else { send.cast_mut() };
+    start(frame, Order::new("gather", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Igather_c(send, count, datatype, receive, count, datatype, root, comm, request))
+    })
+}
+
+outboard_dl_scatter(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
+    check_rank(frame.group, root, "root")?;
+    start(frame, Order::new("scatter", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Iscatter_c(send.cast_mut(), count, datatype, receive, count, datatype, root, comm, request))
+    })
+}
+
+outboard_dl_alltoall(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int) frame {
+    start(frame, Order::new("alltoall", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Ialltoall_c(or_in_place(send), count, datatype, receive, count, datatype, comm, request))
+    })
+}
+
+outboard_dl_alltoallv(
+    send: *const c_void, send_counts: *const i64, send_places: *const i64, receive: *mut c_void,
+    receive_counts: *const i64, receive_places: *const i64, kind: c_int
+) frame {
+    let size = usize::try_from(rank_of(frame.group)?.1).unwrap_or(0);
+    let mut lists = Vec::with_capacity(4 * size);
+    for (list, name) in [(send_counts, "send_counts"), (send_places, "send_places"),
+        (receive_counts, "receive_counts"), (receive_places, "receive_places")]
+    {
+        if list.is_null() {
+            return fail(ARGUMENT, format!("{name} is a null pointer"));
+        }
+        // SAFETY: not null; as many elements as the group has members, by the crate's contract.
+        lists.extend_from_slice(unsafe { std::slice::from_raw_parts(list, size) });
+    }
+    let count = lists[..size].iter().sum();
+    let order = Order { lists, ..Order::new("alltoallv", count, Kind::of(kind)?) };
+    start(frame, order, &|comm, datatype, lists, request| {
+        let lists = lists.as_mut_ptr();
+        // The four lists follow one another.
+        let list = |at: usize| lists.wrapping_add(at * size);
+        let (places, from) = (list(1).cast(), list(3).cast());
+        call!(MPI_Ialltoallv_c(send.cast_mut(), list(0), places, datatype, receive, list(2), from, datatype, comm,
+            request))
+    })
+}
+
+outboard_dl_send(buffer: *const c_void, count: i64, kind: c_int, to: c_int, tag: c_int) frame {
+    check_rank(frame.group, to, "to")?;
+    start(frame, Order::new("send", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+        call!(MPI_Isend_c(buffer.cast_mut(), count, datatype, to, tag, comm, request))
+    })
+}
+
+outboard_dl_receive(buffer: *mut c_void, count: i64, kind: c_int, from: c_int, tag: c_int) frame {
+    let from = if from == -1 { n::ANY_SOURCE } else { check_rank(frame.group, from, "from").map(|()| from)? };
+    let order = Order { is_receive: true, ..Order::new("receive", count, Kind::of(kind)?) };
+    start(frame, order, &|comm, datatype, _, request| {
+        call!(MPI_Irecv_c(buffer, count, datatype, from, tag, comm, request))
+    })
+}
+
+outboard_dl_barrier() frame {
+    start(frame, Order::new("barrier", 0, Kind::Unsigned(1)), &|comm, _, _, request| {
+        call!(MPI_Ibarrier(comm, request))
+    })
+}
+}
