@@ -232,8 +232,10 @@ outboard_dl_alltoallv(
         // The four lists follow one another.
         let list = |at: usize| lists.wrapping_add(at * size);
         let (places, from) = (list(1).cast(), list(3).cast());
-        call!(MPI_Ialltoallv_c(send.cast_mut(), list(0), places, datatype, receive, list(2), from, datatype, comm,
-            request))
+        let send = send.cast_mut();
+        call!(MPI_Ialltoallv_c(
+            send, list(0), places, datatype, receive, list(2), from, datatype, comm, request
+        ))
     })
 }
 
