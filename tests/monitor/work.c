@@ -1,5 +1,5 @@
-/* A job to be watched: each rank sends 64 KiB around a ring and joins an allreduce, over and over for a number of seconds. The
- * last rank computes longest, so that the others wait for it. Prints how many bytes it has sent. */
+/* A job to be watched: each rank sends 64 KiB around a ring and joins an allreduce, over and over for a number of seconds, or
+ * until a file is there. The last rank computes longest, so that the others wait for it. Prints how many bytes it has sent. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (double start = MPI_Wtime(); goes_on;) {
-        int mine = MPI_Wtime() - start < seconds;
+        int mine = MPI_Wtime() - start < seconds && (argc < 3 || access(argv[2], F_OK));
         usleep(rank == size - 1 ? 20000 : 1000);
         MPI_Sendrecv(out, sizeof out, MPI_BYTE, (rank + 1) % size, 0, in, sizeof in, MPI_BYTE, (rank + size - 1) % size, 0,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);

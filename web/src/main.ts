@@ -1,5 +1,6 @@
 // The page: who is there, and which view is shown. A view is named behind the # of the address.
 
+import { account, alerts } from "./alerts";
 import { Refused, get, post } from "./api";
 import { element } from "./dom";
 import { network } from "./network";
@@ -7,15 +8,19 @@ import { errors, job, jobs, status } from "./tables";
 
 interface Who {
   name: string;
-  role: "user" | "support" | "admin";
+  role: "user" | "manager" | "support" | "admin";
 }
 
+const ALL: Who["role"][] = ["user", "manager", "support", "admin"];
 const VIEWS: [string, string, Who["role"][]][] = [
-  ["network", "Network", ["user", "support", "admin"]],
-  ["jobs", "Jobs", ["user", "support", "admin"]],
-  ["errors", "Errors", ["user", "support", "admin"]],
+  ["network", "Network", ALL],
+  ["jobs", "Jobs", ALL],
+  ["errors", "Errors", ALL],
+  ["alerts", "Alerts", ALL],
   ["status", "Monitor", ["support", "admin"]],
+  ["account", "Account", ALL],
 ];
+let role: Who["role"] = "user";
 
 const place = element("main", { tabindex: "-1" });
 const head = element("nav", { "aria-label": "views" });
@@ -33,6 +38,8 @@ function route() {
   if (view === "jobs") end = jobs(place);
   else if (view === "job") end = job(place, words[0] ?? "", words[1] ?? "");
   else if (view === "errors") end = errors(place);
+  else if (view === "alerts") end = alerts(place, role);
+  else if (view === "account") end = account(place, role);
   else if (view === "status") end = status(place);
   else end = network(place);
 }
@@ -46,6 +53,7 @@ function start(who: Who) {
     location.reload();
   });
   head.replaceChildren(...links, element("span", { class: "who" }, `${who.name} (${who.role})`), out);
+  role = who.role;
   document.body.dataset["who"] = who.name;
   window.addEventListener("hashchange", route);
   route();

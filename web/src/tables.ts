@@ -88,6 +88,7 @@ interface Status {
   jobs: Record<string, string>;
   store: Record<string, number | string>;
   sizes: [string, number, number, number][];
+  notifications: Record<string, number | string>;
 }
 
 export function status(place: HTMLElement): () => void {
@@ -107,6 +108,8 @@ export function status(place: HTMLElement): () => void {
       element("h2", {}, "Store"),
       facts(now.store),
       table(["table", "rows", "bytes on disk", "bytes a row"], now.sizes.map(([name, rows, bytes]) => [name, short(rows), short(bytes, "B"), (bytes / rows).toFixed(1)])),
+      element("h2", {}, "Notifications"),
+      facts(now.notifications),
       element("h2", {}, "Size calculator"),
       element("p", {}, element("label", {}, "ports ", ports), element("label", {}, " every ", seconds, " s")),
       element("p", {}, Number.isNaN(perRow) ? "No row is stored yet." : `${perRow.toFixed(1)} bytes a row, measured: ${days(1)} a day, ${days(30)} in 30 days; leave as much again free for merges.`),

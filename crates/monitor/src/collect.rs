@@ -74,7 +74,10 @@ impl Collector {
             None => (HashMap::new(), Vec::new()),
         };
         let topology = Arc::new(Topology::of(fabric, &names));
-        let name = |guid: &u64| names.get(guid).map_or(format!("{guid:016x}"), |name| name.name.clone());
+        let name = |guid: &u64| {
+            let hex = format!("{guid:016x}");
+            topology.nodes.iter().find(|node| node.guid == hex).map_or(hex.clone(), |node| node.name.clone())
+        };
         let mut now = self.live.now();
         let is_new = now.topology.version != topology.version;
         now.topology = topology.clone();
@@ -83,6 +86,7 @@ impl Collector {
         now.fabric.discovery_ms = took.as_secs_f64() * 1e3;
         now.fabric.unanswered =
             fabric.unanswered.iter().map(|(guid, port)| format!("{} port {port}", name(guid))).collect();
+        now.unanswered.clone_from(&fabric.unanswered);
         drop(now);
         if is_new {
             let at = seconds(now_ms());

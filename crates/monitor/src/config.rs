@@ -17,6 +17,38 @@ pub struct Config {
     pub fabric: Fabric,
     pub store: Store,
     pub jobs: Jobs,
+    /// Who is told of alerts, by names.
+    pub notify: Vec<Notify>,
+    pub mail: Mail,
+}
+
+/// A way to tell people.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Notify {
+    pub name: String,
+    /// Addresses.
+    pub mail: Vec<String>,
+    /// Gets the alerts as JSON by POST.
+    pub webhook: Option<String>,
+    /// A program with its arguments; it gets the alerts as JSON on its standard input.
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mail {
+    pub from: String,
+    /// As `smtp://mail.site:25` or `smtps://name:password@mail.site`; nothing: by `sendmail`.
+    pub smtp: Option<String>,
+    pub sendmail: PathBuf,
+}
+
+impl Default for Mail {
+    fn default() -> Mail {
+        let sendmail = PathBuf::from("/usr/sbin/sendmail");
+        Mail { from: "outboard-monitor@localhost".into(), smtp: None, sendmail }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -61,6 +93,8 @@ impl Default for Config {
             fabric: Fabric::default(),
             store: Store::default(),
             jobs: Jobs::default(),
+            notify: Vec::new(),
+            mail: Mail::default(),
         }
     }
 }
@@ -108,7 +142,32 @@ impl Config {
             return Err("fabric.limits.in_flight: a number between 1 and 4096 is needed".into());
         }
         config.fabric.skipped()?;
+        config.check_notify()?;
         Ok(config)
+    }
+}
+
+impl Config {
+    fn check_notify(&self) -> Result<(), String> {
+        let address = |text: &String| {
+            text.parse::<lettre::message::Mailbox>()
+                .map_err(|why| format!("{text:?} is no mail address: {why}"))
+        };
+        address(&self.mail.from).map_err(|why| format!("mail.from: {why}"))?;
+        if let Some(url) = &self.mail.smtp {
+            lettre::SmtpTransport::from_url(url).map_err(|why| format!("mail.smtp: {why}"))?;
+        }
+        for (at, one) in self.notify.iter().enumerate() {
+            let named = |why: String| format!("notify {:?}: {why}", one.name);
+            if one.name.is_empty() || self.notify[..at].iter().any(|other| other.name == one.name) {
+                return Err(named("each has a name of its own".into()));
+            }
+            if one.mail.is_empty() && one.webhook.is_none() && one.command.is_empty() {
+                return Err(named("mail, webhook or command says how to tell".into()));
+            }
+            one.mail.iter().try_for_each(|text| address(text).map(|_| ()).map_err(named))?;
+        }
+        Ok(())
     }
 }
 
@@ -135,6 +194,10 @@ mod tests {
             ("[fabrik]\n", "fabrik"),
             ("listen = 'here'", "listen"),
             ("[fabric.limits]\nin_flight = 0", "in_flight"),
+            ("[[notify]]\nname = 'ops'", "\"ops\": mail, webhook or command"),
+            ("[[notify]]\nname = 'ops'\nmail = ['nobody']", "\"nobody\" is no mail address"),
+            ("[[notify]]\ncommand = ['/bin/true']", "a name of its own"),
+            ("[mail]\nsmtp = 'mail.site'", "mail.smtp"),
         ];
         for (text, name) in wrong {
             let error = Config::parse(text).unwrap_err();

@@ -11,6 +11,8 @@ pub struct Job {
     /// `mpirun` or `slurm`.
     pub source: &'static str,
     pub user: String,
+    /// What it is accounted to; empty: nothing tells.
+    pub project: String,
     pub name: String,
     pub nodes: Vec<String>,
     pub ranks: Vec<Rank>,

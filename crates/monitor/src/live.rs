@@ -58,6 +58,8 @@ pub struct Now {
     pub topology: Arc<Topology>,
     pub ports: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
+    /// Ports whose link is up and behind which nobody answered the discovery.
+    pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
     /// Why a source of jobs does not answer, by its name.
@@ -139,5 +141,58 @@ impl Now {
             since: names.zip(sample.since).collect(),
             seconds: sample.seconds,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::topology::{Link, Node};
+
+    #[test]
+    fn a_frame_tells_each_way_of_a_link() {
+        let node = |guid: u64| Node {
+            guid: format!("{guid:016x}"),
+            name: String::new(),
+            rack: String::new(),
+            kind: "switch",
+            tier: 1,
+            x: 0.0,
+            y: 0.0,
+            ports: 4,
+        };
+        let link = |from_port, to_port| Link {
+            from: 0,
+            from_port,
+            to: 1,
+            to_port,
+            speed: String::new(),
+            bytes_per_second: 1.0,
+        };
+        let nodes = vec![node(1), node(2)];
+        let topology = Topology { version: 9, nodes, links: vec![link(1, 3), link(2, 4)] };
+        let sample = |node, port, sent, received, flags, errors| {
+            let mut since = [0; crate::fabric::counters::COUNTERS.len()];
+            since[5] = errors;
+            ((node, port), Sample { node, port, seconds: 1.0, flags, since, sent, received })
+        };
+        let ports = HashMap::from([
+            sample(1, 1, Some(0.25), Some(0.5), 0, 0),
+            sample(2, 3, None, Some(0.75), RESET, 1),
+            sample(2, 4, Some(0.125), None, LATCHED, 0),
+        ]);
+        let mut now = Now { topology: Arc::new(topology), ports, ..Now::default() };
+        now.unreachable.insert(2);
+        now.fabric.last_sweep = 1234;
+        let frame = now.frame();
+        let float = |at: usize| f32::from_le_bytes(frame[at..at + 4].try_into().unwrap());
+        let double = |at: usize| f64::from_le_bytes(frame[at..at + 8].try_into().unwrap());
+        assert_eq!((double(0), double(8), frame[16], frame[20]), (9.0, 1234.0, 2, 2));
+        // Up: what the lower end sends. Down: the upper sends nothing that is known, the lower receives.
+        assert_eq!((float(24), float(28)), (0.25, 0.5));
+        // Of the second link's lower end nothing is known.
+        assert!(float(32).is_nan());
+        assert_eq!(float(36), 0.125);
+        assert_eq!(frame[40..], [1 | 2, 4, 0, 1]);
     }
 }

@@ -1,29 +1,37 @@
 //! Accounts, roles, and sessions.
 //!
-//! Accounts live in `accounts.json` of the data folder, which only the monitor's own user reads; passwords
-//! are kept as Argon2 hashes. There is none at first, and no default password: who can read `key` in that
-//! folder is the administrator.
+//! Accounts are kept by `control.rs`, passwords as Argon2 hashes. There is none at first, and no default
+//! password: who can read `key` in the data folder is the administrator. Programs come with a token of an
+//! account instead: 128 random bits, of which the hash is kept.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use clap::ValueEnum;
+use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use crate::control::Control;
+use crate::job::Job;
+use crate::live::now_ms;
 use crate::secret;
 
-/// What a person may see. Each sees what the next one sees.
+/// What a person may see. Each sees what the one before sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The fabric, and his own jobs.
     User,
+    /// The jobs of his projects, too.
+    Manager,
     /// All jobs, and acknowledges notifications.
     Support,
     /// Everything.
@@ -35,24 +43,32 @@ pub enum Role {
 pub struct Who {
     pub name: String,
     pub role: Role,
+    /// A manager's.
+    pub projects: Vec<String>,
 }
 
 impl Who {
-    /// Whether a job of this user may be shown.
-    pub fn sees(&self, user: &str) -> bool {
-        self.role >= Role::Support || self.name == user
+    /// Whether a job may be shown to him.
+    pub fn sees(&self, job: &Job) -> bool {
+        let is_of_project = self.role == Role::Manager && self.projects.contains(&job.project);
+        self.role >= Role::Support || self.name == job.user || is_of_project
     }
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq)]
 struct Account {
     role: Role,
+    projects: Vec<String>,
     hash: String,
 }
 
+/// Whose session it is that the administrator's key began; no account has such a name.
+const KEY_HOLDER: &str = "admin (key)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
 const NAME_CHARS_MAX: usize = 64;
+const TOKEN_DAYS_MAX: u64 = 3660;
+const TOKENS_MAX: i64 = 100;
 pub const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_CHARS_MAX: usize = 1024;
 
@@ -62,7 +78,7 @@ struct Session {
 }
 
 pub struct People {
-    file: PathBuf,
+    control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
     /// One password at a time is tried: each costs 19 MiB and many milliseconds.
@@ -70,7 +86,7 @@ pub struct People {
 }
 
 impl People {
-    pub fn open(data: &Path) -> Result<People, String> {
+    pub fn open(data: &Path, control: Arc<Control>) -> Result<People, String> {
         let path = data.join("key");
         let key = match std::fs::read_to_string(&path) {
             Ok(key) if key.trim().len() == 32 => key.trim().to_string(),
@@ -80,14 +96,7 @@ impl People {
                 key
             }
         };
-        let people = People {
-            file: data.join("accounts.json"),
-            key,
-            sessions: Mutex::default(),
-            trial: Mutex::default(),
-        };
-        people.accounts()?;
-        Ok(people)
+        Ok(People { control, key, sessions: Mutex::default(), trial: Mutex::default() })
     }
 
     /// The administrator's key, with which a page is opened without an account.
@@ -95,17 +104,24 @@ impl People {
         &self.key
     }
 
-    fn accounts(&self) -> Result<HashMap<String, Account>, String> {
-        match std::fs::read(&self.file) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| format!("{} cannot be read: {error}", self.file.display())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(HashMap::new()),
-            Err(error) => Err(format!("{}: {error}", self.file.display())),
-        }
+    fn account(&self, name: &str) -> Option<Account> {
+        let found = self.control.with(|db| {
+            let sql = "SELECT role, projects, hash FROM accounts WHERE name = ?";
+            let row = |row: &rusqlite::Row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+            };
+            db.query_row(sql, [name], row).optional()
+        });
+        let (role, projects, hash) = found.ok()??;
+        Some(Account {
+            role: Role::from_str(&role, false).ok()?,
+            projects: serde_json::from_str(&projects).ok()?,
+            hash,
+        })
     }
 
     /// Adds an account, or gives it another role and password.
-    pub fn add(&self, name: &str, role: Role, password: &str) -> Result<(), String> {
+    pub fn add(&self, name: &str, role: Role, projects: &[String], password: &str) -> Result<(), String> {
         let is_name = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
             return Err(format!("{name:?}: a name has letters, digits and -_.@, at most {NAME_CHARS_MAX}"));
@@ -118,22 +134,23 @@ impl People {
             .hash_password(password.as_bytes(), &salt)
             .map_err(|error| format!("the password cannot be hashed: {error}"))?
             .to_string();
-        let mut accounts = self.accounts()?;
-        accounts.insert(name.into(), Account { role, hash });
-        self.save(&accounts)
+        let role = role.to_possible_value().map_or_else(String::new, |role| role.get_name().into());
+        self.control.with(|db| {
+            let row = params![name, role, json!(projects).to_string(), hash];
+            db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
+        })?;
+        self.control.audit("(this host)", &format!("gives {name} the role {role}"));
+        Ok(())
     }
 
+    /// Removes an account, and its tokens with it.
     pub fn remove(&self, name: &str) -> Result<(), String> {
-        let mut accounts = self.accounts()?;
-        accounts.remove(name).ok_or_else(|| format!("there is no account {name:?}"))?;
-        self.save(&accounts)
-    }
-
-    fn save(&self, accounts: &HashMap<String, Account>) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(accounts).map_err(|error| error.to_string())?;
-        let new = self.file.with_extension("new");
-        write_private(&new, &text)?;
-        std::fs::rename(&new, &self.file).map_err(|error| format!("{}: {error}", self.file.display()))
+        let removed = self.control.with(|db| {
+            db.execute("DELETE FROM tokens WHERE account = ?", [name])?;
+            db.execute("DELETE FROM accounts WHERE name = ?", [name])
+        })?;
+        self.control.audit("(this host)", &format!("removes the account {name}"));
+        if removed == 1 { Ok(()) } else { Err(format!("there is no account {name:?}")) }
     }
 
     /// A new session for a name and password. Takes as long for a name that is not known.
@@ -142,18 +159,18 @@ impl People {
         // Of nobody's password.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
                               AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-        let account = self.accounts().ok()?.get(name).cloned();
+        let account = self.account(name);
         let hash = account.as_ref().map_or(NOBODY, |account| &account.hash);
         let is_right = password.len() <= 4 * PASSWORD_CHARS_MAX
             && PasswordHash::new(hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
-        let role = account.filter(|_| is_right)?.role;
-        Some(self.begin(Who { name: name.into(), role }))
+        let account = account.filter(|_| is_right)?;
+        Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
     /// A new session for who has the administrator's key.
     pub fn log_in_by_key(&self, key: &str) -> Option<(String, Who)> {
-        let who = Who { name: "admin (key)".into(), role: Role::Admin };
+        let who = Who { name: KEY_HOLDER.into(), role: Role::Admin, projects: Vec::new() };
         secret::same(key, &self.key).then(|| self.begin(who))
     }
 
@@ -174,9 +191,64 @@ impl People {
     /// Whose session this is. An account that was removed or changed its role since has none.
     pub fn session(&self, id: &str) -> Option<Who> {
         let who = self.sessions().get(id).filter(|session| session.end > Instant::now())?.who.clone();
-        let is_key = who.name == "admin (key)";
-        let is_valid = is_key || self.accounts().ok()?.get(&who.name).is_some_and(|now| now.role == who.role);
-        is_valid.then_some(who)
+        (who.name == KEY_HOLDER || self.named(&who.name).as_ref() == Some(&who)).then_some(who)
+    }
+
+    /// Who has this account now.
+    fn named(&self, name: &str) -> Option<Who> {
+        self.account(name).map(|now| Who { name: name.into(), role: now.role, projects: now.projects })
+    }
+
+    /// Whose token this is. It is worth what its account is now.
+    pub fn bearer(&self, token: &str) -> Option<Who> {
+        let found = self.control.with(|db| {
+            let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
+            db.query_row(sql, params![hashed(token), now_ms() as i64], |row| row.get::<_, String>(0))
+                .optional()
+        });
+        self.named(&found.ok()??)
+    }
+
+    /// A new token of an account. It is shown once; nobody can read it later.
+    pub fn add_token(&self, who: &Who, name: &str, days: u64) -> Result<String, String> {
+        if self.named(&who.name).is_none() {
+            return Err("a token belongs to an account; the administrator's key has none".into());
+        }
+        if !(1..=TOKEN_DAYS_MAX).contains(&days) || name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+            return Err(format!("a token has a name, and 1 to {TOKEN_DAYS_MAX} days"));
+        }
+        let token = format!("obm_{}", secret::random());
+        let ends = now_ms() + days * 86_400_000;
+        let is_added = self.control.with(|db| {
+            let sql = "SELECT count(*) FROM tokens WHERE account = ?";
+            if db.query_row(sql, [&who.name], |row| row.get::<_, i64>(0))? >= TOKENS_MAX {
+                return Ok(false);
+            }
+            let id = &hashed(&token)[..12];
+            let row = params![hashed(&token), id, who.name, name, now_ms() as i64, ends as i64];
+            db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", row).map(|_| true)
+        })?;
+        if is_added { Ok(token) } else { Err(format!("an account has at most {TOKENS_MAX} tokens")) }
+    }
+
+    /// The tokens of an account, without what they are.
+    pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
+        self.control.with(|db| {
+            let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
+            let mut found = db.prepare(sql)?;
+            let rows = found.query_map([account], |row| {
+                let (id, name): (String, String) = (row.get(0)?, row.get(1)?);
+                let (made, ends): (i64, i64) = (row.get(2)?, row.get(3)?);
+                Ok(json!({"id": id, "name": name, "made": made, "ends": ends}))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// False: the account has no such token.
+    pub fn remove_token(&self, account: &str, id: &str) -> Result<bool, String> {
+        let sql = "DELETE FROM tokens WHERE account = ? AND id = ?";
+        self.control.with(|db| db.execute(sql, [account, id])).map(|removed| removed > 0)
     }
 
     pub fn log_out(&self, id: &str) {
@@ -186,6 +258,10 @@ impl People {
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn hashed(token: &str) -> String {
+    Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes a file that nobody else can read.
@@ -200,32 +276,82 @@ fn write_private(path: &Path, text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    fn people() -> (PathBuf, People) {
+        let folder = std::env::temp_dir().join(format!("outboard-people-{}", secret::random()));
+        std::fs::create_dir(&folder).unwrap();
+        let control = Arc::new(Control::open(&folder).unwrap());
+        (folder.clone(), People::open(&folder, control).unwrap())
+    }
+
+    fn job(user: &str, project: &str) -> Job {
+        Job { user: user.into(), project: project.into(), ..Job::default() }
+    }
 
     #[test]
     fn a_session_is_of_who_knows_the_password() {
-        let folder = std::env::temp_dir().join(format!("outboard-people-{}", secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let people = People::open(&folder).unwrap();
+        let (folder, people) = people();
         assert!(people.log_in("ann", "").is_none(), "there is no default account");
-        assert!(people.add("ann", Role::User, "short").unwrap_err().contains("10 to"));
-        assert!(people.add("../ann", Role::User, "long enough").is_err());
-        people.add("ann", Role::User, "long enough").unwrap();
+        assert!(people.add("ann", Role::User, &[], "short").unwrap_err().contains("10 to"));
+        assert!(people.add("../ann", Role::User, &[], "long enough").is_err());
+        people.add("ann", Role::User, &[], "long enough").unwrap();
         assert!(people.log_in("ann", "long enougH").is_none());
         let (id, who) = people.log_in("ann", "long enough").unwrap();
-        assert!(who.sees("ann") && !who.sees("bob"));
+        assert!(who.sees(&job("ann", "")) && !who.sees(&job("bob", "")));
         assert_eq!(people.session(&id), Some(who));
         assert!(people.session(&secret::random()).is_none());
-        people.add("ann", Role::Support, "long enough").unwrap();
+        people.add("ann", Role::Support, &[], "long enough").unwrap();
         assert!(people.session(&id).is_none(), "a session keeps no role that was taken away");
         let (id, who) = people.log_in("ann", "long enough").unwrap();
-        assert!(who.sees("bob"));
+        assert!(who.sees(&job("bob", "")));
+        people.sessions().get_mut(&id).unwrap().end = Instant::now();
+        assert!(people.session(&id).is_none(), "a session ends");
+        let (id, _) = people.log_in("ann", "long enough").unwrap();
+        people.log_out(&id);
+        assert!(people.session(&id).is_none());
+        let (id, _) = people.log_in("ann", "long enough").unwrap();
         people.remove("ann").unwrap();
         assert!(people.session(&id).is_none());
         assert!(people.log_in_by_key("").is_none() && people.log_in_by_key(people.key()).is_some());
-        for file in ["key", "accounts.json"] {
-            let mode = std::fs::metadata(folder.join(file)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o077, 0, "{file}");
-        }
+        let mode = std::fs::metadata(folder.join("key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_manager_sees_his_projects_only() {
+        let (folder, people) = people();
+        people.add("eva", Role::Manager, &["cfd".into()], "long enough").unwrap();
+        let (_, who) = people.log_in("eva", "long enough").unwrap();
+        assert!(who.sees(&job("bob", "cfd")) && who.sees(&job("eva", "own")));
+        assert!(!who.sees(&job("bob", "aero")) && !who.sees(&job("bob", "")));
+        let user = Who { role: Role::User, ..who };
+        assert!(!user.sees(&job("bob", "cfd")), "a user has no projects of others");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_token_is_worth_its_account_until_its_end() {
+        let (folder, people) = people();
+        people.add("ann", Role::User, &[], "long enough").unwrap();
+        people.add("bob", Role::User, &[], "long enough").unwrap();
+        let (_, ann) = people.log_in("ann", "long enough").unwrap();
+        let token = people.add_token(&ann, "script", 1).unwrap();
+        assert_eq!(people.bearer(&token), Some(ann.clone()));
+        assert!(people.bearer(&token[..35]).is_none() && people.bearer("").is_none());
+        let id = people.tokens("ann").unwrap()[0]["id"].as_str().unwrap().to_string();
+        assert!(!token.contains(&id), "a list of tokens tells none");
+        assert!(!people.remove_token("bob", &id).unwrap(), "another's token stays");
+        people.add("ann", Role::Support, &[], "long enough").unwrap();
+        assert_eq!(people.bearer(&token).unwrap().role, Role::Support);
+        assert!(people.remove_token("ann", &id).unwrap() && people.bearer(&token).is_none());
+        let token = people.add_token(&ann, "script", 1).unwrap();
+        people.control.with(|db| db.execute("UPDATE tokens SET ends = ?", [now_ms() as i64 - 1])).unwrap();
+        assert!(people.bearer(&token).is_none(), "a token ends");
+        assert!(people.add_token(&ann, "script", 0).is_err());
+        let (_, admin) = people.log_in_by_key(people.key()).unwrap();
+        assert!(people.add_token(&admin, "script", 1).is_err());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::alerts::{self, Deliver, Links, Watcher};
 use crate::config::Config;
+use crate::control::Control;
 use crate::live::Live;
 use crate::people::{People, Role};
 use crate::store::{Store, Writer};
@@ -43,6 +45,9 @@ enum Task {
         name: String,
         #[arg(long, value_enum, default_value = "user")]
         role: Role,
+        /// A project (Slurm: account) whose jobs a manager sees; may be given more than once.
+        #[arg(long)]
+        project: Vec<String>,
     },
     /// Remove an account.
     RemoveAccount { name: String },
@@ -72,7 +77,7 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
     }
     make_private(&config.data)?;
     match arguments.task {
-        Some(Task::AddAccount { name, role }) => {
+        Some(Task::AddAccount { name, role, project }) => {
             if std::io::stdin().is_terminal() {
                 eprintln!(
                     "the password of {name}, at least {} characters:",
@@ -81,11 +86,15 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
             }
             let mut line = String::new();
             std::io::stdin().read_line(&mut line).map_err(|error| format!("no password: {error}"))?;
-            People::open(&config.data)?.add(&name, role, line.trim_end_matches(['\n', '\r']))
+            people(&config)?.add(&name, role, &project, line.trim_end_matches(['\n', '\r']))
         }
-        Some(Task::RemoveAccount { name }) => People::open(&config.data)?.remove(&name),
+        Some(Task::RemoveAccount { name }) => people(&config)?.remove(&name),
         None => serve(&config),
     }
+}
+
+fn people(config: &Config) -> Result<People, String> {
+    People::open(&config.data, Arc::new(Control::open(&config.data)?))
 }
 
 /// Without a configuration: root's is the system's, a user's is in his home.
@@ -107,7 +116,9 @@ fn make_private(folder: &Path) -> Result<(), String> {
 /// Starts everything and serves until it is told to end.
 fn serve(config: &Config) -> Result<(), String> {
     let files = Files::read(&share()?)?;
-    let people = People::open(&config.data)?;
+    let control = Arc::new(Control::open(&config.data)?);
+    let people = People::open(&config.data, control.clone())?;
+    alerts::begin(&control)?;
     let listener = std::net::TcpListener::bind(config.listen)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
         .map_err(|error| format!("{} cannot be served: {error}", config.listen))?;
@@ -122,8 +133,30 @@ fn serve(config: &Config) -> Result<(), String> {
     let collector =
         jobs::Collector { interval, store: store.clone(), live: live.clone(), writer: writer.clone() };
     std::thread::spawn(|| collector.run());
+    let links = Arc::new(Mutex::new(Links::read(&control)));
+    let (live_, writer_) = (live.clone(), writer.clone());
+    let watcher = Watcher { control: control.clone(), live: live_, writer: writer_, links: links.clone() };
+    std::thread::spawn(|| watcher.run());
+    let delivered = Arc::default();
+    let deliver = Deliver {
+        control: control.clone(),
+        channels: config.notify.clone(),
+        mail: config.mail.clone(),
+        delivered: Arc::clone(&delivered),
+    };
+    std::thread::spawn(|| deliver.run());
     println!("outboard monitor: http://{address}/#key={}", people.key());
-    let web = Arc::new(Web { live, store, writer, people, files });
+    let web = Arc::new(Web {
+        live,
+        store,
+        writer,
+        people,
+        files,
+        control,
+        links,
+        channels: config.notify.clone(),
+        delivered,
+    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

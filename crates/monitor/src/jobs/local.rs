@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::command::output_of;
+use crate::command::output_of;
 use crate::job::{Job, Rank};
 
 /// What `outboard top --json` prints; of fields that it gets later nothing is needed here.
@@ -28,7 +28,7 @@ struct PrintedRank {
 pub fn jobs() -> Result<Vec<Job>, String> {
     let beside = std::env::current_exe().ok().and_then(|here| Some(here.parent()?.join("outboard")));
     let program = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("outboard"));
-    match output_of(Command::new(program).args(["top", "--json"])) {
+    match output_of(Command::new(program).args(["top", "--json"]), b"") {
         Some(text) => read(&text?),
         None => Err("the program outboard is neither beside outboard-monitor nor in PATH".into()),
     }
@@ -51,6 +51,7 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         id: format!("{host}-{}-{}", job.job, facts.start / 1000),
         source: "mpirun",
         user: facts.user,
+        project: String::new(),
         name: if name.is_empty() { facts.program } else { name },
         nodes: vec![host.into()],
         ranks_count: job.ranks.len() as u32,

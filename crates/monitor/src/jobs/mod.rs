@@ -1,7 +1,6 @@
 //! Jobs: those of a local `mpirun` by their counters (`local.rs`), those of Slurm by `squeue --json`
 //! (`slurm.rs`).
 
-mod command;
 mod local;
 mod slurm;
 
@@ -43,7 +42,7 @@ impl Collector {
     /// The jobs that an earlier monitor saw lately, or did not see end.
     fn known(&self) -> Result<Vec<Job>, String> {
         let sql = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
-                   toUnixTimestamp64Milli(end) FROM jobs FINAL WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL \
+                   toUnixTimestamp64Milli(end), project FROM jobs FINAL WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL \
                    ORDER BY start DESC LIMIT 10000";
         let rows = self.store.select(sql, &[])?;
         Ok(rows.as_array().into_iter().flatten().filter_map(of_row).collect())
@@ -69,32 +68,39 @@ impl Collector {
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();
-        let mut changed = Vec::new();
-        let (ours, mut jobs): (Vec<Job>, Vec<Job>) =
-            std::mem::take(&mut now.jobs).into_iter().partition(|job| job.source == source);
-        let mut ended: Vec<Job> = Vec::new();
-        for mut job in ours {
-            if running.iter().any(|new| new.id == job.id) {
-                continue;
-            }
-            if job.end.is_none() {
-                job.end = Some(at);
-                job.state = "ENDED".into();
-                changed.push(job.clone());
-            }
-            if job.end.is_some_and(|end| end + SHOWN_AFTER_END_MS > at) {
-                ended.push(job);
-            }
-        }
-        let surplus = ended.len().saturating_sub(ENDED_MAX);
-        jobs.extend(ended.into_iter().skip(surplus));
-        changed.extend(running.iter().cloned());
-        jobs.extend(running.iter().cloned());
+        let (jobs, changed) = joined(std::mem::take(&mut now.jobs), source, &running, at);
         now.jobs = jobs;
         drop(now);
         self.writer.add("jobs", changed.iter().map(|job| row(job, at)).collect());
         self.writer.add("job_samples", running.iter().map(|job| samples(job, at)).collect());
     }
+}
+
+/// All jobs, once those of a source are known anew; and those of them that are new, changed or over.
+fn joined(known: Vec<Job>, source: &str, running: &[Job], at: u64) -> (Vec<Job>, Vec<Job>) {
+    let mut changed = Vec::new();
+    let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
+    let mut ended: Vec<Job> = Vec::new();
+    for mut job in ours {
+        if running.iter().any(|new| new.id == job.id) {
+            continue;
+        }
+        if job.end.is_none() {
+            job.end = Some(at);
+            job.state = "ENDED".into();
+            changed.push(job.clone());
+        }
+        if job.end.is_some_and(|end| end + SHOWN_AFTER_END_MS > at) {
+            ended.push(job);
+        }
+    }
+    // Those that ended last are kept.
+    ended.sort_by_key(|job| job.end);
+    let surplus = ended.len().saturating_sub(ENDED_MAX);
+    jobs.extend(ended.into_iter().skip(surplus));
+    changed.extend(running.iter().cloned());
+    jobs.extend(running.iter().cloned());
+    (jobs, changed)
 }
 
 const SOURCES: [&str; 2] = ["mpirun", "slurm"];
@@ -107,6 +113,7 @@ fn of_row(row: &Value) -> Option<Job> {
         id: text(0)?,
         source: SOURCES.into_iter().find(|source| row[1] == *source)?,
         user: text(2)?,
+        project: text(9)?,
         name: text(3)?,
         nodes: nodes.collect(),
         ranks: Vec::new(),
@@ -145,7 +152,8 @@ fn row(job: &Job, at: u64) -> String {
     let end = job.end.map_or("\\N".into(), seconds);
     let (id, user, name, state) = (quoted(&job.id), quoted(&job.user), quoted(&job.name), quoted(&job.state));
     let (nodes, ranks, start) = (array(&job.nodes), job.ranks_count, seconds(job.start));
-    format!("{id},{},{user},{name},{nodes},{ranks},{state},{start},{end},{}\n", job.source, seconds(at))
+    let (seen, project) = (seconds(at), quoted(&job.project));
+    format!("{id},{},{user},{name},{nodes},{ranks},{state},{start},{end},{seen},{project}\n", job.source)
 }
 
 /// The counters of a job's ranks as rows of `job_samples`.
@@ -164,4 +172,25 @@ fn samples(job: &Job, at: u64) -> String {
 /// A text as a literal inside an array or a map.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_gone_has_ended_and_is_shown_for_a_while() {
+        let job = |source, id: &str, end| Job { id: id.into(), source, end, ..Job::default() };
+        let known = vec![job("slurm", "1", None), job("mpirun", "2", None), job("mpirun", "3", None)];
+        let (jobs, changed) = joined(known, "mpirun", &[job("mpirun", "3", None)], 1000);
+        let ids = |jobs: &[Job]| jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&jobs), ["1", "2", "3"]);
+        assert_eq!((jobs[0].end, jobs[1].end, jobs[2].end), (None, Some(1000), None));
+        assert_eq!((ids(&changed), changed[0].state.as_str()), (vec!["2".into(), "3".into()], "ENDED"));
+        let (jobs, changed) = joined(jobs, "mpirun", &[], 1000 + SHOWN_AFTER_END_MS);
+        assert_eq!((ids(&jobs), ids(&changed)), (vec!["1".into(), "3".into()], vec!["3".into()]));
+        let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
+        let (jobs, _) = joined(many, "mpirun", &[], 2000);
+        assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");
+    }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::command::output_of;
+use crate::command::output_of;
 use crate::job::Job;
 
 /// More jobs than this are not shown.
@@ -15,7 +15,7 @@ const NODES_MAX: usize = 65_536;
 
 /// No `squeue` here: no jobs.
 pub fn jobs() -> Result<Vec<Job>, String> {
-    match output_of(Command::new("squeue").arg("--json")) {
+    match output_of(Command::new("squeue").arg("--json"), b"") {
         Some(text) => read(&text?),
         None => Ok(Vec::new()),
     }
@@ -41,6 +41,7 @@ fn job(value: &Value) -> Option<Job> {
         id: id.to_string(),
         source: "slurm",
         user: text(&value["user_name"]),
+        project: text(&value["account"]),
         name: text(&value["name"]),
         nodes: expand(&text(&value["nodes"])),
         ranks: Vec::new(),
@@ -111,14 +112,15 @@ mod tests {
 
     #[test]
     fn both_forms_of_squeue_are_read() {
-        let old = r#"{"jobs": [{"job_id": 7, "job_state": "RUNNING", "user_name": "ann", "name": "cfd",
+        let old = r#"{"jobs": [{"job_id": 7, "job_state": "RUNNING", "user_name": "ann", "account": "cfd", "name": "cfd",
             "nodes": "n[08-10],gpu1", "tasks": 8, "start_time": 1764000000, "end_time": 1764003600}]}"#;
-        let new = r#"{"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "user_name": "ann", "name": "cfd",
+        let new = r#"{"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "user_name": "ann", "account": "cfd", "name": "cfd",
             "nodes": "n[08-10],gpu1", "tasks": {"set": true, "infinite": false, "number": 8},
             "start_time": {"set": true, "number": 1764000000}, "end_time": {"set": true, "number": 1764003600}}]}"#;
         let job = read(old.as_bytes()).unwrap().remove(0);
         assert_eq!(job, read(new.as_bytes()).unwrap().remove(0));
         assert_eq!(job.nodes, ["n08", "n09", "n10", "gpu1"]);
+        assert_eq!((job.user.as_str(), job.project.as_str()), ("ann", "cfd"));
         assert_eq!((job.ranks_count, job.start, job.end), (8, 1_764_000_000_000, None));
     }
 

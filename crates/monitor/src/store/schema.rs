@@ -7,7 +7,7 @@ use crate::fabric::counters::COUNTERS;
 
 /// Statements by version, the first is 1.
 pub fn versions() -> Vec<Vec<String>> {
-    vec![ports(), jobs()]
+    vec![ports(), jobs(), vec!["ALTER TABLE jobs ADD COLUMN IF NOT EXISTS project String".into()]]
 }
 
 fn ports() -> Vec<String> {

@@ -130,6 +130,7 @@ struct Spool {
     folder: PathBuf,
     files: VecDeque<PathBuf>,
     bytes: u64,
+    bytes_max: u64,
     next: u64,
 }
 
@@ -147,14 +148,14 @@ impl Spool {
         found.sort();
         let next = found.last().map_or(0, |(number, _)| number + 1);
         let files = found.into_iter().map(|(_, path)| path).collect();
-        Ok(Spool { folder: folder.into(), files, bytes, next })
+        Ok(Spool { folder: folder.into(), files, bytes, bytes_max: SPOOL_BYTES_MAX, next })
     }
 
     /// False: there is no room, or the disk does not take it.
     fn keep(&mut self, block: &Block) -> bool {
         let text = format!("{}\n{}", block.table, block.csv);
         let path = self.folder.join(self.next.to_string());
-        if self.bytes + text.len() as u64 > SPOOL_BYTES_MAX || std::fs::write(&path, &text).is_err() {
+        if self.bytes + text.len() as u64 > self.bytes_max || std::fs::write(&path, &text).is_err() {
             // A half-written file must not be read as a block.
             let _ = std::fs::remove_file(&path);
             return false;
@@ -200,6 +201,11 @@ mod tests {
             assert_eq!(spool.read(&path).unwrap().csv, format!("{number}\n"));
             spool.remove();
         }
+        spool.bytes_max = 10;
+        assert!(spool.keep(&Block { table: "t".into(), csv: "1234\n".into(), rows: 1 }));
+        assert!(!spool.keep(&Block { table: "t".into(), csv: "12\n".into(), rows: 1 }), "the bound");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "what has no room leaves nothing");
+        spool.remove();
         assert_eq!((spool.bytes, std::fs::read_dir(&folder).unwrap().count()), (0, 0));
         std::fs::remove_dir(&folder).unwrap();
     }

@@ -1,6 +1,6 @@
 //! What the page asks for, as JSON. Who asks is known here; nobody gets another's job.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Extension, Json, Query, State};
@@ -16,8 +16,8 @@ use crate::jobs::ranks_of;
 use crate::live::{now_ms, seconds};
 use crate::people::{Role, Who};
 
-type Answer = Result<Json<Value>, (StatusCode, String)>;
-type OfWeb = State<Arc<Web>>;
+pub type Answer = Result<Json<Value>, (StatusCode, String)>;
+pub type OfWeb = State<Arc<Web>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,11 +32,18 @@ pub struct LogIn {
 
 pub async fn log_in(State(web): OfWeb, Json(given): Json<LogIn>) -> Response {
     let checked = blocking(move || {
-        Ok(if given.key.is_empty() {
+        let name: String =
+            if given.key.is_empty() { given.name.chars().take(64).collect() } else { "(key)".into() };
+        let found = if given.key.is_empty() {
             web.people.log_in(&given.name, &given.password)
         } else {
             web.people.log_in_by_key(&given.key)
-        })
+        };
+        web.control.audit(
+            &name,
+            if found.is_some() { "logs in" } else { "is refused: wrong name, password or key" },
+        );
+        Ok(found)
     })
     .await;
     match checked {
@@ -164,7 +171,7 @@ pub async fn jobs(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Val
     let jobs: Vec<Value> = now
         .jobs
         .iter()
-        .filter(|job| who.sees(&job.user))
+        .filter(|job| who.sees(job))
         .map(|job| {
             json!({"id": job.id, "source": job.source, "user": job.user, "name": job.name, "nodes": job.nodes,
                 "ranks": job.ranks_count, "state": job.state, "start": job.start, "end": job.end})
@@ -182,7 +189,7 @@ pub struct OfJob {
 
 /// A job with its ranks. Another's job is as one that never was.
 pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
-    let is_asked = |job: &&Job| job.id == asked.id && job.source == asked.source && who.sees(&job.user);
+    let is_asked = |job: &&Job| job.id == asked.id && job.source == asked.source && who.sees(job);
     let found = web.live.now().jobs.iter().find(is_asked).cloned();
     let mut job = found.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))?;
     if job.ranks.is_empty() {
@@ -201,21 +208,24 @@ pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer
         (now.fabric.clone(), now.job_errors.clone())
     };
     let written = web.writer.written();
+    let delivered = web.delivered.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let sizes = blocking(move || {
         let sql = "SELECT table, sum(rows), sum(data_compressed_bytes), sum(data_uncompressed_bytes) \
                    FROM system.parts WHERE active AND database = currentDatabase() GROUP BY table ORDER BY table";
         web.store.select(sql, &[])
     })
     .await?;
-    Ok(Json(json!({"fabric": fabric, "jobs": jobs, "store": written, "sizes": sizes})))
+    Ok(Json(
+        json!({"fabric": fabric, "jobs": jobs, "store": written, "sizes": sizes, "notifications": delivered}),
+    ))
 }
 
-fn wrong(why: &str) -> (StatusCode, String) {
+pub fn wrong(why: &str) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why.into())
 }
 
 /// Runs what blocks in a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, (StatusCode, String)> {
     match tokio::task::spawn_blocking(work).await {

@@ -2,6 +2,7 @@
 //! is decided in `api.rs`, where the data is read.
 
 mod api;
+mod desk;
 mod metrics;
 mod state;
 
@@ -16,7 +17,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-use state::{FILES, session};
+use state::{FILES, bearer, session};
 pub use state::{Files, Web};
 
 /// The whole of it.
@@ -31,6 +32,14 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/jobs", get(api::jobs))
         .route("/api/job", get(api::job))
         .route("/api/status", get(api::status))
+        .route("/api/alerts", get(desk::alerts))
+        .route("/api/alerts/acknowledge", post(desk::acknowledge))
+        .route("/api/criteria", get(desk::criteria).post(desk::set_criterion))
+        .route("/api/criteria/remove", post(desk::remove_criterion))
+        .route("/api/links/forget", post(desk::forget_link))
+        .route("/api/tokens", get(desk::tokens).post(desk::add_token))
+        .route("/api/tokens/remove", post(desk::remove_token))
+        .route("/api/audit", get(desk::audit))
         .route("/api/live", get(live))
         .route("/metrics", get(metrics::metrics))
         .layer(from_fn_with_state(web.clone(), admit));
@@ -50,9 +59,13 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     }
 }
 
-/// Lets a request through that has a session, and says whose.
+/// Lets a request through that has a session or a token, and says whose.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
-    let who = session(request.headers()).and_then(|id| web.people.session(id));
+    let headers = request.headers();
+    let who = match bearer(headers) {
+        Some(token) => web.people.bearer(token),
+        None => session(headers).and_then(|id| web.people.session(id)),
+    };
     match who {
         Some(who) => {
             request.extensions_mut().insert(who);

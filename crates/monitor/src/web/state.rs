@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, header};
 
+use crate::alerts::{Delivered, Links};
+use crate::config::Notify;
+use crate::control::Control;
 use crate::live::Live;
 use crate::people::People;
 use crate::store::{Store, Writer};
@@ -16,6 +19,10 @@ pub struct Web {
     pub writer: Writer,
     pub people: People,
     pub files: Files,
+    pub control: Arc<Control>,
+    pub links: Arc<Mutex<Links>>,
+    pub channels: Vec<Notify>,
+    pub delivered: Arc<Mutex<Delivered>>,
 }
 
 /// The page's own files.
@@ -42,6 +49,11 @@ impl Files {
 }
 
 pub const COOKIE: &str = "outboard";
+
+/// The token that a program comes with.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
+}
 
 /// The session's id in a request's cookies.
 pub fn session(headers: &HeaderMap) -> Option<&str> {

@@ -1,16 +1,17 @@
 //! A program's output, within a time and a size.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a program for at most 10 s; what it prints, up to 64 MiB. Nothing: it is not installed.
-pub fn output_of(program: &mut Command) -> Option<Result<Vec<u8>, String>> {
+/// Runs a program for at most 10 s; what it prints, up to 64 MiB. Nothing: it is not installed. The input
+/// must fit a pipe (64 KiB).
+pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, String>> {
     const TIME: Duration = Duration::from_secs(10);
     const BYTES_MAX: u64 = 64 << 20;
     let name = program.get_program().to_string_lossy().into_owned();
     let child = program
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .env_remove("LD_PRELOAD")
@@ -20,6 +21,8 @@ pub fn output_of(program: &mut Command) -> Option<Result<Vec<u8>, String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => return Some(Err(format!("{name} cannot be started: {error}"))),
     };
+    // A program need not read what it is told.
+    let _ = child.stdin.take().expect("it is a pipe").write_all(input);
     let out = child.stdout.take().expect("it is a pipe");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

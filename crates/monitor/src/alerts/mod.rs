@@ -1,0 +1,194 @@
+//! Alerts: what people want to be told of (`criteria.rs`), what there is to measure (`metric.rs`), where it
+//! holds (`found.rs`), and how they are told (`deliver.rs`).
+//!
+//! An alert is raised when what a criterion says has held for long enough, acknowledged by a person, and
+//! cleared when it has not held for long enough. `Watch` decides that; it knows no database and no clock.
+
+mod criteria;
+mod deliver;
+mod found;
+mod metric;
+mod watch;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::params;
+use serde_json::{Value, json};
+
+use crate::control::Control;
+use crate::job::Job;
+use crate::live::{Live, Now, now_ms};
+use crate::people::Who;
+use crate::store::Writer;
+
+pub use criteria::{Criterion, add as add_criterion, all as criteria, begin, remove as remove_criterion};
+pub use deliver::{Deliver, Delivered};
+pub use found::Links;
+pub use metric::METRICS;
+use metric::Of;
+use watch::{Change, Watch};
+
+/// How often jobs and the monitor itself are looked at; ports are with every sweep.
+const EVERY: Duration = Duration::from_secs(1);
+/// So many alerts are kept after they were cleared.
+const CLEARED_MAX: i64 = 20_000;
+/// So many of them are shown.
+const SHOWN_MAX: i64 = 500;
+
+/// The thread that watches.
+pub struct Watcher {
+    pub control: Arc<Control>,
+    pub live: Arc<Live>,
+    pub writer: Writer,
+    pub links: Arc<Mutex<Links>>,
+}
+
+impl Watcher {
+    /// Watches for good.
+    pub fn run(self) {
+        let mut watch = Watch::default();
+        let open = self.control.with(|db| {
+            let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
+            let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(i64, i64, String)>>>()
+        });
+        for (id, criterion, key) in open.unwrap_or_default() {
+            watch.resume(criterion, key, id, Instant::now());
+        }
+        let (mut sweeps, mut said) = (0, String::new());
+        loop {
+            let looked = self.look(&mut watch, &mut sweeps);
+            let why = looked.err().unwrap_or_default();
+            if !why.is_empty() && why != said {
+                eprintln!("outboard monitor: alerts: {why}");
+            }
+            said = why;
+            std::thread::sleep(EVERY);
+        }
+    }
+
+    fn look(&self, watch: &mut Watch, sweeps: &mut u64) -> Result<(), String> {
+        let criteria = criteria(&self.control)?;
+        let written = self.writer.written();
+        let at = Instant::now();
+        let mut changes = watch.withdraw(&criteria);
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let now = self.live.now();
+            let has_swept = now.fabric.sweeps != *sweeps && now.fabric.error.is_empty();
+            *sweeps = now.fabric.sweeps;
+            if has_swept {
+                links.learn(&now);
+            }
+            for criterion in criteria.iter().filter(|criterion| criterion.is_on) {
+                let Some(metric) = criterion.metric() else { continue };
+                // Between two sweeps nothing is known that was not before.
+                if !matches!(metric.of, Of::Job | Of::Monitor) && !has_swept {
+                    continue;
+                }
+                let found = found::found(criterion, metric, &now, &written, &links);
+                changes.extend(watch.see(criterion, found, at));
+            }
+        }
+        links.save(&self.control)?;
+        drop(links);
+        if changes.is_empty() { Ok(()) } else { self.write(watch, &criteria, &changes) }
+    }
+
+    /// Notes what has changed, and one message for each channel that shall be told.
+    fn write(&self, watch: &mut Watch, criteria: &[Criterion], changes: &[Change]) -> Result<(), String> {
+        let at = now_ms() as i64;
+        let mut raised = Vec::new();
+        self.control.with(|db| {
+            let mut told: Vec<(&str, Vec<Value>)> = Vec::new();
+            for change in changes {
+                let event = match change {
+                    Change::Raised { criterion, found } => {
+                        let name = criteria.iter().find(|one| one.id == *criterion);
+                        let name = name.map_or("", |one| &one.name);
+                        let row = params![
+                            criterion, name, found.key, found.subject, found.text, found.source, found.job, at
+                        ];
+                        db.execute(
+                            "INSERT INTO alerts (criterion, name, key, subject, text, source, job, raised) \
+                             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                            row,
+                        )?;
+                        raised.push((*criterion, found.key.clone(), db.last_insert_rowid()));
+                        json!({"state": "raised", "criterion": name, "subject": found.subject, "text": found.text, "at": at})
+                    }
+                    Change::Cleared { id, .. } => {
+                        db.execute("UPDATE alerts SET cleared = ? WHERE id = ?", params![at, id])?;
+                        let sql = "SELECT name, subject, text FROM alerts WHERE id = ?";
+                        let (name, subject, text) = db.query_row(sql, [id], |row| {
+                            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+                        })?;
+                        json!({"state": "cleared", "criterion": name, "subject": subject, "text": text, "at": at})
+                    }
+                };
+                let of = criteria.iter().find(|one| one.id == change.criterion());
+                for channel in of.into_iter().flat_map(|criterion| &criterion.channels) {
+                    match told.iter_mut().find(|(name, _)| name == channel) {
+                        Some((_, events)) => events.push(event.clone()),
+                        None => told.push((channel, vec![event.clone()])),
+                    }
+                }
+            }
+            for (channel, events) in told {
+                deliver::enqueue(db, channel, &events, at)?;
+            }
+            let old = "DELETE FROM alerts WHERE cleared IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ?";
+            db.execute(old, [CLEARED_MAX])
+        })?;
+        for (criterion, key, id) in raised {
+            watch.resume(criterion, key, id, Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// The open alerts and those that were cleared last, as far as this person may see their jobs.
+pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, String> {
+    let rows = control.with(|db| {
+        let sql = "SELECT id, name, subject, text, source, job, raised, acknowledged, acknowledged_by, cleared, criterion, \
+                   key FROM alerts ORDER BY cleared IS NOT NULL, raised DESC LIMIT ?";
+        let mut found = db.prepare(sql)?;
+        let rows = found.query_map([SHOWN_MAX], |row| {
+            let (source, job): (String, String) = (row.get(4)?, row.get(5)?);
+            let acknowledged: Option<i64> = row.get(7)?;
+            let cleared: Option<i64> = row.get(9)?;
+            let state = match (cleared, acknowledged) {
+                (Some(_), _) => "cleared",
+                (None, Some(_)) => "acknowledged",
+                (None, None) => "raised",
+            };
+            let value = json!({"id": row.get::<_, i64>(0)?, "name": row.get::<_, String>(1)?,
+                "subject": row.get::<_, String>(2)?, "text": row.get::<_, String>(3)?, "state": state,
+                "source": source, "job": job, "raised": row.get::<_, i64>(6)?, "acknowledged": acknowledged,
+                "acknowledged_by": row.get::<_, Option<String>>(8)?, "cleared": cleared,
+                "key": row.get::<_, String>(11)?});
+            Ok((source, job, value))
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    })?;
+    let is_seen = |source: &str, id: &str| {
+        let is_it = |job: &&Job| job.source == source && job.id == id;
+        // A job that is no longer known has no owner to show it to.
+        id.is_empty() || who.sees(now.jobs.iter().find(is_it).unwrap_or(&Job::default()))
+    };
+    Ok(rows.into_iter().filter(|(source, job, _)| is_seen(source, job)).map(|(.., value)| value).collect())
+}
+
+/// False: there is no such alert that is open.
+pub fn acknowledge(control: &Control, id: i64, who: &str) -> Result<bool, String> {
+    let done = control.with(|db| {
+        let sql = "UPDATE alerts SET acknowledged = ?, acknowledged_by = ? WHERE id = ? AND cleared IS NULL \
+                   AND acknowledged IS NULL";
+        db.execute(sql, params![now_ms() as i64, who, id])
+    })?;
+    if done > 0 {
+        control.audit(who, &format!("acknowledges alert {id}"));
+    }
+    Ok(done > 0)
+}

@@ -1,0 +1,137 @@
+//! What people decide and what was told to them, in SQLite (`control.db` of the data folder, which only the
+//! monitor's user reads): accounts, tokens, criteria, alerts, messages on their way, and who did what.
+//!
+//! One connection behind a lock: all of it is small. Another process (`add-account`) may write at the same
+//! time; SQLite then waits for it, at most 10 s.
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use crate::live::now_ms;
+
+/// Steps by version, as the store's schema has them; the file keeps its version as `user_version`.
+const VERSIONS: [&str; 1] = ["
+    CREATE TABLE accounts (name TEXT PRIMARY KEY, role TEXT NOT NULL, projects TEXT NOT NULL, hash TEXT NOT NULL);
+    CREATE TABLE tokens (hash TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, name TEXT NOT NULL,
+        made INTEGER NOT NULL, ends INTEGER NOT NULL);
+    CREATE TABLE audit (at INTEGER NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL);
+    CREATE INDEX audit_at ON audit (at);
+    CREATE TABLE criteria (id INTEGER PRIMARY KEY, name TEXT NOT NULL, words TEXT NOT NULL);
+    CREATE TABLE alerts (id INTEGER PRIMARY KEY, criterion INTEGER NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
+        subject TEXT NOT NULL, text TEXT NOT NULL, source TEXT NOT NULL, job TEXT NOT NULL, raised INTEGER NOT NULL,
+        acknowledged INTEGER, acknowledged_by TEXT, cleared INTEGER);
+    CREATE INDEX alerts_cleared ON alerts (cleared, raised);
+    CREATE TABLE links (key TEXT PRIMARY KEY, words TEXT NOT NULL);
+    CREATE TABLE messages (id INTEGER PRIMARY KEY, channel TEXT NOT NULL, body TEXT NOT NULL, tries INTEGER NOT NULL,
+        due INTEGER NOT NULL, error TEXT NOT NULL);
+"];
+
+/// So many entries of the log are kept.
+const AUDIT_MAX: i64 = 1_000_000;
+
+pub struct Control(Mutex<Connection>);
+
+impl Control {
+    pub fn open(data: &Path) -> Result<Control, String> {
+        let path = data.join("control.db");
+        let named = |why: String| format!("{}: {why}", path.display());
+        // SQLite would make it readable for others.
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.open(&path).map_err(|error| named(error.to_string()))?;
+        let mut connection = Connection::open(&path).map_err(|error| named(error.to_string()))?;
+        migrate(&mut connection).map_err(named)?;
+        Ok(Control(Mutex::new(connection)))
+    }
+
+    /// Does some work as one transaction: all of it, or nothing.
+    pub fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = || {
+            let transaction =
+                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let done = work(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        };
+        (whole)().map_err(|error: rusqlite::Error| format!("control.db: {error}"))
+    }
+
+    /// Notes who did what. If the disk does not take it, standard error does.
+    pub fn audit(&self, who: &str, what: &str) {
+        let noted = self.with(|db| {
+            db.execute("INSERT INTO audit VALUES (?, ?, ?)", params![now_ms() as i64, who, what])?;
+            let last = db.last_insert_rowid();
+            db.execute("DELETE FROM audit WHERE rowid <= ?", [last - AUDIT_MAX])
+        });
+        if let Err(why) = noted {
+            eprintln!("outboard monitor: {why}; not in the log: {who} {what}");
+        }
+    }
+
+    /// The newest entries of the log, at most 1000.
+    pub fn log(&self) -> Result<Vec<Value>, String> {
+        self.with(|db| {
+            let mut found = db.prepare("SELECT at, who, what FROM audit ORDER BY rowid DESC LIMIT 1000")?;
+            let rows = found.query_map([], |row| {
+                let (at, who, what): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(json!({"at": at, "who": who, "what": what}))
+            })?;
+            rows.collect()
+        })
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), String> {
+    let words = |error: rusqlite::Error| error.to_string();
+    connection.busy_timeout(Duration::from_secs(10)).map_err(words)?;
+    // A write-ahead log: who reads does not wait for who writes.
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(words)?;
+    let steps =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(words)?;
+    let have: usize =
+        steps.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).map_err(words)? as usize;
+    if have > VERSIONS.len() {
+        return Err(format!("it has version {have}, this program knows {} only", VERSIONS.len()));
+    }
+    for step in &VERSIONS[have..] {
+        steps.execute_batch(step).map_err(words)?;
+    }
+    steps.pragma_update(None, "user_version", VERSIONS.len() as u32).map_err(words)?;
+    steps.commit().map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn it_is_private_whole_or_not_at_all_and_not_of_a_newer_program() {
+        let folder = std::env::temp_dir().join(format!("outboard-control-{}", crate::secret::random()));
+        std::fs::create_dir(&folder).unwrap();
+        let control = Control::open(&folder).unwrap();
+        control.audit("ann", "logs in");
+        let failed = control.with(|db| {
+            db.execute("INSERT INTO audit VALUES (1, 'bob', 'half')", [])?;
+            db.execute("INSERT INTO nowhere VALUES (1)", [])
+        });
+        assert!(failed.unwrap_err().contains("nowhere"));
+        let log = control.log().unwrap();
+        assert_eq!((log.len(), &log[0]["who"], &log[0]["what"]), (1, &json!("ann"), &json!("logs in")));
+        drop(control);
+        assert_eq!(Control::open(&folder).unwrap().log().unwrap().len(), 1);
+        let mode = std::fs::metadata(folder.join("control.db")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        let control = Control::open(&folder).unwrap();
+        control.with(|db| db.pragma_update(None, "user_version", 99)).unwrap();
+        drop(control);
+        assert!(Control::open(&folder).err().unwrap().contains("version 99"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

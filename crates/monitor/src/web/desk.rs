@@ -1,0 +1,153 @@
+//! What people do in the page: alerts and criteria, tokens, and the log of who did what.
+
+use std::sync::PoisonError;
+
+use axum::extract::{Extension, Json, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::api::{Answer, OfWeb, blocking, wrong};
+use crate::alerts::{self, Criterion, METRICS};
+use crate::people::{Role, Who};
+
+fn at_least(who: &Who, role: Role) -> Result<(), (StatusCode, String)> {
+    let words = if role == Role::Admin { "administrators" } else { "support and administrators" };
+    if who.role >= role { Ok(()) } else { Err((StatusCode::FORBIDDEN, format!("{words} do this"))) }
+}
+
+pub async fn alerts(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    let found = blocking(move || alerts::alerts(&web.control, &who, &web.live.now())).await?;
+    Ok(Json(json!({"alerts": found})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfAlert {
+    id: i64,
+}
+
+pub async fn acknowledge(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<OfAlert>,
+) -> Answer {
+    at_least(&who, Role::Support)?;
+    let is_done = blocking(move || alerts::acknowledge(&web.control, of.id, &who.name)).await?;
+    if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, "no such alert is open".into())) }
+}
+
+/// The criteria, and what they can be made of.
+pub async fn criteria(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    at_least(&who, Role::Support)?;
+    let channels: Vec<String> = web.channels.iter().map(|channel| channel.name.clone()).collect();
+    let criteria = blocking(move || alerts::criteria(&web.control)).await?;
+    Ok(Json(json!({"criteria": criteria, "metrics": METRICS, "channels": channels})))
+}
+
+pub async fn set_criterion(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<Criterion>,
+) -> Answer {
+    at_least(&who, Role::Admin)?;
+    let set =
+        blocking(move || Ok(alerts::add_criterion(&web.control, &of, &web.channels, &who.name))).await?;
+    set.map(|()| Json(json!({}))).map_err(|why| wrong(&why))
+}
+
+pub async fn remove_criterion(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<OfAlert>,
+) -> Answer {
+    at_least(&who, Role::Admin)?;
+    let is_done = blocking(move || alerts::remove_criterion(&web.control, of.id, &who.name)).await?;
+    if is_done {
+        Ok(Json(json!({})))
+    } else {
+        Err((StatusCode::NOT_FOUND, "there is no such criterion".into()))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfLink {
+    key: String,
+}
+
+/// A link that was lost shall not be there any more.
+pub async fn forget_link(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<OfLink>,
+) -> Answer {
+    at_least(&who, Role::Admin)?;
+    let is_known = web.links.lock().unwrap_or_else(PoisonError::into_inner).forget(&of.key);
+    if !is_known {
+        return Err((StatusCode::NOT_FOUND, "no such link is known".into()));
+    }
+    blocking(move || {
+        web.control.audit(&who.name, &format!("forgets the {}", of.key));
+        Ok(Json(json!({})))
+    })
+    .await
+}
+
+pub async fn tokens(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    let tokens = blocking(move || web.people.tokens(&who.name)).await?;
+    Ok(Json(json!({"tokens": tokens})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    name: String,
+    days: u64,
+}
+
+pub async fn add_token(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<NewToken>,
+) -> Answer {
+    let added = blocking(move || {
+        let added = web.people.add_token(&who, &of.name, of.days);
+        if added.is_ok() {
+            web.control.audit(&who.name, &format!("makes a token {:?} for {} days", of.name, of.days));
+        }
+        Ok(added)
+    });
+    added.await?.map(|token| Json(json!({"token": token}))).map_err(|why| wrong(&why))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfToken {
+    id: String,
+}
+
+pub async fn remove_token(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Json(of): Json<OfToken>,
+) -> Answer {
+    let is_done = blocking(move || {
+        let is_done = web.people.remove_token(&who.name, &of.id)?;
+        if is_done {
+            web.control.audit(&who.name, &format!("removes the token {}", of.id));
+        }
+        Ok(is_done)
+    });
+    if is_done.await? {
+        Ok(Json(json!({})))
+    } else {
+        Err((StatusCode::NOT_FOUND, "there is no such token".into()))
+    }
+}
+
+pub async fn audit(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    at_least(&who, Role::Admin)?;
+    let log = blocking(move || web.control.log()).await?;
+    Ok(Json(json!({"log": log})))
+}
