@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-training conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -41,6 +41,9 @@ test: build  ## run all tests that fit into half an hour on 2 cores
 test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
 	tools/setup --hosts && tools/setup --verbs
 	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; exit $$code
+
+test-training: build  ## run the tests of outboard_torch, with torch from PyPI (5.4 GB, once, into .cache/)
+	tests/training/run
 
 test-more: build  ## the same with many more proxy deaths and rank counts
 	tests/all --more

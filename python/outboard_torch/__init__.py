@@ -1,0 +1,58 @@
+"""Outboard as a backend of torch.distributed: `import outboard_torch`, then `init_process_group("outboard")`.
+
+Under `mpirun` (or srun, mpiexec) the import also sets what `env://` reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), with
+the store of c10d in rank 0. Under `torchrun` MPI starts through the store of the first process group.
+"""
+import atexit
+import os
+import socket
+import sys
+
+import torch  # noqa: F401  (its libraries first)
+import torch.distributed as dist
+
+from . import _backend
+
+__all__ = ["rank", "size"]
+
+rank, size = _backend.rank, _backend.size
+_store = None
+
+
+def _create(options, _unused):
+    return _backend.create(options.store, options.group_rank, options.group_size, list(options.global_ranks_in_group),
+                           options.group_id, options.timeout.total_seconds())
+
+
+def _is_launched():
+    return any(name in os.environ for name in ("OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"))
+
+
+def _set_environment():
+    """What torchrun would have set. The store is served by this process, on a port that the system chose, if it is rank 0."""
+    global _store
+    _backend.init()
+    name = ""
+    if _backend.rank() == 0:
+        _store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+        # A job on one host needs no name that others resolve.
+        local = os.environ.get("MPI_LOCALNRANKS") == str(_backend.size())
+        host = os.environ.get("MASTER_ADDR") or ("127.0.0.1" if local else socket.gethostname())
+        name = f"{host} {_store.port}"
+    host, port = _backend.share(name).split()
+    local = next((os.environ[key] for key in ("MPI_LOCALRANKID", "SLURM_LOCALID") if key in os.environ), str(_backend.rank()))
+    os.environ.update(RANK=str(_backend.rank()), WORLD_SIZE=str(_backend.size()), LOCAL_RANK=local, MASTER_ADDR=host, MASTER_PORT=port,
+                      # The store is there already, as torchrun's agent has it: all ranks are its clients.
+                      TORCHELASTIC_USE_AGENT_STORE="True")
+
+
+@atexit.register
+def _finalize():
+    # After an exception others may wait for this process: the launcher ends them once it is gone.
+    if getattr(sys, "last_exc", None) is None and getattr(sys, "last_value", None) is None:
+        _backend.finalize()
+
+
+dist.Backend.register_backend("outboard", _create, extended_api=True, devices=["cpu"])
+if _is_launched() and "MASTER_PORT" not in os.environ:
+    _set_environment()
