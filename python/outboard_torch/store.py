@@ -1,0 +1,334 @@
+"""Checkpoints on disk, and the process that writes them. Nothing here needs torch.
+
+A checkpoint is a folder `step-N` with files and `manifest.json`, which has the length and CRC-32 of each. It is made as
+`step-N.RUN.incomplete`, where RUN tells this run from one before it: the writer process of each rank copies the rank's memory, writes and syncs the rank's files, then `prepared-R.json`. When
+those of all ranks are there, the writer of rank 0 writes the manifest, renames the folder, and last renames `latest`. Each step is synced
+before the next, so whatever dies at whatever instant, the newest folder without a suffix is whole; `newest` checks it all the same.
+
+A writer outlives its trainer: what has been copied is still written. It is started as `python -I store.py`.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import pickle
+import queue
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+
+CHUNK = 4 << 20
+# What rank 0's writer waits for the files of the others, in seconds; and once its trainer has ended.
+PATIENCE, PATIENCE_ALONE = 600, 10
+
+
+class Failed(RuntimeError):
+    """A checkpoint could not be written; the ones before it are as they were."""
+
+
+# ---- Reading -------------------------------------------------------------------------------------------------------------------
+
+def steps(folder):
+    """The steps of the complete checkpoints, newest first."""
+    names = (re.fullmatch(r"step-(\d+)", entry.name) for entry in pathlib.Path(folder).glob("step-*"))
+    return sorted((int(name[1]) for name in names if name), reverse=True)
+
+
+def flaw(checkpoint):
+    """What is wrong with a checkpoint's files, or None. Reads all of them."""
+    checkpoint = pathlib.Path(checkpoint)
+    try:
+        files = json.loads((checkpoint / "manifest.json").read_text())["files"]
+        for name, (length, crc) in files.items():
+            if pathlib.PurePath(name).name != name:
+                return f"the manifest names {name!r}"
+            with open(checkpoint / name, "rb") as file:
+                seen, read = 0, 0
+                while block := file.read(CHUNK):
+                    seen, read = zlib.crc32(block, seen), read + len(block)
+            if (read, seen) != (length, crc):
+                return f"{name} has {read} bytes with CRC {seen:08x}, not {length} with {crc:08x}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def tidy(folder, run):
+    """Removes what other runs have left incomplete. Called by one rank, before the first save."""
+    for suffix in "incomplete", "removed", "replaced":
+        for left in pathlib.Path(folder).glob(f"step-*.{suffix}"):
+            if f".{run}." not in left.name:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def newest(folder):
+    """The newest checkpoint that is whole: (step, path), or None. Damaged ones are passed over, and named on standard error."""
+    for step in steps(folder):
+        path = pathlib.Path(folder) / f"step-{step}"
+        wrong = flaw(path)
+        if wrong is None:
+            return step, path
+        print(f"outboard_torch: checkpoint {path} is damaged, the one before it is taken: {wrong}", file=sys.stderr)
+    return None
+
+
+# ---- The trainer's side --------------------------------------------------------------------------------------------------------
+
+class Writer:
+    """The writer process of a rank."""
+
+    def __init__(self, folder, run, rank=0, size=1, keep=2, rate=None, cores=None):
+        """`run`: a word that only the ranks of this run have. `rate`: the most bytes a second that are written to disk. `cores`: those on which the process may run."""
+        if keep < 2:
+            raise ValueError(f"keep is {keep}; at least 2 checkpoints are kept, so that one is always whole")
+        self.settings = {"folder": str(folder), "run": run, "rank": rank, "size": size, "keep": keep, "rate": rate, "cores": cores}
+        self.process = None
+        self._done = threading.Condition()
+        self._copied, self._committed, self._failure, self._last = 0, 0, None, 0
+
+    def _start(self):
+        self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        start_new_session=True)
+        # Yama lets only ancestors read a process's memory, unless it names another.
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(self.process.pid), 0, 0, 0)
+        threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
+        self._send(self.settings)
+
+    def _send(self, thing):
+        text = pickle.dumps(thing)
+        self.process.stdin.write(struct.pack("<Q", len(text)) + text)
+        self.process.stdin.flush()
+
+    def _listen(self, process):
+        for line in process.stdout:
+            word, number, text = line.decode().rstrip("\n").split(" ", 2)
+            with self._done:
+                if word == "copied":
+                    self._copied = int(number)
+                elif word == "committed":
+                    self._committed = int(number)
+                else:
+                    self._copied, self._committed, self._failure = int(number), int(number), text
+                self._done.notify_all()
+        with self._done:
+            if self.process is process and max(self._last, 0) > self._committed:
+                self._failure = "the writer process has died"
+                self._copied = self._committed = self._last
+            self._done.notify_all()
+
+    def save(self, step, files, kept=None):
+        """Starts to save. `files`: a name and parts for each; a part is bytes, or (address, length) of memory of this process, which stays
+        as it is until `wait_copied` returns. `kept` is held until then."""
+        if self.process is None or self.process.poll() is not None:
+            self._start()
+        with self._done:
+            self._last += 1
+            self._kept = kept
+        try:
+            self._send({"number": self._last, "step": step, "pid": os.getpid(), "files": files})
+        except BrokenPipeError:
+            with self._done:
+                self._failure = "the writer process has died"
+                self._copied = self._committed = self._last
+
+    def add(self, name, data):
+        """Gives a small file to the last save, from rank 0: without it the checkpoint is not complete."""
+        try:
+            self._send({"number": self._last, "name": name, "data": data})
+        except BrokenPipeError:
+            pass
+
+    def wait_copied(self):
+        """Waits until the memory of the last save has been copied. Returns the seconds."""
+        began = time.monotonic()
+        with self._done:
+            self._done.wait_for(lambda: self._copied >= self._last)
+            self._kept = None
+        return time.monotonic() - began
+
+    def wait(self):
+        """Waits until the last save is complete, or, at ranks other than 0, written. Errors (Failed): one since the last call was not."""
+        with self._done:
+            self._done.wait_for(lambda: self._committed >= self._last)
+            failure, self._failure = self._failure, None
+        if failure:
+            raise Failed(failure)
+
+    def close(self):
+        """Ends the process once it has written everything."""
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+# ---- The writer process --------------------------------------------------------------------------------------------------------
+
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def copy(pid, address, length):
+    """Memory of another process."""
+    block = bytearray(length)
+    own = (ctypes.c_char * length).from_buffer(block)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.process_vm_readv.restype = ctypes.c_ssize_t
+    for at in range(0, length, CHUNK):
+        size = min(CHUNK, length - at)
+        to, source = Vector(ctypes.addressof(own) + at, size), Vector(address + at, size)
+        got = libc.process_vm_readv(pid, ctypes.byref(to), 1, ctypes.byref(source), 1, 0)
+        if got != size:
+            raise OSError(ctypes.get_errno(), f"reading {size} bytes of process {pid}: {os.strerror(ctypes.get_errno())}")
+    return block
+
+
+class Process:
+    def __init__(self, settings):
+        self.settings = settings
+        self.folder = pathlib.Path(settings["folder"])
+        self.budget = time.monotonic()
+        self.is_alone = False
+        if settings["cores"]:
+            os.sched_setaffinity(0, settings["cores"])
+        os.nice(5)
+
+    def say(self, word, number, text=""):
+        try:
+            print(word, number, text.replace("\n", " "), flush=True)
+        except BrokenPipeError:
+            # The trainer has ended; what it saved is still written.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def write(self, path, parts):
+        """Writes and syncs a file. Returns its length and CRC."""
+        crc, length = 0, 0
+        with open(path, "wb") as file:
+            for part in parts:
+                view = memoryview(part)
+                for at in range(0, len(view), CHUNK):
+                    block = view[at:at + CHUNK]
+                    if self.settings["rate"]:
+                        time.sleep(max(0.0, self.budget - time.monotonic()))
+                        self.budget = max(self.budget, time.monotonic()) + len(block) / self.settings["rate"]
+                    file.write(block)
+                    crc, length = zlib.crc32(block, crc), length + len(block)
+            file.flush()
+            os.fsync(file.fileno())
+        return [length, crc]
+
+    def save(self, job, copied, described):
+        """`described` returns what rank 0 adds once it knows the files of all."""
+        number, step = job["number"], job["step"]
+        rank, size = self.settings["rank"], self.settings["size"]
+        making = self.folder / f"step-{step}.{self.settings['run']}.incomplete"
+        try:
+            making.mkdir(parents=True, exist_ok=True)
+            files = {name: self.write(making / name, parts) for name, parts in copied.items()}
+            sync(making)
+            mark = making / f"prepared-{rank}.json"
+            self.write(mark.with_suffix(".new"), [json.dumps(files).encode()])
+            os.rename(mark.with_suffix(".new"), mark)
+            sync(making)
+            if rank == 0:
+                for name, data in described().items():
+                    files[name] = self.write(making / name, [data])
+                self.commit(step, making, files, size)
+        except Exception as error:  # noqa: BLE001  (the trainer hears of it, and the checkpoint stays incomplete)
+            if rank == 0:
+                shutil.rmtree(making, ignore_errors=True)
+            self.say("failed", number, f"checkpoint {making}: {error}")
+            return
+        self.say("committed", number)
+
+    def commit(self, step, making, files, size):
+        began = time.monotonic()
+        for rank in range(1, size):
+            mark = making / f"prepared-{rank}.json"
+            while not mark.exists():
+                patience = PATIENCE_ALONE if self.is_alone else PATIENCE
+                if time.monotonic() > began + patience:
+                    raise OSError(f"rank {rank} of {size} has not written its part within {patience} s")
+                time.sleep(0.01)
+            files.update(json.loads(mark.read_text()))
+        self.write(making / "manifest.json", [json.dumps({"step": step, "files": files}).encode()])
+        for mark in making.glob("prepared-*.json"):
+            mark.unlink()
+        sync(making)
+        done = self.folder / f"step-{step}"
+        old = self.folder / f"step-{step}.replaced"
+        if done.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(done, old)
+        os.rename(making, done)
+        sync(self.folder)
+        self.write(self.folder / "latest.new", [f"{done.name}\n".encode()])
+        os.rename(self.folder / "latest.new", self.folder / "latest")
+        sync(self.folder)
+        shutil.rmtree(old, ignore_errors=True)
+        for other in steps(self.folder)[self.settings["keep"]:]:
+            # What is being removed has no valid name.
+            gone = self.folder / f"step-{other}.removed"
+            os.rename(self.folder / f"step-{other}", gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+
+def read(stream):
+    """The next thing that the trainer sent, or None."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    body = stream.read(struct.unpack("<Q", head)[0])
+    return pickle.loads(body)
+
+
+def receive(process, stream, jobs):
+    """Copies the memory of each job as it comes. One may wait while another is written; the next waits here."""
+    while (job := read(stream)) is not None:
+        if "files" in job:
+            try:
+                job["copied"] = {name: [part if isinstance(part, bytes) else copy(job["pid"], *part) for part in parts]
+                                 for name, parts in job["files"].items()}
+            except OSError as error:
+                process.say("failed", job["number"], f"step {job['step']}: {error}")
+                continue
+            process.say("copied", job["number"])
+        jobs.put(job)
+    process.is_alone = True
+    jobs.put(None)
+
+
+def main():
+    stream = sys.stdin.buffer
+    settings = read(stream)
+    if settings is None:
+        return
+    process, jobs = Process(settings), queue.Queue(maxsize=2)
+    threading.Thread(target=receive, args=(process, stream, jobs), daemon=True).start()
+    while (job := jobs.get()) is not None:
+        if "files" not in job:
+            continue
+
+        def described(number=job["number"]):
+            added = jobs.get()
+            if added is None or added["number"] != number or "name" not in added:
+                raise OSError("the trainer ended before it described the checkpoint")
+            return {added["name"]: added["data"]}
+
+        process.save(job, job.pop("copied"), described)
+
+
+if __name__ == "__main__":
+    main()
