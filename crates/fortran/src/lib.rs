@@ -23,6 +23,8 @@ mod memory;
 #[rustfmt::skip]
 mod numbers;
 mod peers;
+#[cfg(mpich)]
+mod removed;
 mod section;
 mod shim;
 mod text;

@@ -7,10 +7,11 @@ use crate::c::{self, STATUS_INTS};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 macro_rules! blocks {
-    ($($name:ident: $ints:expr;)*) => { $(
+    ($($name:ident: $ints:expr;)*) => { blocks!(i32: $($name: $ints;)*); };
+    ($unit:ty: $($name:ident: $units:expr;)*) => { $(
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)] // As Fortran compilers write the name of a common block.
-        pub static mut $name: [i32; $ints] = [0; $ints];
+        pub static mut $name: [$unit; $units] = [0; $units];
     )* };
 }
 
@@ -43,6 +44,12 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_errcodes_ignore: 1;
     __mpi_f08_link_constants_MOD_mpi_unweighted: 1;
     __mpi_f08_link_constants_MOD_mpi_weights_empty: 1;
+}
+
+// As long as theirs: the loader copies a variable into a program that was compiled for it.
+#[cfg(mpich)]
+blocks! {
+    u8:
     __mpi_f08_link_constants_MOD_mpi_argv_null: 1;
     __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
 }

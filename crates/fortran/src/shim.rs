@@ -11251,6 +11251,40 @@ unsafe fn mpi_pack_external<const P: bool>(
     fault::end(ierror, code)
 }
 export!(mpi_pack_external(datarep: *const u8, inbuf: *mut c_void, incount: *const i32, datatype: *const i32, outbuf: *mut c_void, outsize: *const i64, position: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_ pmpi_pack_external_);
+#[cfg(mpich)]
+unsafe fn mpi_pack_external_f08ts_mixed<const P: bool>(
+    datarep: *const u8,
+    inbuf: *const Descriptor,
+    incount: *const i32,
+    datatype: *const i32,
+    outbuf: *const Descriptor,
+    outsize: *const i64,
+    position: *mut i64,
+    ierror: *mut i32,
+    datarep_len: usize,
+) {
+    let datarep_c = text::to_c(datarep, datarep_len, false);
+    let inbuf_c = or_end!(
+        section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
+        ierror,
+        "MPI_Pack_external",
+        fault::On::Nothing
+    );
+    let mut outbuf_c = section::Copy::new(outbuf);
+    let code = (if P { c::PMPI_Pack_external } else { c::MPI_Pack_external })(
+        datarep_c.as_ptr(),
+        inbuf_c.address,
+        inbuf_c.count as _,
+        inbuf_c.datatype,
+        outbuf_c.address(),
+        *outsize,
+        position,
+    );
+    outbuf_c.store();
+    fault::end(ierror, code)
+}
+#[cfg(mpich)]
+export!(mpi_pack_external_f08ts_mixed(datarep: *const u8, inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_f08ts_ pmpir_pack_external_f08ts_);
 unsafe fn mpi_pack_external_f08ts<const P: bool>(
     datarep: *const Descriptor,
     inbuf: *const Descriptor,
@@ -11283,6 +11317,40 @@ unsafe fn mpi_pack_external_f08ts<const P: bool>(
 }
 #[cfg(not(mpich))]
 export!(mpi_pack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, ierror: *mut i32) (); MPI_Pack_external_f08ts PMPI_Pack_external_f08ts);
+#[cfg(mpich)]
+unsafe fn mpi_pack_external_c_f08ts_mixed<const P: bool>(
+    datarep: *const u8,
+    inbuf: *const Descriptor,
+    incount: *const i64,
+    datatype: *const i32,
+    outbuf: *const Descriptor,
+    outsize: *const i64,
+    position: *mut i64,
+    ierror: *mut i32,
+    datarep_len: usize,
+) {
+    let datarep_c = text::to_c(datarep, datarep_len, false);
+    let inbuf_c = or_end!(
+        section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
+        ierror,
+        "MPI_Pack_external_c",
+        fault::On::Nothing
+    );
+    let mut outbuf_c = section::Copy::new(outbuf);
+    let code = (if P { c::PMPI_Pack_external_c } else { c::MPI_Pack_external_c })(
+        datarep_c.as_ptr(),
+        inbuf_c.address,
+        inbuf_c.count as _,
+        inbuf_c.datatype,
+        outbuf_c.address(),
+        *outsize,
+        position,
+    );
+    outbuf_c.store();
+    fault::end(ierror, code)
+}
+#[cfg(mpich)]
+export!(mpi_pack_external_c_f08ts_mixed(datarep: *const u8, inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_c_f08ts_ pmpir_pack_external_c_f08ts_ mpi_pack_external_f08ts_large_ pmpir_pack_external_f08ts_large_);
 unsafe fn mpi_pack_external_c_f08ts<const P: bool>(
     datarep: *const Descriptor,
     inbuf: *const Descriptor,
@@ -15926,6 +15994,39 @@ unsafe fn mpi_unpack_external<const P: bool>(
     fault::end(ierror, code)
 }
 export!(mpi_unpack_external(datarep: *const u8, inbuf: *mut c_void, insize: *const i64, position: *mut i64, outbuf: *mut c_void, outcount: *const i32, datatype: *const i32, ierror: *mut i32, datarep_len: usize) (); mpi_unpack_external_ pmpi_unpack_external_);
+#[cfg(mpich)]
+unsafe fn mpi_unpack_external_f08ts_mixed<const P: bool>(
+    datarep: *const u8,
+    inbuf: *const Descriptor,
+    insize: *const i64,
+    position: *mut i64,
+    outbuf: *const Descriptor,
+    outcount: *const i32,
+    datatype: *const i32,
+    ierror: *mut i32,
+    datarep_len: usize,
+) {
+    let datarep_c = text::to_c(datarep, datarep_len, false);
+    let mut inbuf_c = section::Copy::new(inbuf);
+    let outbuf_c = or_end!(
+        section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
+        ierror,
+        "MPI_Unpack_external",
+        fault::On::Nothing
+    );
+    let code = (if P { c::PMPI_Unpack_external } else { c::MPI_Unpack_external })(
+        datarep_c.as_ptr(),
+        inbuf_c.address(),
+        *insize,
+        position,
+        outbuf_c.address,
+        outbuf_c.count as _,
+        outbuf_c.datatype,
+    );
+    fault::end(ierror, code)
+}
+#[cfg(mpich)]
+export!(mpi_unpack_external_f08ts_mixed(datarep: *const u8, inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, ierror: *mut i32, datarep_len: usize) (); mpi_unpack_external_f08ts_ pmpir_unpack_external_f08ts_);
 unsafe fn mpi_unpack_external_f08ts<const P: bool>(
     datarep: *const Descriptor,
     inbuf: *const Descriptor,
@@ -15957,6 +16058,39 @@ unsafe fn mpi_unpack_external_f08ts<const P: bool>(
 }
 #[cfg(not(mpich))]
 export!(mpi_unpack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_Unpack_external_f08ts PMPI_Unpack_external_f08ts);
+#[cfg(mpich)]
+unsafe fn mpi_unpack_external_c_f08ts_mixed<const P: bool>(
+    datarep: *const u8,
+    inbuf: *const Descriptor,
+    insize: *const i64,
+    position: *mut i64,
+    outbuf: *const Descriptor,
+    outcount: *const i64,
+    datatype: *const i32,
+    ierror: *mut i32,
+    datarep_len: usize,
+) {
+    let datarep_c = text::to_c(datarep, datarep_len, false);
+    let mut inbuf_c = section::Copy::new(inbuf);
+    let outbuf_c = or_end!(
+        section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
+        ierror,
+        "MPI_Unpack_external_c",
+        fault::On::Nothing
+    );
+    let code = (if P { c::PMPI_Unpack_external_c } else { c::MPI_Unpack_external_c })(
+        datarep_c.as_ptr(),
+        inbuf_c.address(),
+        *insize,
+        position,
+        outbuf_c.address,
+        outbuf_c.count as _,
+        outbuf_c.datatype,
+    );
+    fault::end(ierror, code)
+}
+#[cfg(mpich)]
+export!(mpi_unpack_external_c_f08ts_mixed(datarep: *const u8, inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, ierror: *mut i32, datarep_len: usize) (); mpi_unpack_external_c_f08ts_ pmpir_unpack_external_c_f08ts_ mpi_unpack_external_f08ts_large_ pmpir_unpack_external_f08ts_large_);
 unsafe fn mpi_unpack_external_c_f08ts<const P: bool>(
     datarep: *const Descriptor,
     inbuf: *const Descriptor,

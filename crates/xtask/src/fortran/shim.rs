@@ -63,7 +63,7 @@ pub fn shim(bindings: &Bindings, table: &Table) -> String {
             if same {
                 names.push(format!("{}_", binding.specific().to_lowercase()));
             }
-            text.push_str(&entry(&binding, false, &name, &names));
+            text.push_str(&entry(&binding, Convention::Plain, &name, &names));
             if same {
                 continue;
             }
@@ -71,7 +71,15 @@ pub fn shim(bindings: &Bindings, table: &Table) -> String {
         let specific = binding.specific();
         let lower = specific.to_lowercase();
         let name = if has_buffer { specific } else { format!("{lower}_") };
-        text.push_str(&entry(&binding, true, &lower, &[name]));
+        if is_mixed(&binding) {
+            text.push_str(&entry(
+                &binding,
+                Convention::Mixed,
+                &format!("{lower}_mixed"),
+                std::slice::from_ref(&name),
+            ));
+        }
+        text.push_str(&entry(&binding, Convention::Described, &lower, &[name]));
     }
     text
 }
@@ -171,13 +179,23 @@ struct Argument {
     after: String,
 }
 
-/// One procedure: its body, and its names with the PMPI forms. `described`: as `mpi_f08` calls it, with
-/// descriptors of choice buffers.
-fn entry(binding: &Binding, described: bool, name: &str, symbols: &[String]) -> String {
-    let has_descriptor = described && binding.form.has_buffer();
+/// How a procedure is called.
+#[derive(Clone, Copy, PartialEq)]
+enum Convention {
+    /// By `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
+    Plain,
+    /// By `mpi_f08`: if it has choice buffers, as `BIND(C)`, with descriptors of these and of CHARACTERs.
+    Described,
+    /// By MPICH's `mpi_f08`, if it has both: descriptors of buffers, hidden lengths.
+    Mixed,
+}
+
+/// One procedure: its body, and its names with the PMPI forms.
+fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[String]) -> String {
+    let has_descriptor = convention != Convention::Plain && binding.form.has_buffer();
+    let is_bound = has_descriptor && convention == Convention::Described;
     let pairs = binding.pairs();
-    let mut arguments: Vec<Argument> =
-        (0..pairs.len()).map(|at| argument(binding, at, described, has_descriptor)).collect();
+    let mut arguments: Vec<Argument> = (0..pairs.len()).map(|at| argument(binding, at, convention)).collect();
     // A section with gaps takes the place of the count and the datatype, too.
     for (at, (dummy, _)) in pairs.iter().enumerate().filter(|_| has_descriptor) {
         if let Kind::Buffer(Access::Elements { count, datatype }) = of(binding, at) {
@@ -202,8 +220,7 @@ fn entry(binding: &Binding, described: bool, name: &str, symbols: &[String]) -> 
     if has_code {
         declared.push("ierror: *mut i32".into());
     }
-    declared
-        .extend(arguments.iter().filter_map(|argument| argument.hidden.clone()).filter(|_| !has_descriptor));
+    declared.extend(arguments.iter().filter_map(|argument| argument.hidden.clone()).filter(|_| !is_bound));
     let (declared, returns) = (declared.join(", "), returned(binding));
     let call = format!("(if P {{ c::P{function} }} else {{ c::{function} }})({passed})");
     let body = if has_code {
@@ -219,7 +236,10 @@ fn entry(binding: &Binding, described: bool, name: &str, symbols: &[String]) -> 
         let returns = if returns.is_empty() { "()" } else { returns };
         format!("export!({name}({declared}) {returns}; {});\n", symbols.join(" "))
     };
-    let names = mpich(binding, described, symbols);
+    let names = mpich(binding, convention, symbols);
+    if convention == Convention::Mixed {
+        return format!("#[cfg(mpich)]\n{text}#[cfg(mpich)]\n{}", exported(&names, profiling_mpich));
+    }
     if names == symbols {
         return text + &exported(symbols, profiling_both);
     }
@@ -231,13 +251,11 @@ fn entry(binding: &Binding, described: bool, name: &str, symbols: &[String]) -> 
 }
 
 /// The names in MPICH's library: `mpi_send_f08ts_`.
-fn mpich(binding: &Binding, described: bool, symbols: &[String]) -> Vec<String> {
-    let has_buffer = binding.form.has_buffer();
-    if !described || !has_buffer && !binding.large {
+fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<String> {
+    if convention == Convention::Plain || !binding.form.has_buffer() && !binding.large {
         return symbols.to_vec();
     }
-    // gfortran passes a CHARACTER beside its own descriptors with a hidden length.
-    if has_buffer && binding.form.params.iter().any(|dummy| dummy.r#type.starts_with("CHARACTER")) {
+    if convention == Convention::Described && is_mixed(binding) {
         return Vec::new();
     }
     let lower = |symbol: &String| symbol.trim_end_matches('_').to_lowercase();
@@ -247,6 +265,12 @@ fn mpich(binding: &Binding, described: bool, symbols: &[String]) -> Vec<String> 
     let mut names: Vec<String> = symbols.iter().map(later).collect();
     names.extend(symbols.iter().filter(|_| binding.large).map(earlier));
     names
+}
+
+/// Whether it has choice buffers and CHARACTERs.
+fn is_mixed(binding: &Binding) -> bool {
+    let has_text = binding.form.params.iter().any(|dummy| dummy.r#type.starts_with("CHARACTER"));
+    binding.form.has_buffer() && has_text
 }
 
 fn profiling(symbol: &str) -> String {
@@ -320,14 +344,15 @@ impl Writer<'_> {
     }
 }
 
-fn argument(binding: &Binding, at: usize, described: bool, has_descriptor: bool) -> Argument {
+fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
+    let (described, has_buffer) = (convention != Convention::Plain, binding.form.has_buffer());
     let (dummy, param) = binding.pairs()[at];
     let writer = Writer { dummy, name: identifier(&dummy.name), bound: format!("{}_c", dummy.name) };
     let Writer { name, bound, .. } = &writer;
     let kind = of(binding, at);
     let width = width(dummy);
     match &kind {
-        Kind::Buffer(access) if has_descriptor => described_buffer(binding, at, access),
+        Kind::Buffer(access) if described => described_buffer(binding, at, access),
         Kind::Buffer(_) => writer.passing(format!("{name}: *mut c_void"), format!("memory::buffer({name})")),
         // C refuses a negative count.
         Kind::Value if width == "i64" && param.r#type == "int" => {
@@ -376,7 +401,8 @@ fn argument(binding: &Binding, at: usize, described: bool, has_descriptor: bool)
             let after = format!("if code == 0 && flag_c != 0 {{ {load} }}");
             writer.binding("i64", "std::ptr::null_mut::<c_void>()", "(&raw mut {}).cast()", after)
         }
-        _ => handle(&writer, &kind).unwrap_or_else(|| text(&writer, &kind, has_descriptor)),
+        _ => handle(&writer, &kind)
+            .unwrap_or_else(|| text(&writer, &kind, has_buffer && convention == Convention::Described)),
     }
 }
 
@@ -413,10 +439,10 @@ fn handle(writer: &Writer, kind: &Kind) -> Option<Argument> {
 }
 
 /// CHARACTERs and their lengths.
-fn text(writer: &Writer, kind: &Kind, has_descriptor: bool) -> Argument {
+fn text(writer: &Writer, kind: &Kind, is_bound: bool) -> Argument {
     let Writer { name, bound, .. } = writer;
     match kind {
-        Kind::Text { trimmed } if has_descriptor => Argument {
+        Kind::Text { trimmed } if is_bound => Argument {
             declared: format!("{name}: *const Descriptor"),
             before: format!("let {bound} = text::described({name}, {trimmed});"),
             passed: format!("{bound}.as_ptr()"),
