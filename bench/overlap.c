@@ -1,4 +1,4 @@
-/* Nonblocking collectives beside work that makes no MPI call: how much of the communication costs the program no time.
+/* Nonblocking collectives and messages beside work that makes no MPI call: how much of the communication costs the program no time.
  *
  * OSU's way: each rank's average time of start, work as long as the communication, and wait ("Overall"), of the work in it
  * ("Compute") and of start and wait alone ("Pure Comm."); overlap = 100 - 100 (overall - compute) / pure.
@@ -10,7 +10,49 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* Ranks 0 and 1, 2 and 3, ... exchange a message each way. */
+static int partner(void) { return (rank ^ 1) < size ? rank ^ 1 : MPI_PROC_NULL; }
+
+static void isend_start(const arguments *a, MPI_Request *r)
+{
+    MPI_Irecv(a->recv, a->count, a->type, partner(), 7, a->comm, &r[1]);
+    MPI_Isend(a->send, a->count, a->type, partner(), 7, a->comm, &r[0]);
+}
+
+/* The messages of `partitioned`, of one partition each. */
+static MPI_Request parts[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+
+static void partitioned_start(const arguments *a, MPI_Request *r)
+{
+    if (parts[0] == MPI_REQUEST_NULL) {
+        MPI_Psend_init(a->send, 1, a->count, a->type, partner(), 7, a->comm, MPI_INFO_NULL, &parts[0]);
+        MPI_Precv_init(a->recv, 1, a->count, a->type, partner(), 7, a->comm, MPI_INFO_NULL, &parts[1]);
+    }
+    MPI_Startall(2, parts);
+    MPI_Pready(0, parts[0]);
+    r[0] = parts[0], r[1] = parts[1];
+}
+
+static const collective pairs[] = {{.name = "isend", .start = isend_start}, {.name = "partitioned", .start = partitioned_start}};
+
+/* Whether a message of fresh bytes arrives. */
+static int check_pair(const collective *c, const arguments *a)
+{
+    MPI_Request requests[2];
+    int element, right = 1;
+    MPI_Type_size(a->type, &element);
+    size_t bytes = (size_t)a->count * element;
+    for (size_t at = 0; at < bytes; at++) ((unsigned char *)a->send)[at] = (unsigned char)(rank + at % 251);
+    memset(a->recv, 255, bytes);
+    c->start(a, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (size_t at = 0; at < bytes && partner() >= 0; at++)
+        right &= ((unsigned char *)a->recv)[at] == (unsigned char)(partner() + at % 251);
+    return right;
+}
 
 /* Work that touches no memory and that no compiler removes; `units` of it always take the same number of
    instructions. */
@@ -47,20 +89,20 @@ static times measure(const options *o, const collective *c, const arguments *a, 
     double *begins = malloc(3 * many * sizeof *begins), *ends = begins + many, *hosts = ends + many;
     double overall = 0, inside = 0, clock_cost = clock_cost_us();
     for (int i = -o->warm_ups; i < 2 * many; i++) {
-        MPI_Request request;
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         if (o->idle_us) usleep(o->idle_us);
         MPI_Barrier(MPI_COMM_WORLD);
         /* Reading the thread's clock is a system call, so it is read in separate iterations, which are not
            timed. */
         int metered = i >= many;
         double began = clock_us(), host = 0, cpu = metered ? cpu_us() : 0;
-        if (c) c->start(a, &request);
+        if (c) c->start(a, requests);
         if (metered) host += cpu_us() - cpu;
         double work_began = clock_us();
         work(units);
         double work_ended = clock_us();
         if (metered) cpu = cpu_us();
-        if (c) MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (c) MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         if (metered) host += cpu_us() - cpu - 2 * clock_cost;
         double ended = clock_us();
         if (metered) {
@@ -109,7 +151,9 @@ static result row(const options *o, const test *test, size_t bytes)
     long units = units_for(o, bytes, o->work_ratio * alone.span, 1);
     times only = measure(o, NULL, NULL, bytes, units), both = measure(o, c, &a, bytes, units);
     double fixed = 100 * (only.span + alone.span - both.span) / fmin(only.span, alone.span);
-    int failed = o->validate && anywhere(!check_collective(c, &a));
+    int failed = o->validate && anywhere(!(c->block ? check_collective(c, &a) : check_pair(c, &a)));
+    for (int i = 0; i < 2; i++)
+        if (parts[i] != MPI_REQUEST_NULL) MPI_Request_free(&parts[i]);
     release_arguments(o, &a);
     return (result){beside.overall, -1, -1, failed,
                     {beside.inside, alone.overall, fmax(hidden, 0), alone.span, only.span, both.span, fixed, both.host}};
@@ -120,12 +164,16 @@ int main(int argc, char **argv)
     enum { TESTS_MAX = 64 };
     static char names[TESTS_MAX][32];
     test tests[TESTS_MAX] = {{0}};
-    for (int at = 0; collectives[at].name && at < TESTS_MAX - 1; at++) {
+    for (int at = 0; collectives[at].name && at < TESTS_MAX - 3; at++) {
         const collective *c = &collectives[at];
         names[at][0] = 'i';
         for (int k = 0; c->name[k]; k++) names[at][k + 1] = c->name[k];
         tests[at] = (test){names[at], "Overall(us)", 1, c->reduces ? 4 : 1, row, c->no_data, c, more};
     }
-    return bench_main(argc, argv, "Nonblocking collectives beside work: overlap by OSU's formula and by fixed work.", tests,
+    int many = 0;
+    while (tests[many].name) many++;
+    for (size_t at = 0; at < sizeof pairs / sizeof *pairs; at++)
+        tests[many++] = (test){pairs[at].name, "Overall(us)", 2, 1, row, 0, &pairs[at], more};
+    return bench_main(argc, argv, "Nonblocking collectives and messages beside work: overlap by OSU's formula and by fixed work.", tests,
                       MPI_THREAD_SINGLE);
 }

@@ -1,6 +1,6 @@
 /* Partitioned communication: equal and different numbers of partitions on the two sides, partitions that
    arrive one by one, restarts, threads.
-   ways: plain no-cma */
+   ways: plain proxy no-cma nodes-proxy refused-proxy */
 #include "check.h"
 
 static int to, from;

@@ -16,6 +16,7 @@ pub mod check;
 mod choose;
 mod count;
 mod flat;
+mod message;
 mod nodes;
 mod pull;
 mod queue;
@@ -30,6 +31,7 @@ pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule, Spans};
 pub use count::count;
 pub use flat::{CALLS_BEFORE, Calls};
+pub use message::Message;
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
@@ -40,6 +42,7 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
 use flat::FlatSets;
+use message::Messages;
 use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
@@ -70,6 +73,7 @@ pub struct Coll {
     choice: Choice,
     schedules: ScheduleCache,
     nodes: NodeMaps,
+    messages: Messages,
     sets: FlatSets,
     /// The collectives whose short calls go over slots: a bit for each.
     short: u32,
@@ -84,7 +88,7 @@ impl Coll {
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
-        let nodes = NodeMaps::default();
+        let (nodes, messages) = (NodeMaps::default(), Messages::new());
         let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
         // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/tuning.md).
@@ -104,7 +108,8 @@ impl Coll {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll { executor, choice, schedules, nodes, sets, short, offload_all, offload_stopped: false })
+        let offload_stopped = false;
+        Ok(Coll { executor, choice, schedules, nodes, messages, sets, short, offload_all, offload_stopped })
     }
 
     /// Starts a collective.

@@ -1,6 +1,8 @@
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 
+mod policy;
+
 use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
@@ -18,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Carried, Counter, Event};
-use transport::shm::{Allocator, LocalRank, Segment, State, cma};
+use transport::shm::{Allocator, LocalRank, Segment};
 
 /// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
 const PEERS_ASKED: usize = 8;
@@ -264,19 +266,24 @@ impl Executor {
         }
     }
 
+    /// Whether an operation has ended; its ticket is not spent.
+    pub fn is_over(&self, ticket: InstanceTicket) -> bool {
+        let instance = self.outstanding.get(ticket.index as usize);
+        let instance = instance.filter(|instance| instance.ticket == ticket.generation);
+        let instance = instance.expect("a ticket is asked for until it is spent");
+        match instance.away {
+            true => instance.block.run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE,
+            false => instance.finished,
+        }
+    }
+
     /// The outcome of an operation, once it has ended; the ticket is then spent.
     pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
-        let index = ticket.index as usize;
-        let instance = self.outstanding.get(index).filter(|instance| instance.ticket == ticket.generation);
-        let instance = instance.expect("a ticket is asked for until it is spent");
-        let record = &instance.block.run.record;
-        let finished = match instance.away {
-            true => record.head(Head::State).load(Ordering::Acquire) == COMPLETE,
-            false => instance.finished,
-        };
-        if !finished {
+        if !self.is_over(ticket) {
             return None;
         }
+        let index = ticket.index as usize;
+        let record = &self.outstanding[index].block.run.record;
         let fault = record.fault();
         record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         let instance = self.outstanding.remove(index);
@@ -409,77 +416,6 @@ impl Executor {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
         Ok(away)
-    }
-
-    /// Whether the proxy executes: by what is asked for, what pays and what is possible.
-    fn wants_proxy(&mut self, block: &mut InstanceBlock, start: &Start) -> bool {
-        let asked = match (self.config.offload, start.offload) {
-            (Offload::Off, _) | (_, Offload::Off) => false,
-            (Offload::On, _) | (_, Offload::On) => true,
-            _ => block.moved_bytes >= self.config.offload_bytes_min,
-        };
-        let asked = asked && block.run.steps() > 0;
-        let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
-        // It answers other hosts, too, and is then watched.
-        let mut possible = watch.takes_work() && asked;
-        possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
-        // A proxy carries no messages to other nodes.
-        possible &= start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
-        possible &= block.runs <= self.config.layout_runs_max;
-        let private = block.private_bytes > 0;
-        if possible && private && (self.proxy_is_refused() || !block.attachable()) {
-            possible = false;
-            if !self.warned_unreachable {
-                self.warned_unreachable = true;
-                self.warnings.push_back(format!(
-                    "rank {} executes operations itself: its proxy cannot use cross-memory attach for buffers that are not from MPI_Alloc_mem",
-                    self.rank
-                ));
-            }
-        }
-        if !possible && asked {
-            self.counters.refused += 1;
-            self.count(Counter::OffloadRefused, 1);
-        }
-        possible
-    }
-
-    /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
-    #[cold]
-    fn can_be_read(&mut self, start: &Start) -> bool {
-        let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
-        let has_others = start.peers.iter().any(|peer| is_other(&peer));
-        let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
-        let reached = verdict.load(Ordering::Relaxed) == crate::proxy::REACHED;
-        reached && !self.proxy_is_refused() && (!has_others || self.peers_can_read(start))
-    }
-
-    /// Whether the proxy cannot reach this rank's private memory, or must not.
-    fn proxy_is_refused(&self) -> bool {
-        let segment = &self.reach.segment;
-        let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);
-        segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
-    }
-
-    /// Whether peers can read this rank's private memory: assumed if this rank can read that of one peer,
-    /// which it tries.
-    fn peers_can_read(&mut self, start: &Start) -> bool {
-        if let Some(readable) = self.readable {
-            return readable;
-        }
-        let segment = &self.reach.segment;
-        let mut others = start.peers.iter().copied().filter(|&peer| peer != self.rank.peer());
-        let peer = others.find_map(|peer| segment.local(peer));
-        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
-        let Some(peer) = peer else { return false };
-        let page = segment.rank(self.rank);
-        let readable = match page.cma.load(Ordering::Relaxed) {
-            0 => cma::reaches(segment, peer),
-            verdict => verdict == 1 && segment.job().cma_forbidden.load(Ordering::Relaxed) == 0,
-        };
-        page.cma.store(if readable { 1 } else { 2 }, Ordering::Relaxed);
-        self.readable = Some(readable);
-        readable
     }
 
     /// Whether some peer has not started the operation yet.

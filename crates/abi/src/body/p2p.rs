@@ -4,7 +4,7 @@
 use super::request::enter_persistent;
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
-use crate::process::{Guard, Process};
+use crate::process::{Guard, Job, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -453,7 +453,10 @@ impl Recipe {
             Recipe::Send(send) => Ok(Work::Send(send.clone().start(process)?)),
             Recipe::Recv(receive) => receive.clone().start(process),
             Recipe::Coll { planned, members, queue, .. } => planned.start_again(members, queue, process),
-            Recipe::Partitioned(made) => made.start(&mut process.job().p2p),
+            Recipe::Partitioned(made) => {
+                let Job { p2p, coll, .. } = process.job();
+                made.start(p2p, coll)
+            }
         }
     }
 }

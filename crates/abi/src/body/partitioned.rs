@@ -3,10 +3,11 @@
 //!
 //! Requests match in the order in which they are made (section 4.2.1). So both sides compute the same context
 //! without traffic, from the two ranks, the tag and the number of such requests before. Each of the sender's
-//! partitions is a message in that context, with its number as the tag.
+//! partitions is a message in that context, with its number as the tag; or an instance (`coll::Message`),
+//! which a proxy carries out beside work.
 //!
-//! The first start sends a heading: how many partitions the sender has, and the bytes of each. The receiver
-//! posts one receive per partition when the heading arrives, in any progress (`Job::driven`); in later starts
+//! The first start sends a heading: how many partitions the sender has, the bytes of each, and which of the
+//! two they are. The receiver posts one receive per partition when the heading arrives, in any progress (`Job::driven`); in later starts
 //! at once.
 
 use super::completion::for_owner;
@@ -18,6 +19,7 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::constants;
 use p2p::Mode;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use telemetry::Counter;
 
@@ -116,9 +118,9 @@ fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
     let partition = check_partition(partition, made.partitions)?;
     let arrived = |process: &mut Process| {
         let over = process.peek(request)?;
-        let Job { requests, p2p, .. } = process.job();
+        let Job { requests, p2p, coll, .. } = process.job();
         let arrived = match &requests.get(request)?.work {
-            Some(Work::Parts(parts)) => parts.has_arrived(p2p, partition),
+            Some(Work::Parts(parts)) => parts.has_arrived(p2p, coll, partition),
             _ => over,
         };
         Ok(arrived.then_some(()))
@@ -154,7 +156,9 @@ fn make(
     // Only a receiver could take another request's message.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
-    let made = Partitioned { sends, peer, context, tag, buffer, partitions, group, heading, _claim: claim };
+    let starts = AtomicU32::new(0);
+    let made =
+        Partitioned { sends, me, peer, context, tag, buffer, partitions, group, heading, starts, _claim: claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
     enter_persistent(guard, handle, recipe, request)
 }
@@ -197,7 +201,8 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
             );
         }
     }
-    partitions.iter().try_for_each(|partition| parts.send(&mut job.p2p, *partition as u32))?;
+    let Job { p2p, coll, .. } = job;
+    partitions.iter().try_for_each(|partition| parts.send(p2p, coll, *partition as u32))?;
     guard.wake_others();
     Ok(())
 }

@@ -1,18 +1,21 @@
 //! The state of partitioned messages (MPI 5.0, chapter 4); `body/partitioned.rs` says how they work.
 
 use super::{Completion, Work, status_of};
+use coll::{Coll, CollTicket};
 use datatype::Buffer;
 use error::{Error, Result};
 use objects::context::Claim;
 use objects::{Group, Handle};
 use p2p::{Mode, P2p, Ticket};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use sys::Block;
 
 /// The arguments of a partitioned request, checked.
 pub struct Partitioned {
     pub(crate) sends: bool,
-    /// The other side; none for MPI_PROC_NULL.
+    /// This process, and the other side; none for MPI_PROC_NULL.
+    pub(crate) me: u32,
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
     pub(crate) _claim: Option<Claim>,
@@ -22,8 +25,37 @@ pub struct Partitioned {
     pub(crate) partitions: u32,
     /// The group that tells the sender's rank.
     pub(crate) group: Arc<Group>,
-    /// The sender's partitions, and the bytes of each, once the heading has left or arrived.
-    pub(crate) heading: OnceLock<[u64; 2]>,
+    /// What the heading says, once it has left or arrived.
+    pub(crate) heading: OnceLock<Heading>,
+    /// Both sides count their starts.
+    pub(crate) starts: AtomicU32,
+}
+
+/// What the sender tells the receiver once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    /// The sender's partitions.
+    partitions: u32,
+    /// The bytes of each.
+    bytes: u64,
+    /// Whether partitions move as instances, which a proxy can carry out, not as messages.
+    by_proxy: bool,
+}
+
+impl Heading {
+    const BYTES: usize = 24;
+
+    fn to_bytes(self) -> [u8; Heading::BYTES] {
+        let words = [u64::from(self.partitions), self.bytes, u64::from(self.by_proxy)];
+        words.map(u64::to_ne_bytes).as_flattened().try_into().expect("three words")
+    }
+
+    fn from_block(block: &Block) -> Heading {
+        let mut words = [[0; 8]; 3];
+        block.span().read(words.as_flattened_mut());
+        let [partitions, bytes, by_proxy] = words.map(u64::from_ne_bytes);
+        Heading { partitions: partitions.min(HEADING as u64) as u32, bytes, by_proxy: by_proxy != 0 }
+    }
 }
 
 /// One start of a partitioned request.
@@ -33,8 +65,10 @@ pub struct Parts {
     heading: Option<Block>,
     /// The heading's message, until it is over.
     head: Option<Ticket>,
-    /// Messages of partitions under way.
-    open: Vec<(u32, Ticket)>,
+    /// Partitions under way.
+    open: Vec<(u32, Transfer)>,
+    /// The number of this start.
+    start: u32,
     /// The sender's partitions that are ready, or have arrived. The receiver has none before the heading
     /// arrives.
     pub(crate) done: Vec<bool>,
@@ -44,40 +78,67 @@ pub struct Parts {
     error: Option<Error>,
 }
 
+/// A partition under way.
+#[derive(Clone, Copy)]
+enum Transfer {
+    Message(Ticket),
+    Instance(CollTicket, u64),
+}
+
+impl Transfer {
+    fn is_over(self, p2p: &P2p, coll: &Coll) -> bool {
+        match self {
+            Transfer::Message(ticket) => p2p.is_done(ticket),
+            Transfer::Instance(ticket, _) => coll.is_over(ticket),
+        }
+    }
+
+    /// Its bytes or its error, once it is over.
+    fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
+        match self {
+            Transfer::Message(ticket) => p2p.take(ticket).map(|outcome| (outcome.bytes as u64, outcome.error)),
+            Transfer::Instance(ticket, bytes) => coll.outcome(ticket).map(|outcome| (bytes, outcome.err())),
+        }
+    }
+}
+
 /// The heading's tag, which no partition has.
 const HEADING: i32 = i32::MAX;
 
 impl Partitioned {
     /// Starts the operation. At the first start the sender sends the heading, and the receiver posts a
     /// receive for it.
-    pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p) -> Result<Work> {
+    pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p, coll: &mut Coll) -> Result<Work> {
         let partitions = self.partitions as usize;
-        let words = [u64::from(self.partitions), (self.buffer.bytes() / partitions) as u64];
         let mut parts = Box::new(Parts {
             made: self.clone(),
             heading: None,
             head: None,
             open: Vec::new(),
+            start: self.starts.fetch_add(1, Ordering::Relaxed),
             done: if self.sends { vec![false; partitions] } else { Vec::new() },
             left: if self.sends { partitions } else { 1 },
             bytes: 0,
             error: None,
         });
-        let mut heading = || {
-            let block = parts.heading.insert(Block::of(words.map(u64::to_ne_bytes).as_flattened()));
-            Buffer::from(block.span())
-        };
         match (self.peer, self.sends, self.heading.get()) {
             (None, false, _) => return Ok(Work::Done(Completion::NO_PROCESS)),
             (None, true, _) | (_, true, Some(_)) => {}
             (Some(peer), true, None) => {
-                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, heading())?);
-                self.heading.get_or_init(|| words);
+                let bytes = (self.buffer.bytes() / partitions) as u64;
+                let by_proxy = coll.takes_message(peer, bytes);
+                let heading = Heading { partitions: self.partitions, bytes, by_proxy };
+                let block = parts.heading.insert(Block::of(&heading.to_bytes()));
+                let buffer = Buffer::from(block.span());
+                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, buffer)?);
+                self.heading.get_or_init(|| heading);
             }
             (Some(peer), false, None) => {
-                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), heading()));
+                let block = parts.heading.insert(Block::new(Heading::BYTES));
+                let buffer = Buffer::from(block.span());
+                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), buffer));
             }
-            (Some(_), false, Some(known)) => parts.expect(p2p, *known),
+            (Some(peer), false, Some(known)) => parts.expect(p2p, coll, peer, *known),
         }
         Ok(Work::Parts(parts))
     }
@@ -92,30 +153,27 @@ impl Partitioned {
 
 impl Parts {
     /// Its completion, once all partitions are over.
-    pub(crate) fn poll(&mut self, p2p: &mut P2p) -> Option<Completion> {
+    pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
         {
             self.head = None;
             self.error = self.error.take().or(outcome.error);
-            if let (false, Some(heading)) = (self.made.sends, &self.heading) {
-                let mut words = [[0; 8]; 2];
-                heading.span().read(words.as_flattened_mut());
-                let heading = words.map(u64::from_ne_bytes);
-                self.made.heading.get_or_init(|| heading);
-                self.expect(p2p, heading);
+            if let (false, Some(block), Some(peer)) = (self.made.sends, &self.heading, self.made.peer) {
+                let heading = *self.made.heading.get_or_init(|| Heading::from_block(block));
+                self.expect(p2p, coll, peer, heading);
             }
         }
         // The last of them mostly ends last, so one look is enough while any is under way.
-        while let Some((partition, ticket)) = self.open.last()
-            && let Some(outcome) = p2p.take(*ticket)
+        while let Some((partition, transfer)) = self.open.last()
+            && let Some((bytes, error)) = transfer.take(p2p, coll)
         {
             if !self.made.sends {
                 self.done[*partition as usize] = true;
                 self.left -= 1;
-                self.bytes += outcome.bytes as u64;
+                self.bytes += bytes;
             }
-            self.error = self.error.take().or(outcome.error);
+            self.error = self.error.take().or(error);
             self.open.pop();
         }
         if self.head.is_some() || self.left > 0 || !self.open.is_empty() {
@@ -130,29 +188,65 @@ impl Parts {
         Some(Completion { status, error, generalized: None })
     }
 
-    /// Posts a receive for each of the sender's partitions. A message longer than the buffer fails as any
+    /// Begins to receive each of the sender's partitions. One that is longer than the buffer fails as any
     /// receive does.
-    fn expect(&mut self, p2p: &mut P2p, [partitions, bytes]: [u64; 2]) {
-        let partitions = partitions.min(HEADING as u64) as u32;
-        self.left = partitions as usize;
+    fn expect(&mut self, p2p: &mut P2p, coll: &mut Coll, peer: u32, heading: Heading) {
+        self.left = heading.partitions as usize;
         self.done = vec![false; self.left];
-        for partition in 0..partitions {
-            let part = self.made.part(u64::from(partition).saturating_mul(bytes), bytes);
-            let ticket = p2p.irecv(self.made.context, self.made.peer, Some(partition as i32), part);
-            self.open.push((partition, ticket));
+        for partition in 0..heading.partitions {
+            let part = self.made.part(u64::from(partition).saturating_mul(heading.bytes), heading.bytes);
+            let transfer = if heading.by_proxy {
+                self.start_instance(coll, peer, partition, heading.partitions, part)
+            } else {
+                let tag = Some(partition as i32);
+                Ok(Transfer::Message(p2p.irecv(self.made.context, Some(peer), tag, part)))
+            };
+            match transfer {
+                Ok(transfer) => self.open.push((partition, transfer)),
+                Err(error) => {
+                    self.left -= 1;
+                    self.error = self.error.take().or(Some(error));
+                }
+            }
         }
     }
 
-    pub(crate) fn send(&mut self, p2p: &mut P2p, partition: u32) -> Result<()> {
+    pub(crate) fn send(&mut self, p2p: &mut P2p, coll: &mut Coll, partition: u32) -> Result<()> {
         self.left -= 1;
-        let Some(peer) = self.made.peer else { return Ok(()) };
-        let bytes = (self.made.buffer.bytes() / self.made.partitions as usize) as u64;
-        let part = self.made.part(u64::from(partition) * bytes, bytes);
-        let ticket = p2p.isend(Mode::Standard, self.made.context, peer, partition as i32, part)?;
-        if ticket != Ticket::DONE {
-            self.open.push((partition, ticket));
-        }
+        let made = &self.made;
+        let (Some(peer), Some(&Heading { bytes, by_proxy, .. })) = (made.peer, made.heading.get()) else {
+            return Ok(());
+        };
+        let part = made.part(u64::from(partition) * bytes, bytes);
+        let transfer = if by_proxy {
+            self.start_instance(coll, peer, partition, made.partitions, part)?
+        } else {
+            let ticket = p2p.isend(Mode::Standard, made.context, peer, partition as i32, part)?;
+            if ticket == Ticket::DONE {
+                return Ok(());
+            }
+            Transfer::Message(ticket)
+        };
+        self.open.push((partition, transfer));
         Ok(())
+    }
+
+    /// Starts one of the sender's `partitions`. Its number is the same on both sides: there is no start that
+    /// one of them has not ended and the other has left behind by more than one.
+    fn start_instance(
+        &self,
+        coll: &mut Coll,
+        peer: u32,
+        partition: u32,
+        partitions: u32,
+        buffer: Buffer,
+    ) -> Result<Transfer> {
+        let Partitioned { me, context, sends, .. } = *self.made;
+        let sequence = self.start.wrapping_mul(partitions).wrapping_add(partition);
+        let peers = Arc::from(if sends { [me, peer] } else { [peer, me] });
+        let bytes = buffer.bytes() as u64;
+        let message = coll::Message { context, sequence, peers, sends, buffer };
+        Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 
     /// Why it cannot be freed or cancelled: the other side waits for all partitions (MPI 5.0, section 4.2.1).
@@ -171,15 +265,15 @@ impl Parts {
     }
 
     /// Whether a partition of the sender has arrived. `open` holds those under way by their numbers.
-    fn is_here(&self, p2p: &P2p, at: usize) -> bool {
-        self.done[at] || self.open.get(at).is_some_and(|(_, ticket)| p2p.is_done(*ticket))
+    fn is_here(&self, p2p: &P2p, coll: &Coll, at: usize) -> bool {
+        self.done[at] || self.open.get(at).is_some_and(|(_, transfer)| transfer.is_over(p2p, coll))
     }
 
     /// Whether all of the sender's partitions that overlap this one of the receiver have arrived.
-    pub(crate) fn has_arrived(&self, p2p: &P2p, partition: u32) -> bool {
-        let Some([_, theirs]) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
+    pub(crate) fn has_arrived(&self, p2p: &P2p, coll: &Coll, partition: u32) -> bool {
+        let Some(heading) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
         // Partitions without bytes overlap as if the message had been cut evenly.
-        let (ours, theirs) = match *theirs {
+        let (ours, theirs) = match heading.bytes {
             0 => (self.done.len() as u64, u64::from(self.made.partitions)),
             bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes),
         };
@@ -189,6 +283,6 @@ impl Parts {
         // If the message ends before the partition, all of it must have arrived.
         self.done
             .get(first..end.min(self.done.len()))
-            .map_or(self.left == 0, |_| (first..end.min(self.done.len())).all(|at| self.is_here(p2p, at)))
+            .map_or(self.left == 0, |_| (first..end.min(self.done.len())).all(|at| self.is_here(p2p, coll, at)))
     }
 }

@@ -102,7 +102,7 @@ impl Work {
                 }
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
-            Work::Parts(parts) => parts.poll(p2p),
+            Work::Parts(parts) => parts.poll(p2p, coll),
             Work::Window(ended) => {
                 let error = ended.get()?.clone().err();
                 Some(Completion { error, ..Completion::EMPTY })

@@ -1,6 +1,6 @@
 //! Schedules written by hand, and what they compute.
 
-use schedule::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
+use schedule::{Action, After, Blocks, BufferId, Neighbors, Partition, Schedule, Scratch, Step};
 
 /// Collects steps.
 pub struct PlanBuilder {
@@ -52,9 +52,11 @@ pub enum Kind {
     Allreduce,
     Allgather,
     Barrier,
+    Message,
 }
 
-pub const KINDS: [Kind; 5] = [Kind::Alltoall, Kind::Bcast, Kind::Allreduce, Kind::Allgather, Kind::Barrier];
+pub const KINDS: [Kind; 6] =
+    [Kind::Alltoall, Kind::Bcast, Kind::Allreduce, Kind::Allgather, Kind::Barrier, Kind::Message];
 
 impl Kind {
     pub fn schedule(self, rank: u32, size: u32) -> Schedule {
@@ -64,6 +66,7 @@ impl Kind {
             Kind::Allreduce => allreduce(rank, size),
             Kind::Allgather => allgather(rank, size),
             Kind::Barrier => barrier(rank, size),
+            Kind::Message => message(rank, size),
         }
     }
 }
@@ -140,6 +143,13 @@ fn allgather(rank: u32, size: u32) -> Schedule {
         last = plan.step(Action::Recv { from, edge: hop, into: block(take) }, &[]);
     }
     plan.finish()
+}
+
+/// From rank 0 to the last one, as a message whose match has been made.
+fn message(rank: u32, size: u32) -> Schedule {
+    let ends = |is_end: bool, peer| if is_end && size > 1 { vec![Some(peer)] } else { Vec::new() };
+    let (to, from) = (ends(rank == 0, size - 1), ends(rank + 1 == size, 0));
+    Neighbors { rank, size, to, from, paired: false }.plan(false)
 }
 
 /// Dissemination: messages without bytes.

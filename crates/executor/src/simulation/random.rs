@@ -72,6 +72,8 @@ fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
     match operation.kind {
         Kind::Barrier => vec![],
         Kind::Bcast => contribution(operation, 0, n),
+        Kind::Message if size > 1 && member + 1 == size => contribution(operation, 0, n),
+        Kind::Message => vec![],
         Kind::Allgather => (0..size).flat_map(|from| contribution(operation, from, n)).collect(),
         Kind::Alltoall => (0..size)
             .flat_map(|from| (0..n).flat_map(move |i| bytes(element(operation.seed, from, member * n + i))))
@@ -148,6 +150,10 @@ impl Simulation {
         let rng = &mut self.rng;
         let (input, output) = match operation.kind {
             Kind::Barrier => (vec![], vec![]),
+            Kind::Message if size == 1 => (vec![], vec![]),
+            Kind::Message if me == 0 => (buffers(&contribution(operation, 0, n), 1, rng), vec![]),
+            Kind::Message if me + 1 == size => (vec![], buffers(&vec![0xee; 4 * n], 1, rng)),
+            Kind::Message => (vec![], vec![]),
             Kind::Bcast => {
                 let data = if me == 0 { contribution(operation, 0, n) } else { vec![0xee; 4 * n] };
                 (vec![], buffers(&data, 1, rng))

@@ -1,0 +1,95 @@
+//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself, since any
+//! driver gets along with any other.
+
+use super::Executor;
+use crate::block::InstanceBlock;
+use crate::{Offload, Reduction, Start};
+use std::sync::atomic::Ordering;
+use telemetry::Counter;
+use transport::shm::{State, cma};
+
+impl Executor {
+    /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before
+    /// it is started.
+    pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
+        let segment = &self.reach.segment;
+        let asked = match self.config.offload {
+            Offload::Off => false,
+            Offload::On => true,
+            Offload::Auto => bytes >= self.config.offload_bytes_min,
+        };
+        let possible = segment.local(peer).is_some() || segment.has_far_proxies();
+        asked && possible && peer != self.rank.peer() && self.is_served()
+    }
+
+    /// Whether the proxy executes: by what is asked for, what pays and what is possible.
+    pub(super) fn wants_proxy(&mut self, block: &mut InstanceBlock, start: &Start) -> bool {
+        let asked = match (self.config.offload, start.offload) {
+            (Offload::Off, _) | (_, Offload::Off) => false,
+            (Offload::On, _) | (_, Offload::On) => true,
+            _ => block.moved_bytes >= self.config.offload_bytes_min,
+        };
+        let asked = asked && block.run.steps() > 0;
+        let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
+        // It answers other hosts, too, and is then watched.
+        let mut possible = watch.takes_work() && asked;
+        possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
+        // A proxy carries no messages to other nodes.
+        possible &= start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
+        possible &= block.runs <= self.config.layout_runs_max;
+        let private = block.private_bytes > 0;
+        if possible && private && (self.proxy_is_refused() || !block.attachable()) {
+            possible = false;
+            if !self.warned_unreachable {
+                self.warned_unreachable = true;
+                self.warnings.push_back(format!(
+                    "rank {} executes operations itself: its proxy cannot use cross-memory attach for buffers that are not from MPI_Alloc_mem",
+                    self.rank
+                ));
+            }
+        }
+        if !possible && asked {
+            self.counters.refused += 1;
+            self.count(Counter::OffloadRefused, 1);
+        }
+        possible
+    }
+
+    /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
+    #[cold]
+    pub(super) fn can_be_read(&mut self, start: &Start) -> bool {
+        let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
+        let has_others = start.peers.iter().any(|peer| is_other(&peer));
+        let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
+        let reached = verdict.load(Ordering::Relaxed) == crate::proxy::REACHED;
+        reached && !self.proxy_is_refused() && (!has_others || self.peers_can_read(start))
+    }
+
+    /// Whether the proxy cannot reach this rank's private memory, or must not.
+    fn proxy_is_refused(&self) -> bool {
+        let segment = &self.reach.segment;
+        let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);
+        segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
+    }
+
+    /// Whether peers can read this rank's private memory: assumed if this rank can read that of one peer,
+    /// which it tries.
+    pub(super) fn peers_can_read(&mut self, start: &Start) -> bool {
+        if let Some(readable) = self.readable {
+            return readable;
+        }
+        let segment = &self.reach.segment;
+        let mut others = start.peers.iter().copied().filter(|&peer| peer != self.rank.peer());
+        let peer = others.find_map(|peer| segment.local(peer));
+        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
+        let Some(peer) = peer else { return false };
+        let page = segment.rank(self.rank);
+        let readable = match page.cma.load(Ordering::Relaxed) {
+            0 => cma::reaches(segment, peer),
+            verdict => verdict == 1 && segment.job().cma_forbidden.load(Ordering::Relaxed) == 0,
+        };
+        page.cma.store(if readable { 1 } else { 2 }, Ordering::Relaxed);
+        self.readable = Some(readable);
+        readable
+    }
+}
