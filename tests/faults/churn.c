@@ -1,5 +1,5 @@
-/* churn MILLISECONDS|FILE: collectives of many kinds and lengths, several outstanding, each result checked, until the
- * time is over or the file is there. Among them are in-place reductions, whose operand a wrong recovery would add twice. */
+/* churn MILLISECONDS|FILE: collectives of many kinds and lengths and a partitioned message, several outstanding, each
+ * result checked, until the time is over or the file is there. Among them are in-place reductions, whose operand a wrong recovery would add twice. */
 #include "../programs/check.h"
 #include <time.h>
 #include <unistd.h>
@@ -13,21 +13,28 @@ static double now_ms(void)
     return 1e3 * t.tv_sec + 1e-6 * t.tv_nsec;
 }
 
-static int *sum, *sum_short, *all_out, *all_in, *seen;
+static int *sum, *sum_short, *all_out, *all_in, *seen, *part_out, *part_in;
+/* To the next rank in 4 partitions, from the one before in 3. */
+static MPI_Request parts[2];
 
 static void round_of(int round)
 {
-    MPI_Request requests[4];
+    MPI_Request requests[6];
     int root = round % size, count = LONG - round % 7 * 1000;
     for (int i = 0; i < count; i++) sum[i] = rank + i + round;
     for (int i = 0; i < SHORT; i++) sum_short[i] = rank * i + round;
     fill(all_out, size * count / 4, rank, round);
     fill(seen, count, rank, round);
+    fill(part_out, LONG, rank, round);
+    memset(part_in, -1, LONG * sizeof(int));
     MPI_Iallreduce(MPI_IN_PLACE, sum, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
     MPI_Ialltoall(all_out, count / 4, MPI_INT, all_in, count / 4, MPI_INT, MPI_COMM_WORLD, &requests[1]);
     MPI_Iallreduce(MPI_IN_PLACE, sum_short, SHORT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
     MPI_Ibcast(seen, count, MPI_INT, root, MPI_COMM_WORLD, &requests[3]);
-    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    MPI_Startall(2, parts);
+    MPI_Pready_range(0, 3, parts[0]);
+    requests[4] = parts[0], requests[5] = parts[1];
+    MPI_Waitall(6, requests, MPI_STATUSES_IGNORE);
     int ranks = size * (size - 1) / 2;
     for (int i = 0; i < count; i++)
         if (sum[i] != ranks + size * (i + round)) {
@@ -43,6 +50,7 @@ static void round_of(int round)
                 break;
             }
     FILLED(seen, count, root, round);
+    FILLED(part_in, LONG, (rank + size - 1) % size, round);
 }
 
 int main(int argc, char **argv)
@@ -56,6 +64,10 @@ int main(int argc, char **argv)
     all_out = grab((size_t)size * LONG * sizeof(int));
     all_in = grab((size_t)size * LONG * sizeof(int));
     seen = grab(LONG * sizeof(int));
+    part_out = grab(LONG * sizeof(int));
+    part_in = grab(LONG * sizeof(int));
+    MPI_Psend_init(part_out, 4, LONG / 4, MPI_INT, (rank + 1) % size, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &parts[0]);
+    MPI_Precv_init(part_in, 3, LONG / 3, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &parts[1]);
     int round = 0, more = 1;
     while (more) {
         round_of(round++);
@@ -68,5 +80,7 @@ int main(int argc, char **argv)
     }
     if (rank == 0) printf("rounds %d\n", round);
     MPI_Free_mem(sum);
+    MPI_Request_free(&parts[0]);
+    MPI_Request_free(&parts[1]);
     return end();
 }

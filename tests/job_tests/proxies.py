@@ -73,3 +73,15 @@ def proxies_that_stall():
     program = compile_c(HERE / "faults/churn.c")
     for i in range(20 if chosen.more else 4):
         one_fault(program, 2 + i % 3, chosen.seed + 1000 + i, stall, "100ms")
+
+
+@test
+def auto_leaves_operations_to_ranks_that_only_wait():
+    """Nothing happens between start and wait of churn's operations, so a proxy would only cost."""
+    program = compile_c(HERE / "faults/churn.c")
+    child = start(BIN / "mpirun", "--timeout", HANGS, "-n", 2, "--proxies", 1, program, "2000",
+                  env={"OUTBOARD_OFFLOAD": "auto", "OUTBOARD_STATS": "1"})
+    said = rest(child)
+    # A counter that is 0 has no line.
+    counted = {line.split()[0] for line in said.splitlines() if line.startswith("offload")}
+    expect(child.returncode == 0 and counted == {"offloaded", "offload_spared"}, f"exit code {child.returncode}\n{said}")

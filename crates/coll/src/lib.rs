@@ -117,6 +117,25 @@ impl Coll {
         self.start_schedule(members, call).map(CollTicket::Schedule)
     }
 
+    /// Whether a proxy would carry a message of so many bytes to `peer`.
+    pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
+        !self.offload_stopped && self.executor.takes_message(peer, bytes)
+    }
+
+    /// Starts this rank's side of a message.
+    pub fn start_message(&mut self, message: Message) -> Result<CollTicket> {
+        let offload = if self.offload_stopped { Offload::Off } else { Offload::Auto };
+        self.executor.start(self.messages.start(message, offload)).map(CollTicket::Schedule)
+    }
+
+    /// Whether a message has ended; its ticket is not spent.
+    pub fn is_over(&self, ticket: CollTicket) -> bool {
+        match ticket {
+            CollTicket::Schedule(ticket) => self.executor.is_over(ticket),
+            CollTicket::Queued(_) => false,
+        }
+    }
+
     fn start_schedule(&mut self, members: &Members, call: Call) -> Result<InstanceTicket> {
         let schedule = self.schedule(members, &call)?;
         // A rank that only waits carries out its call itself, unless OUTBOARD_OFFLOAD=on.
@@ -343,6 +362,11 @@ impl Coll {
     #[cold]
     pub fn wait(&mut self, set: usize, begins: bool) {
         self.sets.wait(set, begins);
+    }
+
+    /// A long wait of the rank, in any call, begins or ends at this time.
+    pub fn rank_waits(&mut self, begins: bool, at: u64) {
+        self.executor.wait(begins, at);
     }
 
     /// Whether a long wait of a call over slots would get further.

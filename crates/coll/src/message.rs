@@ -1,9 +1,7 @@
 //! One message as an instance: both sides know that it is coming, and by which numbers, so a proxy can carry
 //! it out. Nothing is matched here.
 
-use crate::{Coll, CollTicket};
 use datatype::Buffer;
-use error::Result;
 use executor::{Binding, Cut, Offload, Start};
 use schedule::Schedule;
 use schedule::algorithm::Neighbors;
@@ -29,42 +27,18 @@ pub(crate) struct Messages([Arc<Schedule>; 2]);
 
 impl Messages {
     pub(crate) fn new() -> Messages {
-        let side = |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
+        let side =
+            |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
         Messages([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
-}
 
-impl Coll {
-    /// Whether a proxy would carry a message of so many bytes to `peer`.
-    pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
-        !self.offload_stopped && self.executor.takes_message(peer, bytes)
-    }
-
-    /// Starts this rank's side of a message.
-    pub fn start_message(&mut self, message: Message) -> Result<CollTicket> {
+    /// What the executor is to start.
+    pub(crate) fn start(&self, message: Message, offload: Offload) -> Start {
         let Message { context, sequence, peers, sends, buffer } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };
         let bound = Binding::Whole { buffer, cut };
         let (input, output) = if sends { (bound, Binding::None) } else { (Binding::None, bound) };
-        let start = Start {
-            context,
-            sequence,
-            peers,
-            schedule: self.messages.0[usize::from(sends)].clone(),
-            input,
-            output,
-            reduction: None,
-            offload: if self.offload_stopped { Offload::Off } else { Offload::Auto },
-            fetched: true,
-        };
-        self.executor.start(start).map(CollTicket::Schedule)
-    }
-
-    /// Whether a message has ended; its ticket is not spent.
-    pub fn is_over(&self, ticket: CollTicket) -> bool {
-        match ticket {
-            CollTicket::Schedule(ticket) => self.executor.is_over(ticket),
-            CollTicket::Queued(_) => false,
-        }
+        let schedule = self.0[usize::from(sends)].clone();
+        Start { context, sequence, peers, schedule, input, output, reduction: None, offload, fetched: true }
     }
 }

@@ -6,6 +6,7 @@
 use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
+use crate::habit::Habit;
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, STAGED};
@@ -38,6 +39,8 @@ pub struct Program {
     pub running: u32,
     /// The number of its last start.
     pub used: u64,
+    /// Whether the rank works beside its operations.
+    pub habit: Habit,
 }
 
 /// The memory of one instance.
@@ -115,7 +118,18 @@ impl Program {
         let exports_at = executor.alloc(8 * words.len() as u64, "a table of sends")?;
         record::write_words(&executor.arena(), exports_at, &words);
         let schedule = schedule.clone();
-        Ok(Program { schedule, plan, id, exports_at, words: None, idle: Vec::new(), running: 0, used: 0 })
+        let habit = Habit::default();
+        Ok(Program {
+            schedule,
+            plan,
+            id,
+            exports_at,
+            words: None,
+            idle: Vec::new(),
+            running: 0,
+            used: 0,
+            habit,
+        })
     }
 
     /// A free block, the one with these parameters if there is one.

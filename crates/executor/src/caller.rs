@@ -7,6 +7,7 @@ use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
 use crate::fault::Fault;
+use crate::habit::{Begun, Waits};
 use crate::memory::{Driver, Reach};
 use crate::note::EdgePort;
 use crate::peer::Peer;
@@ -65,6 +66,7 @@ pub struct Executor {
     /// Instances that the proxy drives.
     away: Vec<u32>,
     watch: Option<ProxyWatch>,
+    waits: Waits,
     /// Whether peers can read this rank's private memory, once tried.
     readable: Option<bool>,
     /// Last numbers given to programs, parameters and tickets.
@@ -87,6 +89,8 @@ struct Instance {
     ticket: u32,
     away: bool,
     finished: bool,
+    /// If it tells whether the rank works beside operations.
+    begun: Option<Begun>,
 }
 
 impl Executor {
@@ -117,6 +121,7 @@ impl Executor {
             driven: Vec::new(),
             away: Vec::new(),
             watch,
+            waits: Waits::default(),
             readable: None,
             // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
             // program, and proxies what they decoded.
@@ -168,8 +173,9 @@ impl Executor {
         let away = away && self.launch(&block);
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
-        let index =
-            self.outstanding.insert(Instance { program: key, block, ticket, away, finished: false }) as u32;
+        let begun = self.is_judged(&block, &start).then(|| self.waits.begin());
+        let instance = Instance { program: key, block, ticket, away, finished: false, begun };
+        let index = self.outstanding.insert(instance) as u32;
         if away {
             self.away.push(index);
         } else {
@@ -179,8 +185,20 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
+    /// A wait of the rank begins or ends at this time.
+    pub fn wait(&mut self, begins: bool, at: u64) {
+        self.waits.wait(begins, at);
+    }
+
     /// Drives each instance of this rank once, and checks its proxy while that has work.
     pub fn poll(&mut self) -> Poll {
+        let step = self.waits.step();
+        let polled = self.poll_all();
+        self.waits.stepped(step);
+        polled
+    }
+
+    fn poll_all(&mut self) -> Poll {
         let mut progressed = false;
         let mut watches = !self.away.is_empty();
         let mut at = 0;
@@ -287,6 +305,9 @@ impl Executor {
         let fault = record.fault();
         record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         let instance = self.outstanding.remove(index);
+        if let Some(begun) = instance.begun {
+            self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        }
         if instance.away {
             self.away.retain(|&away| away as usize != index);
         } else {
@@ -410,7 +431,7 @@ impl Executor {
                 start.reduction
             );
         }
-        let away = self.wants_proxy(block, start);
+        let away = self.wants_proxy(key, block, start);
         block.address(away, readable, &mut parts!(self))?;
         if away {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;

@@ -10,6 +10,8 @@ pub struct Config {
     pub offload: Offload,
     /// `Offload::Auto` takes a proxy where the rank's steps move at least so many bytes.
     pub offload_bytes_min: u64,
+    /// Whether `Offload::Auto` also takes a proxy only where the rank has worked beside such operations.
+    pub judges: bool,
     /// A step moves at most so many bytes before other steps and instances get their turn.
     pub chunk_bytes: u64,
     /// A send of private memory up to this length is staged in the arena, so its receiver needs no system
@@ -37,6 +39,7 @@ impl Config {
                 settings::Offload::Off => Offload::Off,
             },
             offload_bytes_min: settings.offload_bytes_min,
+            judges: true,
             chunk_bytes: settings.chunk_bytes,
             inline_bytes_max: tuning.get(INLINE_BYTES_MAX),
             proxy_timeout_ms: settings.proxy_timeout_ms,
@@ -51,6 +54,7 @@ impl Default for Config {
         Config {
             offload: Offload::Auto,
             offload_bytes_min: 16 << 10,
+            judges: false,
             chunk_bytes: 256 << 10,
             inline_bytes_max: 1 << 20,
             layout_runs_max: 512,

@@ -20,6 +20,7 @@ mod config;
 mod engine;
 mod far;
 mod fault;
+mod habit;
 mod memory;
 mod note;
 mod peer;

@@ -105,6 +105,7 @@ counters! {
     ReducedBytes "reduced_bytes" Bytes "bytes of results computed by reduction steps";
     Offloaded "offloaded" Count "operations given to a proxy";
     OffloadRefused "offload_refused" Count "operations that a proxy could not take, and the caller executed";
+    OffloadSpared "offload_spared" Count "operations that auto left to the caller, because it only waited for the ones before";
     Recovered "recovered" Count "operations taken back from a proxy that died or stalled";
     ScheduleHits "schedule_hits" Count "schedules found in the cache";
     SchedulesMade "schedules_made" Count "schedules made anew";

@@ -7,8 +7,8 @@
 //! which a proxy carries out beside work.
 //!
 //! The first start sends a heading: how many partitions the sender has, the bytes of each, and which of the
-//! two they are. The receiver posts one receive per partition when the heading arrives, in any progress (`Job::driven`); in later starts
-//! at once.
+//! two they are. The receiver posts one receive per partition when the heading arrives, in any progress
+//! (`Job::driven`); in later starts at once.
 
 use super::completion::for_owner;
 use super::request::enter_persistent;
@@ -156,9 +156,9 @@ fn make(
     // Only a receiver could take another request's message.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
-    let starts = AtomicU32::new(0);
+    let (starts, _claim) = (AtomicU32::new(0), claim);
     let made =
-        Partitioned { sends, me, peer, context, tag, buffer, partitions, group, heading, starts, _claim: claim };
+        Partitioned { sends, me, peer, context, tag, buffer, partitions, group, heading, starts, _claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
     enter_persistent(guard, handle, recipe, request)
 }

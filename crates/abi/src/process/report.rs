@@ -1,8 +1,8 @@
 //! What this process waits for, in words: a sentence in its page while a wait lasts, and a report when
 //! `mpirun` asks for one.
 
-use crate::process::{Awaiting, On, Process};
-use crate::request::Work;
+use crate::process::{Awaiting, Job, On, Process};
+use crate::request::{Recipe, Work};
 use executor::Pending;
 use objects::constants::{COMM_SELF, COMM_WORLD};
 use p2p::{Operation, What};
@@ -110,7 +110,8 @@ pub(crate) fn report(process: &Process) -> String {
     for Pending { context, sequence, steps, done, absent, away } in job.coll.pending() {
         let comm = comm_of(process, Some(context));
         let by = if away { ", carried out by a proxy" } else { "" };
-        write!(text, "collective number {sequence}{}: {done} of {steps} steps done{by}", named(comm))
+        let noun = if is_partitioned(job, context) { "partition" } else { "collective" };
+        write!(text, "{noun} number {sequence}{}: {done} of {steps} steps done{by}", named(comm))
             .expect("a String takes all");
         if !absent.is_empty() {
             let ranks: Vec<String> = absent.iter().take(NAMED_MAX).map(|peer| rank_in(comm, *peer)).collect();
@@ -128,6 +129,12 @@ pub(crate) fn report(process: &Process) -> String {
             .expect("a String takes all");
     }
     text + &vain_polls()
+}
+
+/// Whether a context is that of a partitioned message.
+fn is_partitioned(job: &Job, context: u64) -> bool {
+    let mut recipes = job.requests.iter().filter_map(|(_, request)| request.recipe.as_deref());
+    recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
 }
 
 /// The polls in vain so far, by function.

@@ -196,6 +196,9 @@ impl Guard {
 
     fn wait_at<T>(&mut self, pace: Pace, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let begun = sys::clock::now();
+        if let Some(job) = &mut self.job {
+            job.coll.rank_waits(true, begun);
+        }
         let mut idle = Idle::new(pace);
         let mut shown = false;
         let value = loop {
@@ -219,7 +222,11 @@ impl Guard {
             job.membership.segment.rank(job.membership.rank).wait.end(sys::clock::now());
         }
         self.awaiting = Awaiting::Nothing;
-        telemetry::count(Counter::WaitNs, sys::clock::now() - begun);
+        let ended = sys::clock::now();
+        if let Some(job) = &mut self.job {
+            job.coll.rank_waits(false, ended);
+        }
+        telemetry::count(Counter::WaitNs, ended - begun);
         telemetry::end(if telemetry::tracing() { begun } else { 0 }, telemetry::Event::Wait);
         value
     }

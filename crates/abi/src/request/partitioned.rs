@@ -96,7 +96,9 @@ impl Transfer {
     /// Its bytes or its error, once it is over.
     fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
         match self {
-            Transfer::Message(ticket) => p2p.take(ticket).map(|outcome| (outcome.bytes as u64, outcome.error)),
+            Transfer::Message(ticket) => {
+                p2p.take(ticket).map(|outcome| (outcome.bytes as u64, outcome.error))
+            }
             Transfer::Instance(ticket, bytes) => coll.outcome(ticket).map(|outcome| (bytes, outcome.err())),
         }
     }
@@ -281,8 +283,8 @@ impl Parts {
         let first = (from / theirs) as usize;
         let end = (to.div_ceil(theirs) as usize).max(first + 1);
         // If the message ends before the partition, all of it must have arrived.
-        self.done
-            .get(first..end.min(self.done.len()))
-            .map_or(self.left == 0, |_| (first..end.min(self.done.len())).all(|at| self.is_here(p2p, coll, at)))
+        self.done.get(first..end.min(self.done.len())).map_or(self.left == 0, |_| {
+            (first..end.min(self.done.len())).all(|at| self.is_here(p2p, coll, at))
+        })
     }
 }

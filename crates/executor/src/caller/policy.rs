@@ -1,5 +1,5 @@
-//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself, since any
-//! driver gets along with any other.
+//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself, since
+//! any driver gets along with any other.
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -23,13 +23,17 @@ impl Executor {
     }
 
     /// Whether the proxy executes: by what is asked for, what pays and what is possible.
-    pub(super) fn wants_proxy(&mut self, block: &mut InstanceBlock, start: &Start) -> bool {
+    pub(super) fn wants_proxy(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> bool {
         let asked = match (self.config.offload, start.offload) {
             (Offload::Off, _) | (_, Offload::Off) => false,
             (Offload::On, _) | (_, Offload::On) => true,
             _ => block.moved_bytes >= self.config.offload_bytes_min,
         };
-        let asked = asked && block.run.steps() > 0;
+        let mut asked = asked && block.run.steps() > 0;
+        if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
+            asked = false;
+            self.count(Counter::OffloadSpared, 1);
+        }
         let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
         // It answers other hosts, too, and is then watched.
         let mut possible = watch.takes_work() && asked;
@@ -53,6 +57,13 @@ impl Executor {
             self.count(Counter::OffloadRefused, 1);
         }
         possible
+    }
+
+    /// Whether the operation is one that a proxy gets only if the rank works beside it.
+    pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
+        let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
+        let long = block.moved_bytes >= self.config.offload_bytes_min && block.run.steps() > 0;
+        self.config.judges && auto && long && self.is_served()
     }
 
     /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.

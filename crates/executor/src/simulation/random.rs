@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use transport::shm::State;
 
+const HOMES: [Home; 4] = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
+
 /// A comm of a test, with its operations in order.
 struct Comm {
     context: u64,
@@ -121,11 +123,9 @@ impl Simulation {
     /// Starts the next operation of some comm on a rank.
     fn start(&mut self, rank: u32) {
         let next = &self.members[rank as usize].next;
-        let open: Vec<usize> = (0..self.comms.len())
-            .filter(|&comm| {
-                next[comm] < self.comms[comm].operations.len() && self.comms[comm].members.contains(&rank)
-            })
-            .collect();
+        let is_open = |comm: &Comm, next| next < comm.operations.len() && comm.members.contains(&rank);
+        let open: Vec<usize> =
+            (0..self.comms.len()).filter(|&comm| is_open(&self.comms[comm], next[comm])).collect();
         let Some(&comm) = open.choose(&mut self.rng) else { return };
         let index = next[comm];
         let operation = &self.comms[comm].operations[index];
@@ -137,23 +137,20 @@ impl Simulation {
         let schedule = self.schedules.entry(key);
         let schedule =
             schedule.or_insert_with(|| Arc::new(operation.kind.schedule(me as u32, size as u32))).clone();
-        let homes = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
         let n = operation.elements;
         let memory = &mut self.job.ranks[rank as usize];
         let mut buffers = |data: &[u8], count: usize, rng: &mut SmallRng| -> Vec<Buffer> {
             let count = if operation.pieces { count } else { 1 };
             let bytes = data.len() / count;
             (0..count)
-                .map(|i| memory.buffer(&data[i * bytes..][..bytes], *homes.choose(rng).unwrap()))
+                .map(|i| memory.buffer(&data[i * bytes..][..bytes], *HOMES.choose(rng).unwrap()))
                 .collect()
         };
         let rng = &mut self.rng;
         let (input, output) = match operation.kind {
-            Kind::Barrier => (vec![], vec![]),
-            Kind::Message if size == 1 => (vec![], vec![]),
-            Kind::Message if me == 0 => (buffers(&contribution(operation, 0, n), 1, rng), vec![]),
-            Kind::Message if me + 1 == size => (vec![], buffers(&vec![0xee; 4 * n], 1, rng)),
-            Kind::Message => (vec![], vec![]),
+            Kind::Message if size > 1 && me == 0 => (buffers(&contribution(operation, 0, n), 1, rng), vec![]),
+            Kind::Message if size > 1 && me + 1 == size => (vec![], buffers(&vec![0xee; 4 * n], 1, rng)),
+            Kind::Barrier | Kind::Message => (vec![], vec![]),
             Kind::Bcast => {
                 let data = if me == 0 { contribution(operation, 0, n) } else { vec![0xee; 4 * n] };
                 (vec![], buffers(&data, 1, rng))
