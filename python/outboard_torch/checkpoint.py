@@ -121,7 +121,8 @@ class Checkpoints:
             store.tidy(self.folder, run)
         self.writer = store.Writer(self.folder, run, self.rank, size, keep, rate, cores)
         self.storage = _Storage(self.folder, self.writer)
-        self.planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+        # What all have (DDP) is the first rank's: its buffers are those that DDP gives to all.
+        self.planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True, enable_plan_caching=True)
         # Seconds that optimizers' steps have waited for copies.
         self.stalled = 0.0
 
