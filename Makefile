@@ -33,6 +33,9 @@ demo-monitor: build  ## show the monitor on a simulated fabric with traffic and 
 	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
 	tests/monitor/demo
 
+demo-training: build  ## train ResNet-20 and a transformer with PyTorch over Outboard and gloo, and resume from a checkpoint
+	examples/training/demo
+
 test: build  ## run all tests that fit into half an hour on 2 cores
 	tools/setup --hosts
 	-tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build

@@ -44,16 +44,16 @@ def measure(name, run, repeats, rounds=3 if quick else 5):
 if rank == 0:
     print(f"{size} ranks; microseconds, and ours over gloo's\n{'':42} {'outboard':>12} {'gloo':>12} {'ratio':>8}")
 for bytes_, repeats in (8, 300), (4096, 200), (1 << 20, 20), (4 << 20, 8), (25 << 20, 2):
-    data = torch.ones(max(bytes_ // 4, 1))
-    measure(f"all_reduce, {bytes_} B", lambda group, data=data: dist.all_reduce(data, dist.ReduceOp.MAX, group=group), repeats)
+    data = torch.zeros(max(bytes_ // 4, 1))
+    measure(f"all_reduce, {bytes_} B", lambda group, data=data: dist.all_reduce(data, group=group), repeats)
 for dtype in torch.bfloat16, torch.float16:
-    data = torch.ones(2 << 20, dtype=dtype)
+    data = torch.zeros(2 << 20, dtype=dtype)
     measure(f"all_reduce, 4 MiB, {dtype}", lambda group, data=data: dist.all_reduce(data, group=group), 4)
 for bytes_, count in (1 << 20, 8), (25 << 20, 4):
-    many = [torch.ones(bytes_ // 4) for _ in range(count)]
+    many = [torch.zeros(bytes_ // 4) for _ in range(count)]
 
     def outstanding(group, many=many):
-        for work in [dist.all_reduce(data, dist.ReduceOp.MAX, group=group, async_op=True) for data in many]:
+        for work in [dist.all_reduce(data, group=group, async_op=True) for data in many]:
             work.wait()
 
     measure(f"all_reduce, {count} of {bytes_ >> 20} MiB outstanding", outstanding, 2)
