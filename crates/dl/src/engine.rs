@@ -137,7 +137,10 @@ impl Engine {
                 let last = list.waker.take();
                 drop(list);
                 end_waker(last, waker);
-                return held.len();
+                let left = held.len();
+                // Their buffers stay: a peer may still write there.
+                std::mem::forget(held);
+                return left;
             }
             if waker == none() {
                 waker = match start_waker() {

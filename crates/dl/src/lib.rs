@@ -25,5 +25,6 @@ mod kind;
 #[path = "../../fortran/src/numbers.rs"]
 mod numbers;
 mod process;
+mod staging;
 mod start;
 mod work;

@@ -10,6 +10,7 @@ use crate::fault::{ARGUMENT, Fault, OK, Result, TIMEOUT, code, fail};
 use crate::group::Group;
 use crate::kind::{Average, Kind, handle};
 use crate::numbers as n;
+use crate::staging::Staged;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +56,7 @@ pub struct Work {
 struct State {
     request: Option<MPI_Request>,
     callback: Option<Callback>,
+    staged: Option<Staged>,
     outcome: Option<Result<()>>,
     source: c_int,
 }
@@ -81,6 +83,11 @@ impl Work {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where the result will be first.
+    pub fn stage(&self, staged: Option<Staged>) {
+        self.lock().staged = staged;
+    }
+
     /// Leaves the request to the waits of the caller.
     pub fn keep(&self, request: MPI_Request) {
         self.lock().request = Some(request);
@@ -88,10 +95,14 @@ impl Work {
 
     /// Ends the operation. `status` is that of MPI.
     pub fn end(&self, outcome: Result<()>, status: Option<&Status>) {
-        if outcome.is_ok()
-            && let Some(average) = self.average
-        {
-            average.divide();
+        if outcome.is_ok() {
+            let staged = self.lock().staged.take();
+            if let Some(staged) = staged {
+                staged.finish();
+            }
+            if let Some(average) = self.average {
+                average.divide();
+            }
         }
         let callback = {
             let mut state = self.lock();
