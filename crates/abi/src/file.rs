@@ -5,6 +5,7 @@ use crate::collective::opened;
 use crate::process::callback;
 use crate::process::raise;
 use crate::process::{Guard, Job, Process};
+use crate::staging;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
 use io::{Collective, Ordered, Promise, Representation, Transfer, UserRepresentation, Way};
@@ -88,6 +89,9 @@ impl Guard {
         }
         let view = file.view.clone();
         let user = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
+        if wanted.way == Way::Write {
+            staging::reads(&user);
+        }
         let datatype = self.objects.datatype(wanted.datatype)?.clone();
         let count = wanted.count as usize;
         if let Representation::User(how) = &view.representation {
@@ -167,6 +171,9 @@ impl Guard {
         }
         let function = if wanted.way == Way::Read { user.read } else { user.write };
         let plain = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
+        if function != 0 && staging::any() {
+            fail!(Class::Buffer, "\"{}\" converts host memory only", user.name);
+        }
         if function == 0 && plain.bytes() as u64 != bytes {
             fail!(
                 Class::Conversion,

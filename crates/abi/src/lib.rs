@@ -5,6 +5,7 @@
 //! Read next: `body/mod.rs` (how a body is written), `process/mod.rs` (the one lock, the one wait).
 
 pub mod body;
+mod extension;
 pub mod foreign;
 
 mod attribute;
@@ -23,6 +24,7 @@ pub mod args;
 mod hardware;
 mod lenient;
 pub mod shim;
+mod staging;
 mod stdio;
 
 /// Which functions have a body: one line each, with the name and 1 or 0. Generated.

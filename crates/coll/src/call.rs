@@ -96,6 +96,22 @@ impl Part {
         }
     }
 
+    /// All buffers of the part.
+    pub fn buffers(&self) -> &[Buffer] {
+        self.whole().map_or(self.each(), std::slice::from_ref)
+    }
+
+    /// Puts others in the place of its buffers.
+    pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
+        match self {
+            Part::None => (),
+            Part::Each(blocks) => *blocks = blocks.iter().map(other).collect(),
+            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => {
+                *buffer = other(buffer)
+            }
+        }
+    }
+
     #[inline(never)]
     fn overlaps_in_blocks(&self, other: &Part) -> bool {
         match (self, other) {

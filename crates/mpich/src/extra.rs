@@ -240,13 +240,9 @@ functions! {
         // SAFETY: as above.
         unsafe { shim::PMPI_Remove_error_string(errorcode) }
     }
-    // No memory but the host's.
-    MPIX_Query_cuda_support PMPIX_Query_cuda_support() -> c_int { 0 }
+    // No other devices; abi/src/extension.rs answers for CUDA.
     MPIX_Query_hip_support PMPIX_Query_hip_support() -> c_int { 0 }
     MPIX_Query_ze_support PMPIX_Query_ze_support() -> c_int { 0 }
-    MPIX_GPU_query_support PMPIX_GPU_query_support(_kind: c_int, is_supported: usize) -> c_int {
-        no("MPIX_GPU_query_support", is_supported, "is_supported")
-    }
     MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm(_comm: c_int, flag: usize) -> c_int {
         no("MPIX_Comm_test_threadcomm", flag, "flag")
     }

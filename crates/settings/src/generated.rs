@@ -85,6 +85,8 @@ pub struct Settings {
     pub launch_fanout: Option<u64>,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
+    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).
+    pub device: Device,
     /// 0: check what a call can see by itself. 1: also compare the arguments of a collective between its ranks. 2: also report at MPI_Finalize unmatched messages and receives, and objects never freed.
     pub check: u64,
     /// What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.
@@ -153,18 +155,19 @@ impl Settings {
             spawn_ranks_max: values.required(36)?,
             launch_fanout: values.optional(37)?,
             connect_timeout_ms: values.required(38)?,
-            check: values.required(39)?,
-            crash: values.required(40)?,
-            stats: values.required(41)?,
-            trace: values.optional(42)?,
-            trace_events_max: values.required(43)?,
-            job_fd: values.optional(44)?,
-            rank: values.optional(45)?,
-            parents: values.optional(46)?,
-            proxy: values.optional(47)?,
-            job_id: values.optional(48)?,
-            universe_size: values.optional(49)?,
-            launcher_pid: values.optional(50)?,
+            device: values.required(39)?,
+            check: values.required(40)?,
+            crash: values.required(41)?,
+            stats: values.required(42)?,
+            trace: values.optional(43)?,
+            trace_events_max: values.required(44)?,
+            job_fd: values.optional(45)?,
+            rank: values.optional(46)?,
+            parents: values.optional(47)?,
+            proxy: values.optional(48)?,
+            job_id: values.optional(49)?,
+            universe_size: values.optional(50)?,
+            launcher_pid: values.optional(51)?,
         })
     }
 
@@ -210,18 +213,19 @@ impl Settings {
             36 => self.spawn_ranks_max == other.spawn_ranks_max,
             37 => self.launch_fanout == other.launch_fanout,
             38 => self.connect_timeout_ms == other.connect_timeout_ms,
-            39 => self.check == other.check,
-            40 => self.crash == other.crash,
-            41 => self.stats == other.stats,
-            42 => self.trace == other.trace,
-            43 => self.trace_events_max == other.trace_events_max,
-            44 => self.job_fd == other.job_fd,
-            45 => self.rank == other.rank,
-            46 => self.parents == other.parents,
-            47 => self.proxy == other.proxy,
-            48 => self.job_id == other.job_id,
-            49 => self.universe_size == other.universe_size,
-            50 => self.launcher_pid == other.launcher_pid,
+            39 => self.device == other.device,
+            40 => self.check == other.check,
+            41 => self.crash == other.crash,
+            42 => self.stats == other.stats,
+            43 => self.trace == other.trace,
+            44 => self.trace_events_max == other.trace_events_max,
+            45 => self.job_fd == other.job_fd,
+            46 => self.rank == other.rank,
+            47 => self.parents == other.parents,
+            48 => self.proxy == other.proxy,
+            49 => self.job_id == other.job_id,
+            50 => self.universe_size == other.universe_size,
+            51 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -620,6 +624,16 @@ pub const TABLE: &[Setting] = &[
         why: "The standard wants an attempt to end after some time (MPI 5.0, section 11.9.3); a server may be slow to accept.",
     },
     Setting {
+        name: "device",
+        variable: "OUTBOARD_DEVICE",
+        kind: Kind::Choice(&["off", "auto", "cuda", "sentinel"]),
+        default: "off",
+        scope: Scope::Process,
+        internal: false,
+        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).",
+        why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
+    },
+    Setting {
         name: "check",
         variable: "OUTBOARD_CHECK",
         kind: Kind::Count { min: 0, max: 2 },
@@ -799,6 +813,31 @@ impl FromText for Cma {
         match text {
             "auto" => Ok(Cma::Auto),
             "off" => Ok(Cma::Off),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}
+
+/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// `off`
+    Off,
+    /// `auto`
+    Auto,
+    /// `cuda`
+    Cuda,
+    /// `sentinel`
+    Sentinel,
+}
+
+impl FromText for Device {
+    fn from_text(_: &Kind, text: &str) -> Result<Device, String> {
+        match text {
+            "off" => Ok(Device::Off),
+            "auto" => Ok(Device::Auto),
+            "cuda" => Ok(Device::Cuda),
+            "sentinel" => Ok(Device::Sentinel),
             _ => Err(format!("no such choice: {text}")),
         }
     }

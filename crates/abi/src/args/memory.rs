@@ -4,6 +4,7 @@
 //! datatype as the call says, and stays mapped until the operation has ended.
 
 use super::{Address, NULL_PAGE_END, Out};
+use crate::staging;
 use datatype::{Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants;
@@ -34,7 +35,8 @@ pub(crate) fn lent(
         }
     }
     // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
-    Ok(unsafe { Loan::claim(address.0, elements, bytes, layout) })
+    let loan = unsafe { Loan::claim(address.0, elements, bytes, layout) };
+    if device::on() && bytes > 0 { staging::stand_in(loan) } else { Ok(loan) }
 }
 
 impl Address {
@@ -73,6 +75,7 @@ impl Address {
         if self.is_null() && bytes > 0 {
             fail!(Class::Buffer, "the buffer is a null pointer, but size is {bytes}");
         }
+        staging::host_only(self.0, bytes, "a buffer for buffered sends")?;
         // SAFETY: the program passed it as a buffer of so many bytes, which is the library's until it is
         // detached (contract of this file).
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))

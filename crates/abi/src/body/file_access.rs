@@ -7,6 +7,7 @@ use crate::args::{Address, Handle, Out, StatusOut};
 use crate::file::{At, Wanted};
 use crate::process::{Guard, Process};
 use crate::request::{Completion, Work};
+use crate::staging;
 use error::{Class, Result, fail};
 use io::{Split, Way};
 
@@ -49,6 +50,12 @@ fn begin(
     datatype: Handle,
 ) -> Result<()> {
     let outcome = guard.start_access(collective(at, way, fh, buf, count, datatype), false)?;
+    if staging::any() {
+        // Memory that stands in for the program's ends with this call, so the access does, too (MPI 5.0,
+        // section 14.4.5, allows it).
+        let ended = guard.wait(|_| outcome.take());
+        outcome.put(ended);
+    }
     guard.job().files.get_mut(fh)?.split = Some(Split { name, outcome });
     Ok(())
 }

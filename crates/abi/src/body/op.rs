@@ -5,7 +5,8 @@ use crate::lenient::{self, Taken};
 use crate::process::Guard;
 use crate::process::callback;
 use crate::request::UserOp;
-use datatype::{Basic, check_op, reduce_buffers};
+use crate::staging;
+use datatype::{Basic, Buffer, check_op, reduce_buffers};
 use error::{Class, Result, fail};
 use objects::{Op, constants as c};
 
@@ -52,6 +53,7 @@ pub fn reduce_local(
     }
     let described = guard.objects.committed(datatype)?.clone();
     let left = guard.buffer(inbuf, count, datatype)?;
+    staging::reads(&left);
     let into = guard.buffer(inoutbuf, count, datatype)?;
     if inbuf == inoutbuf && count > 0 {
         fail!(Class::Buffer, "inbuf and inoutbuf are the same");
@@ -60,8 +62,17 @@ pub fn reduce_local(
         Op::User { function, large, .. } => {
             let extent = described.extent();
             let op = UserOp { function, large, handle: datatype, datatype: described, extent };
+            if staging::any() && !op.datatype.layout().is_contiguous() {
+                fail!(
+                    Class::Buffer,
+                    "the program's operator on {datatype}, which has gaps, needs host memory"
+                );
+            }
             if count > 0 {
-                callback::apply(guard, &op, inbuf.0, inoutbuf.0, count as u64);
+                let at =
+                    |buffer: &Buffer, given: Address| if staging::any() { buffer.base() } else { given.0 };
+                let (left, into) = (at(&left, inbuf), at(&into, inoutbuf));
+                callback::apply(guard, &op, left, into, count as u64);
             }
             Ok(())
         }

@@ -6,6 +6,7 @@ use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
+use crate::staging;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, constants};
@@ -367,6 +368,9 @@ impl Process {
         &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
     ) -> Result<Send> {
         let buffer = self.message_buffer(buf, count, datatype, dest)?;
+        if device::on() {
+            staging::reads(&buffer);
+        }
         if tag < 0 {
             fail!(Class::Tag, "tag {tag} is negative; a send takes 0 to {}", i32::MAX);
         }
@@ -456,6 +460,10 @@ impl Recipe {
             Recipe::Partitioned(made) => {
                 let Job { p2p, coll, .. } = process.job();
                 made.start(p2p, coll)
+            }
+            Recipe::Staged(recipe, staged) => {
+                staging::fetch(staged)?;
+                Ok(Work::Staged(Box::new(recipe.start(process)?), staged.clone()))
             }
         }
     }

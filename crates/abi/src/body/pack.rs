@@ -1,9 +1,11 @@
 //! Packing (MPI 5.0, sections 5.2 and 5.3).
 
-use crate::args::{Address, Handle, OutCount, Text, count};
+use crate::args::{Address, Handle, OutCount, Text, count, lent};
 use crate::process::Guard;
-use datatype::{Buffer, Datatype};
+use crate::staging;
+use datatype::{Buffer, Datatype, predefined};
 use error::{Class, Result, fail};
+use objects::constants::BYTE;
 use sys::Span;
 
 /// MPI_Pack: the packed form is the bytes in typemap order.
@@ -19,6 +21,7 @@ pub fn pack(
 ) -> Result<()> {
     guard.objects.comm(comm)?;
     let data = guard.buffer(inbuf, incount, datatype)?;
+    staging::reads(&data);
     let (packed, next) = packed_range(outbuf, outsize, position, data.bytes() as u64, "outsize")?;
     data.pack(0, packed);
     position.set(next)
@@ -38,6 +41,7 @@ pub fn unpack(
     guard.objects.comm(comm)?;
     let data = guard.buffer(outbuf, outcount, datatype)?;
     let (packed, next) = packed_range(inbuf, insize, position, data.bytes() as u64, "insize")?;
+    staging::reads(&Buffer::from(packed));
     data.unpack(0, packed);
     position.set(next)
 }
@@ -72,6 +76,7 @@ pub fn pack_external(
     check_representation(datarep)?;
     let described = guard.objects.committed(datatype)?.clone();
     let data = guard.buffer(inbuf, incount, datatype)?;
+    staging::reads(&data);
     let bytes = external_bytes(&described, incount, datatype)?;
     let (packed, next) = packed_range(outbuf, outsize, position, bytes, "outsize")?;
     datatype::pack_external32(&data, &described, incount as u64, packed)?;
@@ -94,6 +99,7 @@ pub fn unpack_external(
     let data = guard.buffer(outbuf, outcount, datatype)?;
     let bytes = external_bytes(&described, outcount, datatype)?;
     let (packed, next) = packed_range(inbuf, insize, position, bytes, "insize")?;
+    staging::reads(&Buffer::from(packed));
     datatype::unpack_external32(packed, &data, &described, outcount as u64)?;
     position.set(next)
 }
@@ -129,10 +135,10 @@ fn packed_range(
     if bytes > 0 && address.is_null() {
         fail!(Class::Buffer, "the packed buffer is null, but {bytes} bytes are to be moved");
     }
-    // SAFETY: the program gave a buffer of `size` bytes, mapped for the duration of this call; the part is
-    // inside.
-    let span = unsafe { Span::claim(address.0.wrapping_add(start as usize), bytes as usize) };
-    Ok((span, end as i64))
+    let layout = predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout();
+    let part = Address(address.0.wrapping_add(start as usize));
+    let span = lent(part, bytes as usize, bytes as usize, layout)?.contiguous();
+    Ok((span.expect("bytes have no gaps"), end as i64))
 }
 
 fn external_bytes(described: &Datatype, elements: i64, datatype: Handle) -> Result<u64> {

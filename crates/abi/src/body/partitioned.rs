@@ -15,6 +15,7 @@ use super::request::enter_persistent;
 use crate::args::{Address, Handle, In, Out};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Partitioned, Receive, Recipe, Send, Source, Work};
+use crate::staging;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::constants;
@@ -148,6 +149,9 @@ fn make(
     guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32,
     handle: Handle, request: Out<Handle>,
 ) -> Result<()> {
+    if staging::any() {
+        fail!(Class::Buffer, "partitioned communication takes no device memory yet");
+    }
     let me = guard.objects.me;
     let comm = guard.objects.comms.get_mut(handle)?;
     let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });

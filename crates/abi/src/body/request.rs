@@ -7,6 +7,7 @@ use super::completion::{EndedRequests, finish_any, finish_many, finish_one, fini
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Recipe, Request, Work};
+use crate::staging;
 use error::{Class, Result, fail};
 use objects::{Queue, constants};
 use telemetry::Counter;
@@ -233,7 +234,8 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
                 fail!(Class::Request, "{}", parts.active(handle, "MPI_Request_free"));
             }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
-            if let Some(Recipe::Coll { queue: Queue::Open(queue), .. }) = recipe.as_deref() {
+            if let Some(Recipe::Coll { queue: Queue::Open(queue), .. }) = recipe.as_deref().map(Recipe::plain)
+            {
                 guard.job().coll.close_queue(*queue);
             }
             match work {
@@ -308,7 +310,7 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
         fail!(Class::Request, "{handle} is not a persistent request");
     };
     let mut work = recipe.start(guard);
-    if let (Recipe::Coll { planned, .. }, Ok(work)) = (&*recipe, &mut work) {
+    if let (Recipe::Coll { planned, .. }, Ok(work)) = (recipe.plain(), &mut work) {
         let (comm, bytes) = planned.told();
         let operation = guard.operation(planned.function(), comm, bytes);
         work.follow(operation, &guard.job().coll);
@@ -330,6 +332,10 @@ pub(crate) fn enter_persistent(
     recipe: Recipe,
     request: Out<Handle>,
 ) -> Result<()> {
+    let recipe = match staging::taken() {
+        Some(staged) => Recipe::Staged(Box::new(recipe), staged),
+        None => recipe,
+    };
     request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 

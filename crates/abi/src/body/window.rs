@@ -9,6 +9,7 @@ use crate::attribute;
 use crate::collective::detach;
 use crate::process::{Facts, Win};
 use crate::process::{Guard, Job, On};
+use crate::staging;
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Info, Kind, constants as c};
@@ -282,6 +283,7 @@ fn expose(
     }
     let mut exposure = || -> Result<Exposure> {
         let job = guard.job();
+        staging::host_only(asked.base, asked.bytes as usize, "the memory of a window")?;
         // The program's memory may be in an arena, too.
         let mapped =
             (asked.base != 0).then(|| job.rma.locate(Address(asked.base).exposed(asked.bytes))).flatten();
@@ -387,6 +389,7 @@ pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> R
     let job = guard.job();
     let window = &mut job.windows.get_mut(win)?.window;
     only_dynamic(window)?;
+    staging::host_only(base.0, bytes as usize, "the memory of a window")?;
     window.attach(&mut job.rma, job.coll.memory(), base.exposed(bytes))
 }
 

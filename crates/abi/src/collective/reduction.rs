@@ -211,9 +211,9 @@ impl Process {
     fn elements(&self, address: Address, count: i64, datatype: Handle, bytes: usize) -> Result<Buffer> {
         let bytes = (count as usize).checked_mul(bytes);
         match bytes.and_then(|bytes| address.plain(bytes)) {
-            Some(span) => Ok(Buffer::from(span)),
-            // It finds the error.
-            None => self.buffer(address, count, datatype),
+            Some(span) if !device::on() => Ok(Buffer::from(span)),
+            // It finds the error, or device memory.
+            _ => self.buffer(address, count, datatype),
         }
     }
 

@@ -44,6 +44,9 @@ impl Process {
 
     #[inline(never)] // Rarely asked.
     fn find_allreduce(&mut self, key: Key<Handle>) -> Option<FoundAllreduce> {
+        if device::on() {
+            return None;
+        }
         let comm = self.objects.comm(key.comm).ok()?;
         let Flat::Attached(set) = comm.flat else { return None };
         let members = comm.size() as usize;

@@ -4,6 +4,7 @@
 use super::lock::{Guard, On, lock};
 use super::raise;
 use super::{Phase, Process};
+use crate::staging;
 use error::{Class, Error, Result};
 pub use objects::constants::SUCCESS;
 use std::ffi::c_int;
@@ -16,6 +17,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     let mut guard = Guard::with(lock(), (name, on));
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
     telemetry::leave(begun);
+    let result = if device::on() { staging::end(result) } else { result };
     match result {
         Ok(()) => SUCCESS,
         Err(error) => raise::raise(guard, error),

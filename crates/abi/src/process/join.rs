@@ -3,6 +3,7 @@
 use super::poll::Vain;
 use super::{Departure, Job, Phase, Process};
 use crate::request::{Deferred, Request, Work};
+use crate::staging;
 use coll::Coll;
 use error::Result;
 use executor::Executor;
@@ -31,6 +32,7 @@ impl Process {
         crate::shim::check_alone()?;
         let membership = boot::join()?;
         let (segment, settings) = (membership.segment, settings::get());
+        staging::start(settings)?;
         let port = route_shm::Port::new(segment.clone(), membership.rank);
         let mut config = p2p::Config::of(settings, membership.tuning);
         config.bsend_overhead_bytes = crate::shim::get().bsend_overhead_bytes;

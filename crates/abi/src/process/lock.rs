@@ -8,6 +8,7 @@
 //! not keep across them what it has looked up.
 
 use super::{Awaiting, Phase, Process};
+use crate::staging;
 use objects::Handle;
 use objects::constants::{THREAD_MULTIPLE, THREAD_SINGLE};
 use std::cell::UnsafeCell;
@@ -98,9 +99,14 @@ impl Guard {
 
     /// Calls `outside` with the lock free. For the program's functions, which may call MPI.
     pub fn unlocked<T>(&mut self, outside: impl FnOnce() -> T) -> T {
+        // A function of the program may make a call of its own, which ends before this one.
+        let staged = device::on().then(staging::take);
         self.held = None;
         let value = outside();
         self.held = lock();
+        if let Some(staged) = staged {
+            staging::put_back(staged);
+        }
         value
     }
 

@@ -75,7 +75,7 @@ impl Process {
         if let Some(receive) = job.deferred.get(handle) {
             return job.p2p.describe(receive.ticket());
         }
-        match job.requests.get(handle).ok()?.work.as_ref()? {
+        match job.requests.get(handle).ok()?.work.as_ref()?.plain() {
             Work::Send(ticket) | Work::Recv(ticket, _) => job.p2p.describe(*ticket),
             _ => None,
         }

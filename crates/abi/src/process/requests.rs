@@ -41,7 +41,10 @@ impl Process {
 
     /// Enters a request for an operation.
     #[inline(always)]
-    pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
+    pub(crate) fn request(&mut self, comm: Handle, mut work: Work) -> Result<Handle> {
+        if device::on() {
+            work.take_stand_ins();
+        }
         let driven = work.is_driven();
         let handle = self.job().requests.insert(Request { comm, work: Some(work), recipe: None })?;
         if driven {

@@ -11,6 +11,7 @@ mod planned;
 mod work;
 
 use crate::args::Status;
+use crate::staging::Staged;
 use coll::Members;
 use datatype::Buffer;
 pub use deferred::Deferred;
@@ -107,6 +108,15 @@ pub enum Recipe {
     Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
+    /// One of the others, for whose device memory other memory stands in.
+    Staged(Box<Recipe>, Arc<[Staged]>),
+}
+
+impl Recipe {
+    /// The recipe itself, whatever stands in for its memory.
+    pub(crate) fn plain(&self) -> &Recipe {
+        if let Recipe::Staged(recipe, _) = self { recipe } else { self }
+    }
 }
 
 /// The source of a receive.

@@ -2,6 +2,7 @@
 
 use super::{Image, Operator, Shape, UserOp, Work};
 use crate::args::Handle;
+use crate::staging;
 use coll::{Call, Coll, CollTicket, Members, Part, check};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -43,7 +44,22 @@ impl Planned {
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
+        if device::on() {
+            return self.check_stand_ins();
+        }
         if !*in_place && neighbors.is_none() && input.overlaps(output) { overlap() } else { Ok(()) }
+    }
+
+    /// As `check`, where other memory may stand in for buffers. It also notes which of them are only read.
+    #[cold]
+    fn check_stand_ins(&self) -> Result<()> {
+        let Call { in_place, input, output, neighbors, .. } = &self.call;
+        let inputs = self.imaged.as_deref().map(|imaged| &imaged.input);
+        input.buffers().iter().chain(inputs).for_each(staging::reads);
+        let mut user = (input.clone(), output.clone());
+        user.0.map(staging::user_of);
+        user.1.map(staging::user_of);
+        if !*in_place && neighbors.is_none() && user.0.overlaps(&user.1) { overlap() } else { Ok(()) }
     }
 
     /// Takes the two groups of an intercommunicator as one, with the ranks of `Members::peers`.

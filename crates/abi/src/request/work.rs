@@ -1,10 +1,12 @@
 //! An operation under way, and whether it is over.
 
 use super::{Checked, Completion, Generalized, Image, Operator, Parts, Source};
+use crate::staging::{self, Staged};
 use coll::Coll;
 use error::Result;
 use p2p::{P2p, Ticket};
 use slab::Slab;
+use std::sync::Arc;
 use telemetry::Operation;
 
 /// An operation under way.
@@ -29,6 +31,8 @@ pub enum Work {
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
+    /// An operation for whose device memory other memory stands in.
+    Staged(Box<Work>, Arc<[Staged]>),
     /// An operation of the program.
     Generalized {
         /// The program's functions.
@@ -103,6 +107,13 @@ impl Work {
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p, coll),
+            Work::Staged(work, staged) => {
+                let mut completion = work.poll(p2p, coll, operators)?;
+                if let Err(error) = staging::deliver(staged) {
+                    completion.error.get_or_insert(error);
+                }
+                Some(completion)
+            }
             Work::Window(ended) => {
                 let error = ended.get()?.clone().err();
                 Some(Completion { error, ..Completion::EMPTY })
@@ -136,6 +147,7 @@ impl Work {
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Parts(parts) => parts.awaits_heading(),
+            Work::Staged(work, _) => work.is_driven(),
             Work::Checked(_) => true,
             _ => false,
         }
@@ -145,12 +157,27 @@ impl Work {
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
+            Work::Staged(work, _) => work.cancel(p2p),
             _ => (),
         }
     }
 }
 
 impl Work {
+    /// Takes over all that stands in for device memory in the running call.
+    #[cold]
+    pub(crate) fn take_stand_ins(&mut self) {
+        if let Some(staged) = staging::taken() {
+            let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
+            *self = Work::Staged(Box::new(work), staged);
+        }
+    }
+
+    /// The operation itself, whatever stands in for its memory.
+    pub(crate) fn plain(&self) -> &Work {
+        if let Work::Staged(work, _) = self { work } else { self }
+    }
+
     /// Ends the operation's record when this work ends.
     pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
         let Some(operation) = operation else { return };
@@ -162,6 +189,7 @@ impl Work {
                 *followed = Some(operation);
             }
             Work::Checked(checked) => checked.operation = Some(operation),
+            Work::Staged(work, _) => work.follow(Some(operation), coll),
             _ => operation.over(None),
         }
     }

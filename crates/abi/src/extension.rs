@@ -1,0 +1,83 @@
+//! Functions beside the standard's, for programs with device memory (include/mpi-ext.h, docs/gpu.md).
+//!
+//! Contract of every function, kept by the program: its arguments are what the header asks.
+#![allow(non_snake_case, clippy::missing_safety_doc)]
+
+use crate::args::{Address, Out};
+use crate::process::{On, anytime};
+use crate::staging;
+use error::{Class, Result, fail};
+use std::ffi::{c_int, c_void};
+use sys::Span;
+
+/// MPIX_GPU_SUPPORT_CUDA of MPICH.
+const CUDA: c_int = 0;
+
+/// Exports a function under both of its names.
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident $profiled:ident($($argument:ident: $kind:ty),*) $body:block)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $profiled($($argument: $kind),*) -> c_int $body
+
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $kind),*) -> c_int { $profiled($($argument),*) }
+    )* };
+}
+
+functions! {
+    /// `MPIX_Query_cuda_support` of MPICH and Open MPI: 1 if MPI calls take CUDA memory in this process.
+    MPIX_Query_cuda_support PMPIX_Query_cuda_support() {
+        c_int::from(backend() == Some("cuda"))
+    }
+
+    /// `MPIX_GPU_query_support` of MPICH.
+    MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {
+        anytime("MPIX_GPU_query_support", On::Nothing, |_| {
+            if !(CUDA..=2).contains(&gpu_type) {
+                fail!(Class::Arg, "gpu_type is {gpu_type}; it must be CUDA (0), Level Zero (1) or HIP (2)");
+            }
+            let supported = gpu_type == CUDA && backend() == Some("cuda");
+            Out::new(is_supported.expose_provenance(), "is_supported").set(c_int::from(supported))
+        })
+    }
+
+    /// Memory of the current device.
+    MPIX_Device_alloc PMPIX_Device_alloc(bytes: usize, memory: *mut *mut c_void) {
+        anytime("MPIX_Device_alloc", On::Nothing, |_| {
+            let out = Address(memory.expose_provenance());
+            backend();
+            out.store(device::alloc(bytes)?)
+        })
+    }
+
+    /// Frees memory of `MPIX_Device_alloc`.
+    MPIX_Device_free PMPIX_Device_free(memory: *mut c_void) {
+        anytime("MPIX_Device_free", On::Nothing, |_| device::free(memory.expose_provenance()))
+    }
+
+    /// Copies bytes between any two of host and device memory, and waits.
+    MPIX_Device_copy PMPIX_Device_copy(to: *mut c_void, from: *const c_void, bytes: usize) {
+        anytime("MPIX_Device_copy", On::Nothing, |_| {
+            let span = |address: usize| -> Result<Span> {
+                match Address(address).plain(bytes) {
+                    Some(span) => Ok(span),
+                    None => fail!(Class::Buffer, "{bytes} bytes at {address:#x} are no memory"),
+                }
+            };
+            device::copy(span(to.expose_provenance())?, span(from.expose_provenance())?)
+        })
+    }
+
+    /// For tests: lets the CPU touch an allocation of sentinel memory, or no longer (`device::set_open`).
+    MPIX_Device_open PMPIX_Device_open(memory: *mut c_void, open: c_int) {
+        anytime("MPIX_Device_open", On::Nothing, |_| device::set_open(memory.expose_provenance(), open != 0))
+    }
+}
+
+/// The name of this process's backend; it may be asked before MPI_Init.
+fn backend() -> Option<&'static str> {
+    settings::load().and_then(staging::start).ok()?;
+    device::name()
+}

@@ -1,0 +1,162 @@
+//! Device memory of the program: blocks of host memory stand in for it while an operation runs.
+//!
+//! `args/memory.rs`, where an address becomes a claim, asks `stand_in`. A stand-in holds the packed bytes,
+//! filled at once, and copied back when the operation is over. Until then it belongs to this thread's list,
+//! which the end of the call takes; or to the request that the call makes, which takes the list.
+//! So all crates below see host memory only, and blocking, nonblocking and persistent calls share this place.
+//! Read next: `device/src/lib.rs`.
+
+use datatype::{Buffer, Loan};
+use error::{Class, Result, fail};
+use objects::constants::BYTE;
+use settings::Settings;
+use std::cell::RefCell;
+use std::sync::Arc;
+use sys::{Block, Span};
+
+/// Device memory and its stand-in.
+#[derive(Debug)]
+pub struct Staged {
+    user: Buffer,
+    block: Block,
+    /// The operation may write it.
+    is_written: bool,
+}
+
+thread_local! {
+    static LIST: RefCell<Vec<Staged>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Loads the backend that the settings name.
+pub(crate) fn start(settings: &Settings) -> Result<()> {
+    device::start(match settings.device {
+        settings::Device::Off => device::Choice::Off,
+        settings::Device::Auto => device::Choice::Auto,
+        settings::Device::Cuda => device::Choice::Cuda,
+        settings::Device::Sentinel => device::Choice::Sentinel,
+    })
+}
+
+/// What stands in for a buffer: itself, unless a part of it is on a device.
+///
+/// Errors: those of `device::holds` and `device::copy`.
+#[cold]
+#[inline(never)]
+pub(crate) fn stand_in(loan: Loan<'_>) -> Result<Loan<'_>> {
+    let user = loan.buffer();
+    let mut there = Ok(false);
+    user.pieces(0, user.bytes(), |piece| {
+        if let Ok(false) = there {
+            there = device::holds(piece.address(), piece.bytes());
+        }
+    });
+    if !there? {
+        return Ok(loan);
+    }
+    let staged = Staged { block: Block::new(user.bytes()), user, is_written: true };
+    staged.fetch(0, staged.user.bytes())?;
+    let (address, bytes) = (staged.block.span().address(), staged.block.span().bytes());
+    LIST.with_borrow_mut(|list| list.push(staged));
+    let layout = datatype::predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout();
+    // SAFETY: the block has so many bytes, and stays mapped for ever.
+    Ok(unsafe { Loan::claim(address, bytes, bytes, layout) })
+}
+
+impl Staged {
+    /// Copies packed bytes `[offset, offset + bytes)` of the program's memory to the stand-in.
+    pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
+        self.each(offset, bytes, |user, ours| device::copy(ours, user))
+    }
+
+    /// Copies packed bytes of the stand-in to the program's memory, if the operation may have written them.
+    pub(crate) fn deliver(&self, offset: usize, bytes: usize) -> Result<()> {
+        if !self.is_written {
+            return Ok(());
+        }
+        self.each(offset, bytes, device::copy)
+    }
+
+    fn each(&self, offset: usize, bytes: usize, copy: impl Fn(Span, Span) -> Result<()>) -> Result<()> {
+        let (mut at, mut result) = (offset, Ok(()));
+        self.user.pieces(offset, bytes, |piece| {
+            if result.is_ok() {
+                result = copy(piece, self.block.span().slice(at, piece.bytes()));
+            }
+            at += piece.bytes();
+        });
+        result
+    }
+
+    fn stands_for(&self, buffer: &Buffer) -> bool {
+        self.block.span().address() == buffer.base()
+    }
+}
+
+/// Fills the stand-ins again, before their operation starts once more.
+pub(crate) fn fetch(all: &[Staged]) -> Result<()> {
+    all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes()))
+}
+
+/// Copies the stand-ins back, when their operation is over.
+pub(crate) fn deliver(all: &[Staged]) -> Result<()> {
+    all.iter().try_for_each(|staged| staged.deliver(0, staged.user.bytes()))
+}
+
+/// Takes this thread's list, for a request or for the time of a function of the program.
+pub(crate) fn take() -> Vec<Staged> {
+    LIST.take()
+}
+
+/// Gives this thread the list back that `take` took.
+pub(crate) fn put_back(list: Vec<Staged>) {
+    LIST.set(list);
+}
+
+/// As `take`; nothing if it is empty.
+pub(crate) fn taken() -> Option<Arc<[Staged]>> {
+    let list = take();
+    (!list.is_empty()).then(|| list.into())
+}
+
+/// Whether the running call has named device memory.
+pub(crate) fn any() -> bool {
+    LIST.with_borrow(|list| !list.is_empty())
+}
+
+/// The running call only reads what stands in for this buffer, if it is a stand-in.
+pub(crate) fn reads(buffer: &Buffer) {
+    LIST.with_borrow_mut(|list| {
+        list.iter_mut()
+            .filter(|staged| staged.stands_for(buffer))
+            .for_each(|staged| staged.is_written = false);
+    });
+}
+
+/// The program's buffer for which this one may stand in.
+pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
+    LIST.with_borrow(|list| {
+        let staged = list.iter().find(|staged| staged.stands_for(buffer));
+        staged.map_or_else(|| buffer.clone(), |staged| staged.user.clone())
+    })
+}
+
+/// Ends a call: copies back what has not gone to a request.
+#[cold]
+#[inline(never)]
+pub(crate) fn end(result: Result<()>) -> Result<()> {
+    let list = take();
+    let delivered = deliver(&list);
+    if result.is_err() {
+        // An operation that the call has begun may still use it.
+        std::mem::forget(list);
+    }
+    result.and(delivered)
+}
+
+/// Errors (MPI_ERR_BUFFER): the memory is a device's. `what` must be the host's.
+pub(crate) fn host_only(address: usize, bytes: usize, what: &str) -> Result<()> {
+    if device::on() && bytes > 0 && device::holds(address, bytes)? {
+        fail!(Class::Buffer, "{what} at {address:#x} is device memory; it must be the host's");
+    }
+    Ok(())
+}

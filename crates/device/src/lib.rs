@@ -1,0 +1,130 @@
+//! Device memory: whether an address belongs to a device, and copies between it and the memory of the host.
+//!
+//! Purpose: the layers above touch device memory through `copy` only. A process has one backend, loaded at
+//! run time by `start`: `cuda` (the driver API, by dlopen) or `sentinel` (memory that the CPU cannot touch,
+//! for tests on every machine).
+//! Invariants: `on` is false until a backend runs, and then no other function needs to be called. An address
+//! that belongs to no device is the host's.
+//! Read next: `sentinel.rs`, `cuda.rs`; `abi/src/staging.rs` uses them.
+mod cuda;
+mod sentinel;
+
+use cuda::Cuda;
+use error::{Class, Result, fail};
+use sentinel::Sentinel;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::Span;
+
+/// Which backend to use (OUTBOARD_DEVICE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// None: every address is the host's.
+    Off,
+    /// `Cuda` if its driver and a device are here, else none.
+    Auto,
+    /// The CUDA driver.
+    Cuda,
+    /// Memory that the CPU cannot touch.
+    Sentinel,
+}
+
+enum Backend {
+    Cuda(Cuda),
+    Sentinel(Sentinel),
+}
+
+static ON: AtomicBool = AtomicBool::new(false);
+static BACKEND: OnceLock<Backend> = OnceLock::new();
+
+/// Loads a backend. Later calls change nothing.
+///
+/// Errors: the one that was asked for cannot be had.
+pub fn start(choice: Choice) -> Result<()> {
+    if on() {
+        return Ok(());
+    }
+    let backend = match choice {
+        Choice::Off => return Ok(()),
+        Choice::Sentinel => Backend::Sentinel(Sentinel::new()?),
+        Choice::Cuda => Backend::Cuda(Cuda::load(cuda::DRIVER)?),
+        Choice::Auto => match Cuda::load(cuda::DRIVER) {
+            Ok(cuda) => Backend::Cuda(cuda),
+            Err(_) => return Ok(()),
+        },
+    };
+    BACKEND.get_or_init(|| backend);
+    ON.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Whether a backend runs: one load, for programs without devices.
+#[inline(always)]
+pub fn on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// The backend's name, if one runs.
+pub fn name() -> Option<&'static str> {
+    BACKEND.get().map(|backend| match backend {
+        Backend::Cuda(_) => "cuda",
+        Backend::Sentinel(_) => "sentinel",
+    })
+}
+
+/// Whether `bytes` bytes at `address` are memory of a device.
+///
+/// Errors (MPI_ERR_BUFFER): they have been freed, or are more than was allocated.
+pub fn holds(address: usize, bytes: usize) -> Result<bool> {
+    match BACKEND.get() {
+        None => Ok(false),
+        Some(Backend::Cuda(cuda)) => cuda.holds(address, bytes),
+        Some(Backend::Sentinel(sentinel)) => sentinel.holds(address, bytes),
+    }
+}
+
+/// Copies `from` to `to`, either of them on a device. When it returns, the bytes are there for the host and
+/// for everything that the device starts from then on. The spans have equal lengths.
+///
+/// Errors: those of `holds`, and of the device's driver.
+pub fn copy(to: Span, from: Span) -> Result<()> {
+    match BACKEND.get() {
+        None => from.copy_to(to),
+        Some(Backend::Cuda(cuda)) => cuda.copy(to, from)?,
+        Some(Backend::Sentinel(sentinel)) => sentinel.copy(to, from)?,
+    }
+    Ok(())
+}
+
+/// Memory of the current device.
+///
+/// Errors (MPI_ERR_NO_MEM): it has no more. (MPI_ERR_OTHER): no backend runs.
+pub fn alloc(bytes: usize) -> Result<usize> {
+    match BACKEND.get() {
+        None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
+        Some(Backend::Cuda(cuda)) => cuda.alloc(bytes),
+        Some(Backend::Sentinel(sentinel)) => sentinel.alloc(bytes),
+    }
+}
+
+/// Frees memory of `alloc`.
+///
+/// Errors (MPI_ERR_BUFFER): `address` is not the beginning of such memory.
+pub fn free(address: usize) -> Result<()> {
+    match BACKEND.get() {
+        None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
+        Some(Backend::Cuda(cuda)) => cuda.free(address),
+        Some(Backend::Sentinel(sentinel)) => sentinel.free(address),
+    }
+}
+
+/// Lets the CPU touch an allocation of sentinel memory (`open`), or no longer. While it may, the memory is
+/// the host's. For tests, whose programs read and write their buffers between MPI calls.
+///
+/// Errors (MPI_ERR_OTHER): the backend is another one. (MPI_ERR_BUFFER): nothing is allocated there.
+pub fn set_open(address: usize, open: bool) -> Result<()> {
+    match BACKEND.get() {
+        Some(Backend::Sentinel(sentinel)) => sentinel.set_open(address, open),
+        _ => fail!(Class::Other, "only sentinel memory can be opened to the CPU"),
+    }
+}

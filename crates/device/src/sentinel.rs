@@ -1,0 +1,196 @@
+//! The test backend: device memory on a machine without a device.
+//!
+//! A sealed memfd is mapped twice: where the program has its addresses, PROT_NONE, and where only this file
+//! copies. So a CPU that touches the program's addresses dies at once, and so does a kernel call on them
+//! (EFAULT).
+//! Invariant: addresses are never used again, so freed memory is always recognised.
+
+use error::{Class, Result, fail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use sys::Span;
+
+/// Addresses of one process. The memfd is sparse, so they cost nothing.
+const BYTES: usize = 1 << 36;
+const PAGE_BYTES: usize = 4096;
+
+pub(crate) struct Sentinel {
+    fd: OwnedFd,
+    /// The program's map, which the CPU cannot touch.
+    base: usize,
+    /// This file's map of the same bytes.
+    inner: usize,
+    blocks: Mutex<Blocks>,
+}
+
+/// Allocations by their address.
+#[derive(Default)]
+struct Blocks {
+    used: usize,
+    live: BTreeMap<usize, usize>,
+    /// Those that the CPU may touch now.
+    open: BTreeSet<usize>,
+    freed: BTreeMap<usize, usize>,
+}
+
+impl Sentinel {
+    pub(crate) fn new() -> Result<Sentinel> {
+        let fd = match sys::memory::create("outboard-sentinel", BYTES as u64) {
+            Ok(fd) => fd,
+            Err(error) => fail!(Class::NoMem, "cannot make the memory of OUTBOARD_DEVICE=sentinel: {error}"),
+        };
+        let (base, inner) = (map(&fd, libc::PROT_NONE)?, map(&fd, libc::PROT_READ | libc::PROT_WRITE)?);
+        Ok(Sentinel { fd, base, inner, blocks: Mutex::default() })
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offset(&self, address: usize) -> Option<usize> {
+        address.checked_sub(self.base).filter(|offset| *offset < BYTES)
+    }
+
+    pub(crate) fn holds(&self, address: usize, bytes: usize) -> Result<bool> {
+        if self.offset(address).is_none() {
+            return Ok(false);
+        }
+        let blocks = self.blocks();
+        let within = |blocks: &BTreeMap<usize, usize>| {
+            let (at, length) = blocks.range(..=address).next_back()?;
+            (address - at < *length).then_some((*at, *length))
+        };
+        match (within(&blocks.live), within(&blocks.freed)) {
+            (Some((at, _)), _) if blocks.open.contains(&at) => Ok(false),
+            (Some((at, length)), _) if bytes <= length - (address - at) => Ok(true),
+            (Some((at, length)), _) => fail!(
+                Class::Buffer,
+                "{bytes} bytes at {address:#x} of device memory are more than its allocation, which has {length} from {at:#x} on"
+            ),
+            (None, Some(_)) => fail!(Class::Buffer, "the device memory at {address:#x} has been freed"),
+            (None, None) => fail!(Class::Buffer, "no device memory is allocated at {address:#x}"),
+        }
+    }
+
+    pub(crate) fn copy(&self, to: Span, from: Span) -> Result<()> {
+        self.inside(from)?.copy_to(self.inside(to)?);
+        Ok(())
+    }
+
+    /// The same bytes where this file may touch them.
+    fn inside(&self, span: Span) -> Result<Span> {
+        match self.offset(span.address()) {
+            Some(offset) if self.holds(span.address(), span.bytes())? => {
+                // SAFETY: `holds` found all bytes in this map, which is never unmapped.
+                Ok(unsafe { Span::claim(self.inner + offset, span.bytes()) })
+            }
+            _ => Ok(span),
+        }
+    }
+
+    pub(crate) fn alloc(&self, bytes: usize) -> Result<usize> {
+        let mut blocks = self.blocks();
+        // A page between two allocations belongs to neither, so a buffer that is too long is found.
+        let pages = bytes.max(1).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
+        let Some(end) = blocks.used.checked_add(pages).filter(|end| *end <= BYTES) else {
+            fail!(Class::NoMem, "no {bytes} bytes are left of the {BYTES} of sentinel memory");
+        };
+        let address = self.base + blocks.used;
+        blocks.used = end;
+        blocks.live.insert(address, bytes.max(1));
+        Ok(address)
+    }
+
+    pub(crate) fn free(&self, address: usize) -> Result<()> {
+        let mut blocks = self.blocks();
+        let Some(bytes) = blocks.live.remove(&address) else {
+            fail!(Class::Buffer, "no allocation of device memory begins at {address:#x}");
+        };
+        blocks.freed.insert(address, bytes);
+        blocks.open.remove(&address);
+        drop(blocks);
+        self.protect(address, bytes, false)?;
+        let length = bytes.next_multiple_of(PAGE_BYTES) as u64;
+        // A kernel that refuses keeps the pages until the process ends.
+        let _ = sys::memory::punch_hole(&self.fd, (address - self.base) as u64, length);
+        Ok(())
+    }
+
+    /// Lets the CPU touch an allocation, which is then the host's, as pinned memory is; or no longer.
+    pub(crate) fn set_open(&self, address: usize, open: bool) -> Result<()> {
+        let mut blocks = self.blocks();
+        let Some(bytes) = blocks.live.get(&address).copied() else {
+            fail!(Class::Buffer, "no allocation of device memory begins at {address:#x}");
+        };
+        if open {
+            blocks.open.insert(address)
+        } else {
+            blocks.open.remove(&address)
+        };
+        self.protect(address, bytes, open)
+    }
+
+    fn protect(&self, address: usize, bytes: usize, open: bool) -> Result<()> {
+        let protection = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+        let pages = std::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: the pages are in the map that this file made for the program, and stay mapped.
+        if unsafe { libc::mprotect(pages, bytes, protection) } != 0 {
+            fail!(Class::Other, "mprotect: {}", std::io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+/// Maps all of `fd`, for ever.
+fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // SAFETY: a new map at an address that the kernel chooses replaces nothing.
+    let map = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, fd.as_raw_fd(), 0) };
+    if map == libc::MAP_FAILED {
+        let error = std::io::Error::last_os_error();
+        fail!(Class::NoMem, "cannot map the memory of OUTBOARD_DEVICE=sentinel: {error}");
+    }
+    Ok(map.expose_provenance())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::Block;
+
+    // Goal: bytes come back as they were put in, and a wrong address is named as what it is.
+    #[test]
+    fn copies_and_refuses() {
+        let sentinel = Sentinel::new().unwrap();
+        let (memory, data) = (sentinel.alloc(5000).unwrap(), Block::of(&[7; 5000]));
+        // SAFETY: only `copy` gets the span.
+        let there = unsafe { Span::claim(memory, 5000) };
+        sentinel.copy(there, data.span()).unwrap();
+        let back = Block::new(5000);
+        sentinel.copy(back.span(), there).unwrap();
+        assert_eq!(back.to_vec(), [7; 5000]);
+        assert!(sentinel.holds(memory + 4999, 1).unwrap());
+        assert!(!sentinel.holds(data.span().address(), 1).unwrap());
+        let said = |result: Result<bool>| result.unwrap_err().message.clone();
+        assert!(said(sentinel.holds(memory + 1, 5000)).contains("more than its allocation"));
+        sentinel.free(memory).unwrap();
+        assert!(said(sentinel.holds(memory, 1)).contains("has been freed"));
+        assert!(sentinel.free(memory).is_err());
+    }
+
+    // Goal: the kernel refuses the program's addresses, as the CPU would.
+    #[test]
+    fn is_closed_until_it_is_opened() {
+        let sentinel = Sentinel::new().unwrap();
+        let memory = sentinel.alloc(1).unwrap();
+        let zero = std::fs::File::open("/dev/zero").unwrap();
+        // SAFETY: the kernel checks the address; nothing else uses the byte.
+        let read =
+            || unsafe { libc::read(zero.as_raw_fd(), std::ptr::with_exposed_provenance_mut(memory), 1) };
+        assert_eq!(read(), -1);
+        sentinel.set_open(memory, true).unwrap();
+        assert_eq!(read(), 1);
+        assert!(!sentinel.holds(memory, 1).unwrap());
+    }
+}

@@ -1,0 +1,194 @@
+/* Device memory as buffers, which no program touches but by copies: messages of all modes and lengths, derived
+   datatypes, persistent and nonblocking calls, collectives with mixed host and device buffers, packing, windows'
+   origins, files; and what is wrong with an address is said.
+   ranks: 1 2 3   env: OUTBOARD_DEVICE=sentinel */
+#include "check.h"
+#include <mpi-ext.h>
+#include <unistd.h>
+
+static void *device(size_t bytes)
+{
+    void *memory;
+    MPIX_Device_alloc(bytes, &memory);
+    return memory;
+}
+
+static int *filled(int count, int who, int round)
+{
+    int *host = grab(count * sizeof(int)), *memory = device(count * sizeof(int));
+    fill(host, count, who, round);
+    MPIX_Device_copy(memory, host, count * sizeof(int));
+    free(host);
+    return memory;
+}
+
+#define HOLDS(memory, count, who, round) \
+    do { \
+        int *host_ = grab((count) * sizeof(int)); \
+        MPIX_Device_copy(host_, memory, (count) * sizeof(int)); \
+        FILLED(host_, count, who, round); \
+        free(host_); \
+    } while (0)
+
+static void messages(int count)
+{
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    int *out = filled(count, rank, count), *in = filled(count, 99, 0);
+    MPI_Request requests[2];
+    MPI_Status status;
+    int got;
+
+    MPI_Sendrecv(out, count, MPI_INT, next, 1, in, count, MPI_INT, before, 1, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_INT, &got);
+    EQUAL(got, count, "elements received");
+    HOLDS(in, count, before, count);
+
+    MPIX_Device_free(in);
+    in = filled(count, 99, 0);
+    MPI_Irecv(in, count, MPI_INT, before, 2, MPI_COMM_WORLD, &requests[0]);
+    MPI_Issend(out, count, MPI_INT, next, 2, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    HOLDS(in, count, before, count);
+
+    /* Persistent: what is in the memory at each start is sent. */
+    MPI_Send_init(out, count, MPI_INT, next, 3, MPI_COMM_WORLD, &requests[0]);
+    MPI_Recv_init(in, count, MPI_INT, before, 3, MPI_COMM_WORLD, &requests[1]);
+    for (int round = 0; round < 3; round++) {
+        int *now = filled(count, rank, round);
+        MPIX_Device_copy(out, now, count * sizeof(int));
+        MPIX_Device_free(now);
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        HOLDS(in, count, before, round);
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPIX_Device_free(in);
+    MPIX_Device_free(out);
+}
+
+/* A receive writes nothing between the pieces of its datatype, nor behind a short message. */
+static void gaps(void)
+{
+    int next = (rank + 1) % size, before = (rank + size - 1) % size, count = 1000, host[1000];
+    int *out = filled(count, rank, 5), *in = filled(count, 77, 6);
+    MPI_Datatype every_third;
+    MPI_Type_vector(count / 4, 1, 3, MPI_INT, &every_third);
+    MPI_Type_commit(&every_third);
+    MPI_Sendrecv(out, 100, MPI_INT, next, 1, in, 1, every_third, before, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPIX_Device_copy(host, in, sizeof(host));
+    for (int i = 0; i < count; i++) {
+        int hit = i % 3 == 0 && i / 3 < 100;
+        EQUAL(host[i], hit ? value(before, i / 3, 5) : value(77, i, 6), "an element after a receive with gaps");
+    }
+    MPI_Type_free(&every_third);
+    MPIX_Device_free(in);
+    MPIX_Device_free(out);
+}
+
+static void collectives(int count)
+{
+    int *data = filled(count, 0, count), *sum = device(count * sizeof(int)), *host = grab(count * sizeof(int));
+    int *ones = grab(count * sizeof(int)), *all = device((size_t)count * size * sizeof(int));
+    MPI_Request request;
+    for (int i = 0; i < count; i++) ones[i] = i + rank;
+
+    if (rank != 0) MPIX_Device_copy(data, ones, count * sizeof(int));
+    MPI_Bcast(data, count, MPI_INT, 0, MPI_COMM_WORLD);
+    HOLDS(data, count, 0, count);
+
+    MPIX_Device_copy(data, ones, count * sizeof(int));
+    for (int round = 0; round < 4; round++) {
+        /* device to device, host to device, device to host, in place */
+        if (round == 3) MPIX_Device_copy(sum, ones, count * sizeof(int));
+        MPI_Iallreduce(round == 3 ? MPI_IN_PLACE : round == 1 ? (void *)ones : data, round == 2 ? host : sum, count, MPI_INT,
+                       MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (round != 2) MPIX_Device_copy(host, sum, count * sizeof(int));
+        for (int i = 0; i < count; i++) EQUAL(host[i], i * size + size * (size - 1) / 2, "an element of the sum");
+    }
+    MPIX_Device_free(data);
+    data = filled(count, rank, 9);
+    MPI_Allgather(data, count, MPI_INT, all, count, MPI_INT, MPI_COMM_WORLD);
+    for (int from = 0; from < size; from++) HOLDS(all + (size_t)from * count, count, from, 9);
+    MPIX_Device_free(data);
+    MPIX_Device_free(sum);
+    MPIX_Device_free(all);
+    free(host);
+    free(ones);
+}
+
+static void others(void)
+{
+    int count = 300, bytes, at = 0, target[300];
+    int *data = filled(count, rank, 1), *back = device(count * sizeof(int));
+    char *packed, name[] = "/tmp/outboard-device-XXXXXX";
+    MPI_Win win;
+    MPI_File file;
+
+    MPI_Pack_size(count, MPI_INT, MPI_COMM_WORLD, &bytes);
+    packed = device(bytes);
+    MPI_Pack(data, count, MPI_INT, packed, bytes, &at, MPI_COMM_WORLD);
+    at = 0;
+    MPI_Unpack(packed, bytes, &at, back, count, MPI_INT, MPI_COMM_WORLD);
+    HOLDS(back, count, rank, 1);
+
+    MPI_Win_create(target, sizeof(target), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_fence(0, win);
+    MPI_Put(data, count, MPI_INT, (rank + 1) % size, 0, count, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    FILLED(target, count, (rank + size - 1) % size, 1);
+    MPI_Get(back, count, MPI_INT, rank, 0, count, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    HOLDS(back, count, (rank + size - 1) % size, 1);
+    MPI_Win_free(&win);
+
+    close(mkstemp(name));
+    MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    MPI_File_write_at(file, 0, data, count, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_at_all_begin(file, 0, back, count, MPI_INT);
+    MPI_File_read_at_all_end(file, back, MPI_STATUS_IGNORE);
+    HOLDS(back, count, rank, 1);
+    MPI_File_close(&file);
+    MPIX_Device_free(packed);
+    MPIX_Device_free(back);
+    MPIX_Device_free(data);
+}
+
+#define SAYS(call, words) \
+    do { \
+        char text_[MPI_MAX_ERROR_STRING] = ""; \
+        int length_, code_ = call; \
+        if (code_) MPI_Error_string(code_, text_, &length_); \
+        EQUAL(error_class(code_), MPI_ERR_BUFFER, "the class of " #call); \
+        CHECK(strstr(text_, words), "%s says \"%s\", not \"%s\"", #call, text_, words); \
+    } while (0)
+
+static void wrong(void)
+{
+    int *data = device(100);
+    MPI_Win win;
+    MPI_Request request;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    SAYS(MPI_Send(data, 1000, MPI_INT, 0, 0, MPI_COMM_WORLD), "more than its allocation");
+    SAYS(MPI_Allreduce(data, data, 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "overlap");
+    SAYS(MPI_Win_create(data, 100, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "device memory");
+    SAYS(MPI_Psend_init(data, 1, 10, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), "device memory");
+    MPIX_Device_free(data);
+    SAYS(MPI_Send(data, 1, MPI_INT, 0, 0, MPI_COMM_WORLD), "has been freed");
+}
+
+int main(int argc, char **argv)
+{
+    int supported = 1;
+    begin(&argc, &argv);
+    EQUAL(MPIX_Query_cuda_support(), 0, "MPIX_Query_cuda_support without CUDA");
+    MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &supported);
+    EQUAL(supported, 0, "MPIX_GPU_query_support without CUDA");
+    for (int count = 1; count <= 1000000; count *= 100) messages(count);
+    gaps();
+    for (int count = 2; count <= 200000; count *= 100) collectives(count);
+    others();
+    wrong();
+    return end();
+}
