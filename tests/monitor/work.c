@@ -1,4 +1,4 @@
-/* A job to be watched: each rank sends 64 KiB around a ring and joins an allreduce, over and over for a number of seconds, or
+/* A job to be watched: each rank joins an allreduce and sends 64 KiB around a ring, over and over for a number of seconds, or
  * until a file is there. The last rank computes longest, so that the others wait for it. Prints how many bytes it has sent. */
 #include <mpi.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (double start = MPI_Wtime(); goes_on;) {
         int mine = MPI_Wtime() - start < seconds && (argc < 3 || access(argv[2], F_OK));
-        usleep(rank == size - 1 ? 20000 : 1000);
+        usleep(rank == size - 1 ? 100000 : 1000);
+        MPI_Allreduce(&mine, &goes_on, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         MPI_Sendrecv(out, sizeof out, MPI_BYTE, (rank + 1) % size, 0, in, sizeof in, MPI_BYTE, (rank + size - 1) % size, 0,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         sent += sizeof out;
-        MPI_Allreduce(&mine, &goes_on, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     }
     printf("%d %lld\n", rank, sent);
     MPI_Finalize();

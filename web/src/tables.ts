@@ -40,10 +40,10 @@ export function jobs(place: HTMLElement): () => void {
 
 /** What a rank did, by groups of counters. */
 const COLUMNS: [string, RegExp, string][] = [
-  ["messages", /^(own|eager|rendezvous)_messages_sent$|^own_messages$/, ""],
-  ["sent", /^(own_bytes|eager_bytes_sent|rendezvous_bytes_sent)$/, "B"],
+  ["messages", /^(eager|rendezvous)_messages_sent$|^own_messages$|^(i?[bsr]?send|sendrecv.*)_calls$/, ""],
+  ["sent", /^(own_bytes|eager_bytes_sent|rendezvous_bytes_sent)$|^(i?[bsr]?send|sendrecv.*)_bytes$/, "B"],
   ["received", /^(eager|rendezvous)_bytes_received$/, "B"],
-  ["collectives", /_calls$/, ""],
+  ["collectives", /^i?(barrier|bcast|gatherv?|scatterv?|allgatherv?|alltoall[vw]?|reduce.*|allreduce|scan|exscan|neighbor)_calls$/, ""],
   ["offloaded", /^offloaded$/, ""],
 ];
 
@@ -66,9 +66,58 @@ export function job(place: HTMLElement, source: string, id: string): () => void 
       element("h1", {}, `${job.name} (${job.source} ${job.id})`),
       element("p", {}, `${job.user}; ${job.state}; ${job.nodes.join(" ")}; since ${clock(job.start)}`),
       ...verdicts.map((verdict) => element("p", { class: "verdict" }, verdict)),
+      ...calls(job.ranks),
+      ...sizes(job.ranks),
+      element("h2", {}, "Ranks"),
       job.ranks.length > 0 ? table(head, rows) : element("p", { class: "note" }, "Nothing tells of this job's ranks."),
     ];
   });
+}
+
+/** What a job did inside MPI by operation, and who waited least in it. */
+function calls(ranks: Rank[]): HTMLElement[] {
+  const names = new Set(ranks.flatMap((rank) => Object.keys(rank.counters).filter((name) => name.endsWith("_calls"))));
+  const seconds = (rank: Rank, name: string) => (rank.counters[name] ?? 0) / 1e9;
+  const rows = [...names].sort().map((name) => {
+    const kind = name.replace("_calls", "");
+    const sum = (counter: string) => ranks.reduce((sum, rank) => sum + (rank.counters[counter] ?? 0), 0);
+    const waits = ranks.map((rank) => ({ rank: rank.rank, s: seconds(rank, `${kind}_wait_ns`) })).sort((one, other) => one.s - other.s);
+    const [least, most] = [waits[0]!, waits[waits.length - 1]!];
+    const waited = most.s > 0 ? [short(sum(`${kind}_waits`)), `${least.s.toFixed(1)} s (rank ${least.rank})`, `${most.s.toFixed(1)} s (rank ${most.rank})`] : ["", "", ""];
+    return [kind.replaceAll("_", " "), short(sum(name)), ...waited];
+  });
+  return rows.length > 0 ? [element("h2", {}, "Calls"), table(["operation", "calls", "with a wait", "waited least", "waited most"], rows)] : [];
+}
+
+const CLASSES = ["0", "128", "2K", "32K", "512K", "8M", "more"];
+
+/** Calls by size and by where the peer is, and bytes between nodes: what the watch library tells. */
+function sizes(ranks: Rank[]): HTMLElement[] {
+  const sums = new Map<string, number>();
+  const between = new Map<string, number>();
+  const nodes = new Set<string>();
+  for (const rank of ranks) {
+    for (const [name, value] of Object.entries(rank.counters)) {
+      if (name.startsWith("bytes_to.")) {
+        const to = name.slice("bytes_to.".length);
+        nodes.add(rank.host).add(to);
+        between.set(`${rank.host}\n${to}`, (between.get(`${rank.host}\n${to}`) ?? 0) + value);
+      } else if (/\.(near|far)$/.test(name)) sums.set(name, (sums.get(name) ?? 0) + value);
+    }
+  }
+  const made: HTMLElement[] = [];
+  const calls = [...new Set([...sums.keys()].map((name) => name.split(".")[0]!))];
+  const lines = calls.flatMap((call) =>
+    ["near", "far"].map((place) => [call.replaceAll("_", " "), place === "near" ? "on the node" : "between nodes", ...CLASSES.map((size) => sums.get(`${call}.${size}.${place}`) ?? 0)] as const),
+  );
+  const rows = lines.filter((line) => line.slice(2).some((value) => Number(value) > 0)).map((line) => line.map((cell) => (typeof cell === "number" ? (cell > 0 ? short(cell) : "") : cell)));
+  if (rows.length > 0) made.push(element("h2", {}, "Calls by bytes"), table(["operation", "peer", "none", ...CLASSES.slice(1, -1).map((size) => `to ${size}`), "more"], rows));
+  if (between.size > 0) {
+    const names = [...nodes].sort();
+    const cells = names.map((from) => [from, ...names.map((to) => short(between.get(`${from}\n${to}`) ?? 0, "B"))]);
+    made.push(element("h2", {}, "Bytes sent from node (line) to node (column)"), table(["", ...names], cells));
+  }
+  return made;
 }
 
 export function errors(place: HTMLElement): () => void {

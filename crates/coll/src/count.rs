@@ -1,4 +1,4 @@
-//! The counters of calls.
+//! The counters of calls, and of waits in them: who waits least while the others wait is late.
 
 use schedule::algorithm::Collective;
 use telemetry::Counter;
@@ -7,6 +7,32 @@ use telemetry::Counter;
 #[inline]
 pub fn count(collective: Collective) {
     telemetry::count(counter_of(collective), 1);
+}
+
+/// Counts a blocking call in which this rank waited for others for so many nanoseconds, if it did.
+#[inline]
+pub fn count_wait(collective: Collective, ns: u64) {
+    if ns > 0 {
+        let (waits, time) = waits_of(collective);
+        telemetry::count(waits, 1);
+        telemetry::count(time, ns);
+    }
+}
+
+fn waits_of(collective: Collective) -> (Counter, Counter) {
+    use Collective::*;
+    match collective {
+        Barrier => (Counter::BarrierWaits, Counter::BarrierWaitNs),
+        Bcast => (Counter::BcastWaits, Counter::BcastWaitNs),
+        Gather | Gatherv => (Counter::GatherWaits, Counter::GatherWaitNs),
+        Scatter | Scatterv => (Counter::ScatterWaits, Counter::ScatterWaitNs),
+        Allgather | Allgatherv => (Counter::AllgatherWaits, Counter::AllgatherWaitNs),
+        Alltoall | Alltoallv | Alltoallw => (Counter::AlltoallWaits, Counter::AlltoallWaitNs),
+        Reduce => (Counter::ReduceWaits, Counter::ReduceWaitNs),
+        Allreduce => (Counter::AllreduceWaits, Counter::AllreduceWaitNs),
+        ReduceScatter | ReduceScatterBlock => (Counter::ReduceScatterWaits, Counter::ReduceScatterWaitNs),
+        Scan | Exscan => (Counter::ScanWaits, Counter::ScanWaitNs),
+    }
 }
 
 fn counter_of(collective: Collective) -> Counter {

@@ -29,7 +29,7 @@ mod word;
 pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule, Spans};
-pub use count::count;
+pub use count::{count, count_wait};
 pub use flat::{CALLS_BEFORE, Calls};
 pub use message::Message;
 pub use set::{ActiveRound, Round};

@@ -11,7 +11,7 @@
 //! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots
 //! lie).
 
-use crate::word::{FACTS_BITS, is_of};
+use crate::word::{FACTS_BITS, collective_of, is_of};
 use error::{Error, Result};
 use schedule::algorithm::Collective;
 use std::ops::Range;
@@ -30,6 +30,10 @@ pub trait Round {
     const MINE: u64;
     /// The facts, which all members publish alike but for those bits.
     fn facts(&self) -> u64;
+    /// What it is.
+    fn collective(&self) -> Collective {
+        collective_of(self.facts())
+    }
     /// Writes this member's contribution; its word, which differs from `word` in bits of `MINE` only.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
     /// Copies what needs no other member, after the word is published.

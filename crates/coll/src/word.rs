@@ -24,6 +24,12 @@ pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
+/// The collective of a call's facts.
+#[cold]
+pub(crate) fn collective_of(facts: u64) -> Collective {
+    Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
+}
+
 /// Whether facts are those of a call of this collective.
 #[inline]
 pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {

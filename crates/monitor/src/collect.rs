@@ -46,6 +46,12 @@ impl Collector {
         loop {
             let begun = Instant::now();
             let fabric = discover(&mut exchange)?;
+            // The port is kept: it takes MADs, and what is behind it may come back.
+            if fabric.nodes.is_empty() {
+                self.live.now().fabric.error = "this host's own port does not answer".into();
+                std::thread::sleep(RETRY);
+                continue;
+            }
             self.discovered(&fabric, begun.elapsed());
             let until = begun + Duration::from_secs(self.config.discover_s);
             loop {

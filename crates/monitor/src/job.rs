@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub struct Job {
     pub id: String,
-    /// `mpirun` or `slurm`.
+    /// `mpirun`, `watch` or `slurm`.
     pub source: &'static str,
     pub user: String,
     /// What it is accounted to; empty: nothing tells.
@@ -21,6 +21,9 @@ pub struct Job {
     pub start: u64,
     /// Nothing: it runs.
     pub end: Option<u64>,
+    /// The job of Slurm in which its processes run.
+    #[serde(skip)]
+    pub slurm: Option<String>,
 }
 
 /// A rank of an Outboard job, by its page of counters.
@@ -34,25 +37,122 @@ pub struct Rank {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// Collectives that nobody leaves before all have come: names of their counters, and of the call.
+const SYMMETRIC: [(&str, &str); 5] = [
+    ("barrier", "MPI_Barrier"),
+    ("allreduce", "MPI_Allreduce"),
+    ("allgather", "MPI_Allgather"),
+    ("alltoall", "MPI_Alltoall"),
+    ("reduce_scatter", "MPI_Reduce_scatter"),
+];
+/// Fewer calls tell nothing.
+const CALLS_MIN: u64 = 20;
+/// What the others have to have waited on average, in nanoseconds.
+const WAIT_MIN_NS: u64 = 500_000_000;
+
+impl Rank {
+    fn value(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
 impl Job {
-    /// What stands out in its counters, in words.
-    pub fn verdicts(&self) -> Vec<String> {
-        let value = |rank: &Rank, name: &str| rank.counters.get(name).copied().unwrap_or(0);
-        let mut verdicts = Vec::new();
-        let waits: Vec<u64> = self.ranks.iter().map(|rank| value(rank, "wait_ns")).collect();
-        let (Some(least), Some(most)) = (waits.iter().min(), waits.iter().max()) else { return verdicts };
-        // Who waits least while all others wait is the one they wait for.
-        if waits.len() > 1 && *most > 1_000_000_000 && *most > least.saturating_mul(2) {
-            let at = waits.iter().position(|wait| wait == least).expect("it is one of them");
-            let rank = &self.ranks[at];
-            verdicts.push(format!(
-                "rank {} on {} has waited {:.1} s in MPI, the others up to {:.1} s: they wait for it",
-                rank.rank,
-                rank.host,
-                *least as f64 / 1e9,
-                *most as f64 / 1e9
-            ));
-        }
+    /// What stands out in its counters, in words. `at`: now, in milliseconds since 1970.
+    pub fn verdicts(&self, at: u64) -> Vec<String> {
+        let mut verdicts: Vec<String> =
+            SYMMETRIC.iter().filter_map(|(name, call)| self.late(name, call)).collect();
+        verdicts.extend(self.waits(at));
+        verdicts.extend(self.unexpected());
         verdicts
+    }
+
+    /// Who arrives last in a collective: it finds the others there, so that it does not wait.
+    fn late(&self, name: &str, call: &str) -> Option<String> {
+        let (calls, waits) = (format!("{name}_calls"), format!("{name}_waits"));
+        let time = format!("{name}_wait_ns");
+        let last = self.ranks.iter().min_by_key(|rank| rank.value(&time))?;
+        let others = self.ranks.len() as u64 - 1;
+        let sum: u64 = self.ranks.iter().map(|rank| rank.value(&time)).fold(0, u64::saturating_add);
+        let mean = (sum - last.value(&time)).checked_div(others)?;
+        let count = last.value(&calls);
+        // Who waits a third of what the others wait is waited for; noise is more alike.
+        if count < CALLS_MIN || mean < WAIT_MIN_NS || mean < last.value(&time).saturating_mul(3) {
+            return None;
+        }
+        let share = 100 * count.saturating_sub(last.value(&waits)) / count;
+        Some(format!(
+            "rank {} on {} arrives last, or nearly, in {share} % of {count} {call}: the others have waited {:.1} s there \
+             on average, it {:.1} s",
+            last.rank,
+            last.host,
+            mean as f64 / 1e9,
+            last.value(&time) as f64 / 1e9
+        ))
+    }
+
+    /// How much of its time it waits.
+    fn waits(&self, at: u64) -> Option<String> {
+        let whole = self.end.unwrap_or(at).saturating_sub(self.start) as f64 / 1e3;
+        let sum = self.ranks.iter().map(|rank| rank.value("wait_ns") as f64 / 1e9).sum::<f64>();
+        let share = sum / (whole * self.ranks.len() as f64);
+        let least = self.ranks.iter().min_by_key(|rank| rank.value("wait_ns"))?;
+        (whole > 10.0 && share.is_finite() && share >= 0.3).then(|| {
+            format!(
+                "its ranks have spent {:.0} % of their time waiting in MPI, rank {} on {} the least: {:.1} s",
+                (100.0 * share).min(100.0),
+                least.rank,
+                least.host,
+                least.value("wait_ns") as f64 / 1e9
+            )
+        })
+    }
+
+    /// Whether messages mostly come before their receives are posted, which costs a copy.
+    fn unexpected(&self) -> Option<String> {
+        let sum = |names: &[&str]| -> u64 {
+            let each = self.ranks.iter().flat_map(|rank| names.iter().map(|name| rank.value(name)));
+            each.fold(0, u64::saturating_add)
+        };
+        let received = sum(&["eager_messages_received", "rendezvous_messages_received"]);
+        let share = (100 * u128::from(sum(&["unexpected_messages"]))).checked_div(received.into())?;
+        (received >= 1000 && share >= 50).then(|| {
+            format!("{share} % of {received} messages came before their receive was posted; earlier receives save a copy")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(ranks: &[&[(&str, u64)]]) -> Job {
+        let rank = |(rank, counters): (usize, &&[(&str, u64)])| Rank {
+            rank: rank as u32,
+            host: format!("n{rank:02}"),
+            counters: counters.iter().map(|(name, value)| (name.to_string(), *value)).collect(),
+            ..Rank::default()
+        };
+        Job { ranks: ranks.iter().enumerate().map(rank).collect(), end: Some(0), ..Job::default() }
+    }
+
+    #[test]
+    fn who_arrives_last_is_named() {
+        let of =
+            |waits, ns| [("allreduce_calls", 200), ("allreduce_waits", waits), ("allreduce_wait_ns", ns)];
+        let verdicts =
+            job(&[&of(190, 4_000_000_000), &of(58, 100_000_000), &of(199, 2_000_000_000)]).verdicts(0);
+        let expected = "rank 1 on n01 arrives last, or nearly, in 71 % of 200 MPI_Allreduce: the others have waited \
+                        3.0 s there on average, it 0.1 s";
+        assert_eq!(verdicts, [expected]);
+        assert!(job(&[&of(190, 4_000_000_000), &of(180, 3_000_000_000)]).verdicts(0).is_empty(), "alike");
+        assert!(job(&[&of(190, 400_000_000), &of(1, 0)]).verdicts(0).is_empty(), "too little");
+        assert!(job(&[&of(190, u64::MAX)]).verdicts(0).is_empty() && job(&[]).verdicts(0).is_empty());
+    }
+
+    #[test]
+    fn late_receives_are_named() {
+        let of = |unexpected| [("eager_messages_received", 1000), ("unexpected_messages", unexpected)];
+        assert!(job(&[&of(700)]).verdicts(0)[0].starts_with("70 % of 1000 messages"));
+        assert!(job(&[&of(400)]).verdicts(0).is_empty());
     }
 }

@@ -130,8 +130,13 @@ fn serve(config: &Config) -> Result<(), String> {
         collect::Collector { config: config.fabric.clone(), live: live.clone(), writer: writer.clone() };
     std::thread::spawn(|| fabric.run());
     let interval = Duration::from_secs(config.jobs.interval_s);
-    let collector =
-        jobs::Collector { interval, store: store.clone(), live: live.clone(), writer: writer.clone() };
+    let collector = jobs::Collector {
+        interval,
+        store: store.clone(),
+        live: live.clone(),
+        writer: writer.clone(),
+        watched: Default::default(),
+    };
     std::thread::spawn(|| collector.run());
     let links = Arc::new(Mutex::new(Links::read(&control)));
     let (live_, writer_) = (live.clone(), writer.clone());

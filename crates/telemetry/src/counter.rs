@@ -76,6 +76,27 @@ counters! {
     ScanCalls "scan_calls" Count "scans started, exclusive ones included";
     NeighborCalls "neighbor_calls" Count "neighborhood collectives started, of every kind";
 
+    BarrierWaits "barrier_waits" Count "waits of this rank for others, longer than a moment, in blocking barriers";
+    BarrierWaitNs "barrier_wait_ns" Nanoseconds "time of these waits in barriers";
+    BcastWaits "bcast_waits" Count "waits of this rank for others, longer than a moment, in blocking broadcasts";
+    BcastWaitNs "bcast_wait_ns" Nanoseconds "time of these waits in broadcasts";
+    GatherWaits "gather_waits" Count "waits of this rank for others, longer than a moment, in blocking gathers";
+    GatherWaitNs "gather_wait_ns" Nanoseconds "time of these waits in gathers";
+    ScatterWaits "scatter_waits" Count "waits of this rank for others, longer than a moment, in blocking scatters";
+    ScatterWaitNs "scatter_wait_ns" Nanoseconds "time of these waits in scatters";
+    AllgatherWaits "allgather_waits" Count "waits of this rank for others, longer than a moment, in blocking allgathers";
+    AllgatherWaitNs "allgather_wait_ns" Nanoseconds "time of these waits in allgathers";
+    AlltoallWaits "alltoall_waits" Count "waits of this rank for others, longer than a moment, in blocking all-to-alls";
+    AlltoallWaitNs "alltoall_wait_ns" Nanoseconds "time of these waits in all-to-alls";
+    ReduceWaits "reduce_waits" Count "waits of this rank for others, longer than a moment, in blocking reductions to a root";
+    ReduceWaitNs "reduce_wait_ns" Nanoseconds "time of these waits in reductions to a root";
+    AllreduceWaits "allreduce_waits" Count "waits of this rank for others, longer than a moment, in blocking reductions to all";
+    AllreduceWaitNs "allreduce_wait_ns" Nanoseconds "time of these waits in reductions to all";
+    ReduceScatterWaits "reduce_scatter_waits" Count "waits of this rank for others, longer than a moment, in blocking reduce-scatters";
+    ReduceScatterWaitNs "reduce_scatter_wait_ns" Nanoseconds "time of these waits in reduce-scatters";
+    ScanWaits "scan_waits" Count "waits of this rank for others, longer than a moment, in blocking scans";
+    ScanWaitNs "scan_wait_ns" Nanoseconds "time of these waits in scans";
+
     PutCalls "put_calls" Count "puts into windows, MPI_Rput included";
     GetCalls "get_calls" Count "gets from windows, MPI_Rget included";
     AccumulateCalls "accumulate_calls" Count "atomic operations on windows: accumulates, fetch-and-ops, compare-and-swaps";

@@ -15,6 +15,7 @@ mod operation;
 mod page;
 mod record;
 pub mod summary;
+pub mod watch;
 
 pub use counter::{Counter, Unit};
 pub use event::{begin, end, event, tracing};

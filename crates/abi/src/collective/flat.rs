@@ -10,6 +10,7 @@ use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
 use sys::Block;
+use telemetry::Counter;
 
 /// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
@@ -106,9 +107,11 @@ impl Guard {
         if let Some(outcome) = self.look_for(advance, needs) {
             return outcome;
         }
+        let waited = telemetry::value(Counter::WaitNs);
         self.job().coll.wait(set, true);
         let outcome = self.wait(|process| process.job().coll.advance(set, &mut active, call));
         self.job().coll.wait(set, false);
+        coll::count_wait(call.collective(), telemetry::value(Counter::WaitNs).wrapping_sub(waited));
         outcome
     }
 

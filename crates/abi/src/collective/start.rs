@@ -8,7 +8,7 @@ use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
 use sys::Block;
-use telemetry::Operation;
+use telemetry::{Counter, Operation};
 
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
@@ -24,9 +24,16 @@ impl Guard {
 
     #[inline(never)] // So the path of slots moves no call.
     fn run_schedule(&mut self, planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
+        // Neighbours are not everybody: nobody is late for all.
+        let arrival = planned.call.neighbors.is_none().then_some(planned.call.collective);
         let mut work = planned.blocking().start(self)?.1;
         work.follow(operation, &self.job().coll);
-        self.finish(work).error.map_or(Ok(()), Err)
+        let waited = telemetry::value(Counter::WaitNs);
+        let outcome = self.finish(work).error.map_or(Ok(()), Err);
+        if let Some(collective) = arrival {
+            coll::count_wait(collective, telemetry::value(Counter::WaitNs).wrapping_sub(waited));
+        }
+        outcome
     }
 
     /// Starts a nonblocking collective, and stores its request.

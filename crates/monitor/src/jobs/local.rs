@@ -45,7 +45,7 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
 fn described(job: Printed, host: &str) -> Option<Job> {
     let facts = Facts::of(job.job)?;
     let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
-    let name = first.map_or_else(String::new, |first| first.program);
+    let (name, first_slurm) = first.map_or_else(Default::default, |first| (first.program, first.slurm));
     Some(Job {
         // A pid comes again; with its start it does not.
         id: format!("{host}-{}-{}", job.job, facts.start / 1000),
@@ -70,6 +70,7 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         state: "RUNNING".into(),
         start: facts.start,
         end: None,
+        slurm: facts.slurm.or(first_slurm),
     })
 }
 
@@ -80,6 +81,8 @@ struct Facts {
     user: String,
     /// Milliseconds since 1970.
     start: u64,
+    /// Slurm's job, by its environment.
+    slurm: Option<String>,
 }
 
 impl Facts {
@@ -97,7 +100,13 @@ impl Facts {
             .lines()
             .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok())
             .unwrap_or(0);
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let slurm = environment.split(|byte| *byte == 0).find_map(|entry| {
+            let id = std::str::from_utf8(entry.strip_prefix(b"SLURM_JOB_ID=")?).ok()?;
+            id.parse::<u64>().ok().map(|id| id.to_string())
+        });
         Some(Facts {
+            slurm,
             program: read("comm").trim().chars().filter(|char| !char.is_control()).collect(),
             user: uid.map_or_else(String::new, name_of),
             start: boot * 1000 + ticks * 1000 / rustix::param::clock_ticks_per_second().max(1),
@@ -106,7 +115,7 @@ impl Facts {
 }
 
 /// A user's name from /etc/passwd; of users elsewhere the number.
-fn name_of(uid: &str) -> String {
+pub fn name_of(uid: &str) -> String {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let found = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

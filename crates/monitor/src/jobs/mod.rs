@@ -1,8 +1,11 @@
-//! Jobs: those of a local `mpirun` by their counters (`local.rs`), those of Slurm by `squeue --json`
-//! (`slurm.rs`).
+//! Jobs: those of a local `mpirun` by their counters (`local.rs`), programs of other MPIs under the watch
+//! library (`watch.rs`), those of Slurm by `squeue --json` (`slurm.rs`).
 
 mod local;
 mod slurm;
+mod watch;
+
+pub use watch::Watched;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ pub struct Collector {
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
+    pub watched: Watched,
 }
 
 /// Jobs that ended are shown for so long.
@@ -27,7 +31,7 @@ const ENDED_MAX: usize = 1000;
 
 impl Collector {
     /// Collects for good.
-    pub fn run(self) {
+    pub fn run(mut self) {
         match self.known() {
             Ok(jobs) => self.live.now().jobs = jobs,
             Err(why) => eprintln!("outboard monitor: the jobs of before cannot be read: {why}"),
@@ -48,8 +52,13 @@ impl Collector {
         Ok(rows.as_array().into_iter().flatten().filter_map(of_row).collect())
     }
 
-    fn collect(&self) {
-        for (source, found) in SOURCES.into_iter().zip([local::jobs(), slurm::jobs()]) {
+    fn collect(&mut self) {
+        let mut found = [local::jobs(), self.watched.jobs(), slurm::jobs()];
+        if let [Ok(local), Ok(watched), Ok(slurm)] = &mut found {
+            adopt(local, slurm);
+            adopt(watched, slurm);
+        }
+        for (source, found) in SOURCES.into_iter().zip(found) {
             match found {
                 Ok(jobs) => {
                     self.keep(source, jobs);
@@ -103,7 +112,23 @@ fn joined(known: Vec<Job>, source: &str, running: &[Job], at: u64) -> (Vec<Job>,
     (jobs, changed)
 }
 
-const SOURCES: [&str; 2] = ["mpirun", "slurm"];
+/// What runs inside a job of Slurm is that job's: it gets the ranks.
+fn adopt(found: &mut Vec<Job>, slurm: &mut [Job]) {
+    found.retain_mut(|job| {
+        let Some(whole) = slurm.iter_mut().find(|whole| job.slurm.as_ref() == Some(&whole.id)) else {
+            return true;
+        };
+        // Who says that it is in another's job is not believed.
+        if whole.user != job.user {
+            return true;
+        }
+        whole.ranks.append(&mut job.ranks);
+        whole.ranks.sort_by_key(|rank| rank.rank);
+        false
+    });
+}
+
+const SOURCES: [&str; 3] = ["mpirun", "watch", "slurm"];
 
 /// A job from a row of `jobs`.
 fn of_row(row: &Value) -> Option<Job> {
@@ -121,6 +146,7 @@ fn of_row(row: &Value) -> Option<Job> {
         state: text(6)?,
         start: row[7].as_u64()?,
         end: row[8].as_u64(),
+        slurm: None,
     })
 }
 
@@ -189,6 +215,16 @@ mod tests {
         assert_eq!((ids(&changed), changed[0].state.as_str()), (vec!["2".into(), "3".into()], "ENDED"));
         let (jobs, changed) = joined(jobs, "mpirun", &[], 1000 + SHOWN_AFTER_END_MS);
         assert_eq!((ids(&jobs), ids(&changed)), (vec!["1".into(), "3".into()], vec!["3".into()]));
+        let ours = |user: &str, slurm: &str| Job {
+            user: user.into(),
+            slurm: Some(slurm.into()),
+            ranks: vec![Rank::default()],
+            ..job("watch", "8", None)
+        };
+        let mut found = vec![ours("ann", "1"), ours("ann", "2"), ours("bob", "1")];
+        let mut slurm = [Job { user: "ann".into(), ..job("slurm", "1", None) }];
+        adopt(&mut found, &mut slurm);
+        assert_eq!((found.len(), slurm[0].ranks.len()), (2, 1), "only into his own job");
         let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
         let (jobs, _) = joined(many, "mpirun", &[], 2000);
         assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");

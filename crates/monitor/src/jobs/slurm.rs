@@ -49,6 +49,7 @@ fn job(value: &Value) -> Option<Job> {
         state: state.into(),
         start: number(&value["start_time"]).unwrap_or(0) * 1000,
         end,
+        slurm: None,
     })
 }
 

@@ -195,7 +195,7 @@ pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked)
     if job.ranks.is_empty() {
         job.ranks = blocking(move || ranks_of(&web.store, &asked.id)).await?;
     }
-    Ok(Json(json!({"job": job, "verdicts": job.verdicts()})))
+    Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms())})))
 }
 
 /// What the monitor itself does: collectors, delays, drops, and the store's size.

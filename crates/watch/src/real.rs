@@ -1,0 +1,38 @@
+//! The functions of the MPI library behind this one.
+
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The function of the MPI library that does the work. 0: it has none of this name.
+pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
+    match found.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: the name is a C string; the call only looks it up in the libraries behind this one.
+            let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+            found.store(address, Ordering::Relaxed);
+            address
+        }
+        address => address,
+    }
+}
+
+/// MPI_ERR_INTERN of both ABIs differs; what is not there cannot have been linked, so nobody gets this.
+pub const NOT_THERE: c_int = 16;
+
+/// Calls `PMPI_...` with words as they came.
+macro_rules! pass {
+    ($name:literal, ($($word:ident),*)) => {{
+        static FOUND: AtomicUsize = AtomicUsize::new(0);
+        match real($name, &FOUND) {
+            0 => NOT_THERE,
+            address => {
+                // SAFETY: the library's function of this name takes these words, by both ABIs.
+                let call: unsafe extern "C" fn($(pass!(@ $word)),*) -> c_int = unsafe { std::mem::transmute(address) };
+                // SAFETY: the arguments are the program's own.
+                unsafe { call($($word),*) }
+            }
+        }
+    }};
+    (@ $word:ident) => { usize };
+}
+pub(crate) use pass;
