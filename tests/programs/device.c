@@ -118,6 +118,50 @@ static void collectives(int count)
     free(ones);
 }
 
+static void neighbours(void)
+{
+    int count = 100, periodic = 1, dims = size, from, to;
+    int *out = filled(2 * count, rank, 3), *in = device(2 * count * sizeof(int)), *host = grab(2 * count * sizeof(int));
+    MPI_Comm ring;
+    MPI_Request request;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &dims, &periodic, 0, &ring);
+    MPI_Cart_shift(ring, 0, 1, &from, &to);
+    for (int round = 0; round < 2; round++) {
+        if (round) {
+            MPI_Ineighbor_alltoall(out, count, MPI_INT, in, count, MPI_INT, ring, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Neighbor_alltoall(out, count, MPI_INT, in, count, MPI_INT, ring);
+        }
+        MPIX_Device_copy(host, in, 2 * count * sizeof(int));
+        /* The block from below is what that rank sent up, its second. */
+        EQUAL(host[7], value(from, count + 7, 3), "an element from below");
+        EQUAL(host[count + 7], value(to, 7, 3), "an element from above");
+    }
+    MPI_Comm_free(&ring);
+    MPIX_Device_free(in);
+    MPIX_Device_free(out);
+    free(host);
+}
+
+static void matched(void)
+{
+    int count = 50, host[50];
+    int *out = filled(count, rank, 4), *in = filled(count, 1, 1);
+    MPI_Request request;
+    MPI_Message message;
+    MPI_Isend(out, count, MPI_INT, rank, 8, MPI_COMM_WORLD, &request);
+    MPI_Mprobe(rank, 8, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(in, count, MPI_INT, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    HOLDS(in, count, rank, 4);
+    MPI_Reduce_local(out, in, count, MPI_INT, MPI_SUM);
+    MPIX_Device_copy(host, in, sizeof(host));
+    for (int i = 0; i < count; i++) EQUAL(host[i], (int)(2u * (unsigned)value(rank, i, 4)), "an element of MPI_Reduce_local");
+    MPIX_Device_free(in);
+    MPIX_Device_free(out);
+}
+
 static void others(void)
 {
     int count = 300, bytes, at = 0, target[300];
@@ -188,6 +232,8 @@ int main(int argc, char **argv)
     for (int count = 1; count <= 1000000; count *= 100) messages(count);
     gaps();
     for (int count = 2; count <= 200000; count *= 100) collectives(count);
+    neighbours();
+    matched();
     others();
     wrong();
     return end();
