@@ -317,13 +317,16 @@ def main():
         return
     process, jobs = Process(settings), queue.Queue(maxsize=2)
     threading.Thread(target=receive, args=(process, stream, jobs), daemon=True).start()
-    while (job := jobs.get()) is not None:
+    ahead = []
+    while (job := ahead.pop() if ahead else jobs.get()) is not None:
         if "files" not in job:
             continue
 
         def described(number=job["number"]):
             added = jobs.get()
             if added is None or added["number"] != number or "name" not in added:
+                # It is the next of the loop below.
+                ahead.append(added)
                 raise OSError("the trainer ended before it described the checkpoint")
             return {added["name"]: added["data"]}
 

@@ -123,6 +123,15 @@ def damage(folder, chance):
             assert found and found[0] == before, f"{kind}: {found}, not step {before}"
 
 
+def undescribed(folder):
+    """A trainer that ends between a save and its description leaves no writer behind, and no checkpoint."""
+    writer = store.Writer(folder, "undescribed")
+    writer.save(1 << 30, {"part": [b"x"]})
+    writer.process.stdin.close()
+    writer.process.wait(60)
+    assert 1 << 30 not in store.steps(folder)
+
+
 def full_disk():
     """Needs root: a file system of 8 MB, in which two checkpoints do not fit."""
     with tempfile.TemporaryDirectory() as folder:
@@ -169,6 +178,7 @@ def main():
         while len(store.steps(folder)) < 2:
             least = kill_at(folder, chance, 1 << 20, least)
         damage(folder, chance)
+        undescribed(folder)
     full_disk()
     print(f"{passed} kills, the last checkpoint is step {least}; damaged files and a full disk")
 
