@@ -1,7 +1,7 @@
 """Checkpoints on disk, and the process that writes them. Nothing here needs torch.
 
 A checkpoint is a folder `step-N` with files and `manifest.json`, which has the length and CRC-32 of each. It is made as
-`step-N.RUN.incomplete`, where RUN tells this run from one before it: the writer process of each rank copies the rank's memory, writes and syncs the rank's files, then `prepared-R.json`. When
+`step-N.RUN-K.incomplete`, where RUN tells this run from one before it, and K counts its saves: the writer process of each rank copies the rank's memory, writes and syncs the rank's files, then `prepared-R.json`. When
 those of all ranks are there, the writer of rank 0 writes the manifest, renames the folder, and last renames `latest`. Each step is synced
 before the next, so whatever dies at whatever instant, the newest folder without a suffix is whole; `newest` checks it all the same.
 
@@ -62,7 +62,7 @@ def tidy(folder, run):
     """Removes what other runs have left incomplete. Called by one rank, before the first save."""
     for suffix in "incomplete", "removed", "replaced":
         for left in pathlib.Path(folder).glob(f"step-*.{suffix}"):
-            if f".{run}." not in left.name:
+            if f".{run}-" not in left.name:
                 shutil.rmtree(left, ignore_errors=True)
 
 
@@ -233,7 +233,7 @@ class Process:
         """`described` returns what rank 0 adds once it knows the files of all."""
         number, step = job["number"], job["step"]
         rank, size = self.settings["rank"], self.settings["size"]
-        making = self.folder / f"step-{step}.{self.settings['run']}.incomplete"
+        making = self.folder / f"step-{step}.{self.settings['run']}-{number}.incomplete"
         try:
             making.mkdir(parents=True, exist_ok=True)
             files = {name: self.write(making / name, parts) for name, parts in copied.items()}
@@ -246,12 +246,19 @@ class Process:
                 for name, data in described().items():
                     files[name] = self.write(making / name, [data])
                 self.commit(step, making, files, size)
+                self.remove_failed(number)
         except Exception as error:  # noqa: BLE001  (the trainer hears of it, and the checkpoint stays incomplete)
             if rank == 0:
                 shutil.rmtree(making, ignore_errors=True)
             self.say("failed", number, f"checkpoint {making}: {error}")
             return
         self.say("committed", number)
+
+    def remove_failed(self, number):
+        """Removes what is left of saves before this one: all ranks have ended them."""
+        for left in self.folder.glob(f"step-*.{self.settings['run']}-*.incomplete"):
+            if int(left.name.removesuffix(".incomplete").rsplit("-", 1)[1]) < number:
+                shutil.rmtree(left, ignore_errors=True)
 
     def commit(self, step, making, files, size):
         began = time.monotonic()

@@ -132,6 +132,30 @@ def undescribed(folder):
     assert 1 << 30 not in store.steps(folder)
 
 
+def repeated(folder):
+    """A step that is saved again after it failed at one rank has nothing of the first attempt."""
+    step, (first, second) = 1 << 30, (store.Writer(folder, "repeated", rank, RANKS) for rank in range(RANKS))
+    first.save(step, {"no/folder": [b"x"]})
+    first.add("description", b"")
+    try:
+        first.wait()
+        raise AssertionError("a file in a folder that is not there was written")
+    except store.Failed:
+        second.save(step, {"part-1": [b"old"]})
+        second.wait()
+    first.save(step, {"part-0": [b"new"]})
+    first.add("description", b"")
+    time.sleep(0.2)
+    second.save(step, {"part-1": [b"new"]})
+    second.wait()
+    first.wait()
+    found, path = store.newest(folder)
+    assert found == step and (path / "part-1").read_bytes() == b"new", (found, path)
+    assert not list(folder.glob("*.repeated-*")), "what failed is left"
+    first.close()
+    second.close()
+
+
 def full_disk():
     """Needs root: a file system of 8 MB, in which two checkpoints do not fit."""
     with tempfile.TemporaryDirectory() as folder:
@@ -179,6 +203,7 @@ def main():
             least = kill_at(folder, chance, 1 << 20, least)
         damage(folder, chance)
         undescribed(folder)
+        repeated(folder)
     full_disk()
     print(f"{passed} kills, the last checkpoint is step {least}; damaged files and a full disk")
 
