@@ -6,7 +6,7 @@
 //! So all crates below see host memory only, and blocking, nonblocking and persistent calls share this place.
 //! Read next: `device/src/lib.rs`.
 
-use datatype::{Buffer, Loan};
+use datatype::{Buffer, Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use settings::Settings;
@@ -37,29 +37,34 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     })
 }
 
-/// What stands in for a buffer: itself, unless a part of it is on a device.
+/// What stands in for a buffer: itself, unless a part of it is on a device. An address, as many elements, and
+/// their layout.
 ///
 /// Errors: those of `device::holds` and `device::copy`.
 #[cold]
 #[inline(never)]
-pub(crate) fn stand_in(loan: Loan<'_>) -> Result<Loan<'_>> {
-    let user = loan.buffer();
+pub(crate) fn stand_in(
+    address: usize,
+    elements: usize,
+    bytes: usize,
+    layout: &Arc<Layout>,
+) -> Result<(usize, usize, &Arc<Layout>)> {
+    // SAFETY: the program passed it as a buffer of so many elements (contract of `args/memory.rs`).
+    let user = unsafe { Loan::claim(address, elements, bytes, layout) }.buffer();
     let mut there = Ok(false);
-    user.pieces(0, user.bytes(), |piece| {
+    user.pieces(0, bytes, |piece| {
         if let Ok(false) = there {
             there = device::holds(piece.address(), piece.bytes());
         }
     });
     if !there? {
-        return Ok(loan);
+        return Ok((address, elements, layout));
     }
-    let staged = Staged { block: Block::new(user.bytes()), user, is_written: true };
-    staged.fetch(0, staged.user.bytes())?;
-    let (address, bytes) = (staged.block.span().address(), staged.block.span().bytes());
+    let staged = Staged { block: Block::new(bytes), user, is_written: true };
+    staged.fetch(0, bytes)?;
+    let stands_in = staged.block.span().address();
     LIST.with_borrow_mut(|list| list.push(staged));
-    let layout = datatype::predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout();
-    // SAFETY: the block has so many bytes, and stays mapped for ever.
-    Ok(unsafe { Loan::claim(address, bytes, bytes, layout) })
+    Ok((stands_in, bytes, datatype::predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout()))
 }
 
 impl Staged {
@@ -141,8 +146,6 @@ pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
 }
 
 /// Ends a call: copies back what has not gone to a request.
-#[cold]
-#[inline(never)]
 pub(crate) fn end(result: Result<()>) -> Result<()> {
     let list = take();
     let delivered = deliver(&list);

@@ -34,9 +34,15 @@ pub(crate) fn lent(
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
     }
-    // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
-    let loan = unsafe { Loan::claim(address.0, elements, bytes, layout) };
-    if device::on() && bytes > 0 { staging::stand_in(loan) } else { Ok(loan) }
+    // Plain words, so that a loan stays in registers where no device is on.
+    let (address, elements, layout) = if device::on() && bytes > 0 {
+        staging::stand_in(address.0, elements, bytes, layout)?
+    } else {
+        (address.0, elements, layout)
+    };
+    // SAFETY: the program passed it as a buffer of so many elements (contract of this file), or `staging`
+    // made it.
+    Ok(unsafe { Loan::claim(address, elements, bytes, layout) })
 }
 
 impl Address {

@@ -6,7 +6,6 @@ use crate::args::{Address, Handle, Out, lent};
 use crate::lenient::{self, Taken};
 use crate::process::{Guard, Win};
 use crate::request::Work;
-use crate::staging;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
@@ -166,11 +165,6 @@ pub fn compare_and_swap(
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
     window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, range)?;
-    if device::on() {
-        staging::reads(&Buffer::from(compare));
-        staging::reads(&Buffer::from(origin));
-        settle_stand_ins(guard, win, target_rank)?;
-    }
     guard.let_leave();
     guard.polled_window();
     Ok(())
@@ -196,12 +190,6 @@ fn move_bytes(
     let origin =
         origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, range)?;
     window.copy(rma, target, origin, range, way)?;
-    if device::on() {
-        if way == Way::Put {
-            staging::reads(&origin.buffer());
-        }
-        settle_stand_ins(guard, win, rank)?;
-    }
     guard.let_leave();
     Ok(())
 }
@@ -257,12 +245,6 @@ fn update(
     }
     window.accumulate(rma, target, Update { op, basic }, origin, result, range)?;
     let fetches = result.is_some();
-    if device::on() {
-        if let Some(origin) = origin {
-            staging::reads(&origin.buffer());
-        }
-        settle_stand_ins(guard, win, rank)?;
-    }
     guard.let_leave();
     if fetches {
         guard.polled_window();
@@ -333,13 +315,6 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
         Some(basic) => Ok(basic),
         None => fail!(Class::Type, "{datatype} is not a predefined datatype"),
     }
-}
-
-/// Waits for the answer of a target on another host, if memory stands in for the origin's: it ends with the
-/// call.
-#[cold]
-fn settle_stand_ins(guard: &mut Guard, win: Handle, rank: i32) -> Result<()> {
-    if staging::any() { guard.settle(win, Some(rank)) } else { Ok(()) }
 }
 
 /// Hands out the request of the latest operation at a rank, which is complete if the rank is on this host.

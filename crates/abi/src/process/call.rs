@@ -17,11 +17,22 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     let mut guard = Guard::with(lock(), (name, on));
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
     telemetry::leave(begun);
-    let result = if device::on() { staging::end(result) } else { result };
+    let result = if device::on() { end_on_device(&mut guard, result) } else { result };
     match result {
         Ok(()) => SUCCESS,
         Err(error) => raise::raise(guard, error),
     }
+}
+
+/// The end of a call that may have named device memory. An operation on a window of other hosts is awaited:
+/// memory that stands in for the program's ends with the call. What it only read is copied back unchanged.
+#[cold]
+#[inline(never)]
+fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
+    staging::end(match guard.doing.1 {
+        On::Win(win) if staging::any() => result.and_then(|()| guard.settle(win, None)),
+        _ => result,
+    })
 }
 
 /// As `call`, for a function with a fast path, `plain`, which needs no guard. It is a macro because a

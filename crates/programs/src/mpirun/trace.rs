@@ -79,7 +79,9 @@ mod tests {
         parts.extend(take(&file, &segment, 0));
         assert_eq!(write(&file, parts).unwrap(), 2);
         let text = std::fs::read_to_string(&file).unwrap();
-        ["rank 0", "rank 1", "proxy 0", "proxy 1"].map(|who| assert!(text.contains(who), "{who}: {text}"));
+        for who in ["rank 0", "rank 1", "proxy 0", "proxy 1"] {
+            assert!(text.contains(who), "{who}: {text}");
+        }
         let events = chrome::parse(&text).unwrap();
         chrome::check(&events).unwrap();
         assert_eq!(events.len(), 8);
