@@ -117,7 +117,7 @@ def statistics_and_traces_outlive_every_end():
     with tempfile.TemporaryDirectory() as folder:
         jobs = {}
         for end in ["finalize", "abort", "error", "kill", "compute", "hang"]:
-            env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/{end}.json"}
+            env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/{end}.json", "OUTBOARD_OFFLOAD": "on"}
             jobs[end] = start(BIN / "mpirun", "-n", 2, "--proxies", 1, "--timeout", 5 if end == "hang" else 100, program, end, env=env)
         said = {end: "" for end in jobs}
         said["compute"] = read_until(jobs["compute"], "ready")
@@ -128,7 +128,7 @@ def statistics_and_traces_outlive_every_end():
                                  r"of it beside computation; host .* in MPI; proxy CPU [\d.]+ [mu]?s$", said[end], re.M)
             expect(sentence and float(sentence[1]) >= 5 and int(sentence[2]) > 0, f"{end}: no sentence in:\n{said[end]}")
             expect(len(re.findall(r"^after [\d.]+ s of wall time:$", said[end], re.M)) == 1, f"{end}: told not once:\n{said[end]}")
-            expect("MPI_Allreduce on MPI_COMM_WORLD, 1 calls of 2 ranks: 8 B by the ranks" in said[end], said[end])
+            expect("MPI_Allreduce on MPI_COMM_WORLD, 1 calls of 2 ranks: proxy carried 24 B" in said[end], said[end])
             events = json.loads(Path(f"{folder}/{end}.json").read_text())["traceEvents"]
             spans = [(e["pid"], e["name"]) for e in events if e["ph"] == "e"]
             wanted = [(rank, f"MPI_Ialltoall on MPI_COMM_WORLD #{n}") for rank in (0, 1) for n in range(1, 11)]
