@@ -153,16 +153,22 @@ pub fn ring(params: &Params) -> Schedule {
         return plan.finish();
     }
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    let inbox = plan.scratch(Input, 0, size);
+    // Nobody sends this rank its own block, and the last block that comes goes to `Output` at once.
+    let inbox = plan.scratch(Input, right, size - 1);
     // In place, `Output` holds the operand until the allgather.
-    let sums = if in_place { plan.scratch(Input, 0, size) } else { Output };
+    let sums = if in_place { plan.scratch(Input, (right + 1) % size, size - 1) } else { Output };
     let mut sum = Input.block(rank);
     for round in 0..size - 1 {
         let block = (left + size - round) % size;
-        let into = if round + 2 == size { Output } else { sums }.block(block);
+        // The blocks come in falling order, from `left` to `right`.
+        let place = size - 2 - round;
+        let into = match (round + 2 == size, in_place) {
+            (false, true) => sums.block(place - 1),
+            _ => Output.block(block),
+        };
         plan.send(right, sum);
-        plan.recv(left, inbox.block(block));
-        plan.reduce(inbox.block(block), Input.block(block), into);
+        plan.recv(left, inbox.block(place));
+        plan.reduce(inbox.block(place), Input.block(block), into);
         sum = into;
     }
     for round in 0..size - 1 {
