@@ -153,25 +153,26 @@ pub fn ring(params: &Params) -> Schedule {
         return plan.finish();
     }
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    // Nobody sends this rank its own block, and the last block that comes goes to `Output` at once.
+    // Nobody sends this rank its own block.
     let inbox = plan.scratch(Input, right, size - 1);
     // In place, `Output` holds the operand until the allgather.
-    let sums = if in_place { plan.scratch(Input, (right + 1) % size, size - 1) } else { Output };
+    let sums = in_place.then(|| plan.scratch(Input, right, size - 1));
     let mut sum = Input.block(rank);
     for round in 0..size - 1 {
         let block = (left + size - round) % size;
         // The blocks come in falling order, from `left` to `right`.
         let place = size - 2 - round;
-        let into = match (round + 2 == size, in_place) {
-            (false, true) => sums.block(place - 1),
-            _ => Output.block(block),
-        };
+        let into = sums.map_or(Output.block(block), |sums| sums.block(place));
         plan.send(right, sum);
         plan.recv(left, inbox.block(place));
         plan.reduce(inbox.block(place), Input.block(block), into);
         sum = into;
     }
-    for round in 0..size - 1 {
+    // `sum` goes on from where it lies: nobody waits for the copy.
+    plan.send(right, sum);
+    plan.copy(sum, Output.block(right));
+    plan.recv(left, Output.block(rank));
+    for round in 1..size - 1 {
         plan.send(right, Output.block((right + size - round) % size));
         plan.recv(left, Output.block((rank + size - round) % size));
     }

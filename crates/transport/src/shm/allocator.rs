@@ -13,6 +13,8 @@ const DISCARD: u64 = 1 << 20;
 /// ... once there are so many bytes of them. A first touch costs a page fault per page, several times the
 /// copy, so staging that comes and goes should find warm memory.
 const WARM_MAX: u64 = 32 << 20;
+/// The bound grows up to this by what a program allocates again after it was given back.
+const WARM_LIMIT: u64 = 128 << 20;
 
 /// Allocates from one rank's arena. Belongs to that rank alone.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub struct Allocator {
     /// Parts of free stretches that have not been given back though they could be: offset, length.
     warm: BTreeMap<u64, u64>,
     warm_bytes: u64,
+    /// From how many warm bytes on they are given back.
+    warm_max: u64,
+    /// Bytes that were given back and not allocated again.
+    given_back: u64,
 }
 
 impl Allocator {
@@ -42,6 +48,8 @@ impl Allocator {
             used_bytes: 0,
             warm: BTreeMap::new(),
             warm_bytes: 0,
+            warm_max: WARM_MAX,
+            given_back: 0,
         };
         allocator.release(PAGE, bytes - PAGE);
         allocator
@@ -68,7 +76,13 @@ impl Allocator {
         self.claim(start, length);
         self.release(start, at - start);
         self.release(at + bytes, start + length - (at + bytes));
+        let warm_before = self.warm_bytes;
         self.take_warm(at, at + bytes);
+        if bytes >= DISCARD {
+            let again = (bytes - (warm_before - self.warm_bytes)).min(self.given_back);
+            self.given_back -= again;
+            self.warm_max = (self.warm_max + again).min(WARM_LIMIT);
+        }
         self.used.insert(at, bytes);
         self.used_bytes += bytes;
         Some(at)
@@ -112,7 +126,8 @@ impl Allocator {
     fn keep_warm(&mut self, start: u64, bytes: u64) {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
-        if self.warm_bytes > WARM_MAX {
+        if self.warm_bytes > self.warm_max {
+            self.given_back += self.warm_bytes;
             for (start, bytes) in std::mem::take(&mut self.warm) {
                 self.arena.discard(start, bytes);
             }
@@ -233,5 +248,22 @@ mod tests {
         touch(&allocator, more, WARM_MAX);
         assert!(allocator.free(at) && allocator.free(more));
         assert_eq!(segment.resident().unwrap(), before);
+    }
+
+    #[test]
+    fn what_comes_again_stays_warm_up_to_a_limit() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 512 << 20 }).unwrap();
+        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap());
+        for (bytes, stays) in [(WARM_MAX + DISCARD, true), (WARM_LIMIT + DISCARD, false)] {
+            let warm = (0..4).map(|_| {
+                let at = allocator.alloc(bytes).unwrap();
+                assert!(allocator.free(at));
+                allocator.warm_bytes
+            });
+            let warm: Vec<u64> = warm.collect();
+            assert_eq!(warm[0], 0, "the first is given back");
+            assert_eq!(warm[3], if stays { bytes } else { 0 });
+        }
+        assert_eq!(allocator.warm_max, WARM_LIMIT);
     }
 }
