@@ -342,17 +342,21 @@ mod tests {
         assert_eq!(enter("MPI_Test"), 0);
         time();
         let row = operations().enter("MPI_Ialltoall on MPI_COMM_WORLD");
+        let begun = now();
         let start = enter("MPI_Ialltoall");
         pass(1_000_000);
         let mut operation = Operation::begin(row, "", 1, 100);
         leave(start);
+        let mut in_calls = now() - begun;
         pass(3_000_000);
         let completed = now();
         pass(1_000_000);
+        let begun = now();
         let test = enter("MPI_Test");
         pass(1_000_000);
         operation.look();
         leave(test);
+        in_calls += now() - begun;
         let wait = enter("MPI_Wait");
         let carried = Carried { by_proxy: true, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
         operation.over(Some(carried));
@@ -365,7 +369,9 @@ mod tests {
         );
         // One in the start and three beside; the test comes after completion and may count as before it.
         assert!(ms(Sum::CarriedNs) >= 4.0 && ms(Sum::HostNs) >= 2.0, "{row:?}");
-        assert!((1.0..=ms(Sum::CarriedNs) - 1.0).contains(&ms(Sum::BesideNs)), "{row:?}");
+        // Not 2 ms at the low end: a thread that loses its core in a call has less beside it.
+        let beside = ms(Sum::CarriedNs) - in_calls as f64 / 1e6..=ms(Sum::CarriedNs) - 1.0;
+        assert!(beside.contains(&ms(Sum::BesideNs)), "{row:?}");
     }
 
     #[test]
