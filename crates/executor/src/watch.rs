@@ -1,11 +1,12 @@
 //! A rank watches the proxy that executes for it, and takes its work back only when it is certainly dead.
 //!
 //! A stalled process may wake up at any time and write. So the rank first kills it through a pidfd, which
-//! never names another process, and waits for its end: the fence.
+//! never names another process, and waits for its end: the fence. A process that gets no core has not
+//! stalled.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use sys::process::Process;
+use sys::process::{Process, Stat};
 use transport::shm::{Segment, State};
 
 /// How often a rank looks, in nanoseconds: a look costs a system call.
@@ -35,6 +36,8 @@ pub struct ProxyWatch {
     /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
     still_ns: u64,
     looked_ns: u64,
+    /// Its processor time when its heartbeat had last stood still for the time-out.
+    still_cpu_ns: Option<u64>,
     killed: bool,
     /// Whether this rank was the first to kill it.
     first: bool,
@@ -52,6 +55,7 @@ impl ProxyWatch {
             beat: 0,
             still_ns: 0,
             looked_ns: 0,
+            still_cpu_ns: None,
             killed: false,
             first: false,
             ended: false,
@@ -103,19 +107,86 @@ impl ProxyWatch {
         }
         let beat = page.heartbeat.load(Ordering::Relaxed);
         if beat != self.beat {
-            (self.beat, self.still_ns) = (beat, 0);
+            (self.beat, self.still_ns, self.still_cpu_ns) = (beat, 0, None);
             return Health::Alive;
         }
         // A long gap between two looks (the whole machine may have stopped) counts as one look.
         self.still_ns += since.min(self.timeout_ns / 8);
-        if self.still_ns > self.timeout_ns && !self.killed {
+        if self.still_ns > self.timeout_ns && !self.killed && !self.starves() {
             // Without a pidfd there is no fence: mpirun will see the proxy's end.
             if let Some(process) = &self.process {
-                let first = page.scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
+                let first = self.segment.proxy(self.proxy).scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
                 self.killed = process.kill().is_ok();
                 self.first = self.killed && first;
             }
         }
         Health::Alive
+    }
+
+    /// Whether the proxy, whose heartbeat has stood still for the time-out, waits for a core: it is runnable
+    /// and has had less than half of this time. Then the time-out begins again.
+    fn starves(&mut self) -> bool {
+        let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
+        let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };
+        let before = self.still_cpu_ns.replace(stat.cpu_ns);
+        let starves = before.is_none_or(|before| stat.cpu_ns.saturating_sub(before) < self.timeout_ns / 2);
+        if starves {
+            self.still_ns = 0;
+        }
+        starves
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
+    use transport::shm::Shape;
+
+    const LOOP: &str = "echo; while :; do :; done";
+
+    /// A shell that runs so as the words before it say, and has begun.
+    fn start(words: &[&str], script: &str) -> Child {
+        let words: Vec<&str> = words.iter().copied().chain(["sh", "-c", script]).collect();
+        let mut child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    }
+
+    /// What becomes of a proxy without a heartbeat.
+    fn health_of(proxy: &Child, look_for: Duration) -> Health {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 << 20 }).unwrap();
+        segment.proxy(0).pid.store(proxy.id(), Ordering::Relaxed);
+        segment.proxy(0).set_state(State::Running);
+        let mut watch = ProxyWatch::new(segment, 0, 100);
+        assert!(watch.takes_work());
+        let begun = Instant::now();
+        loop {
+            let health = watch.look();
+            if health != Health::Alive || begun.elapsed() > look_for {
+                return health;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_sleeps_or_loops_is_killed_and_one_that_gets_no_core_is_not() {
+        let long = Duration::from_secs(60);
+        for script in ["echo; exec sleep 100", LOOP] {
+            let mut proxy = start(&["env"], script);
+            assert_eq!(health_of(&proxy, long), Health::Fenced, "{script}");
+            proxy.wait().unwrap();
+        }
+        let core = sys::cpu::allowed().unwrap()[0].to_string();
+        let mut proxy = start(&["taskset", "-c", &core, "chrt", "--idle", "0"], LOOP);
+        let mut other = start(&["taskset", "-c", &core], LOOP);
+        assert_eq!(health_of(&proxy, Duration::from_secs(1)), Health::Alive);
+        for child in [&mut proxy, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

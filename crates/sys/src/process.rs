@@ -18,16 +18,36 @@ pub fn parent() -> u32 {
 
 /// The parent of this process, its parent, and so on.
 pub fn ancestors() -> impl Iterator<Item = u32> {
-    let above = |pid: &u32| parent_of(*pid).filter(|parent| *parent > 1);
+    let above = |pid: &u32| Stat::of(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
     // Process trees are shallow; the bound is for a /proc that lies.
     std::iter::successors(Some(parent()), above).take(1000)
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(1)?.parse().ok()
+/// What the kernel says of a process (proc_pid_stat(5)).
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Whether it runs or waits for a core; else it sleeps, is stopped or has ended.
+    pub is_runnable: bool,
+    /// The process that started it, or adopted it.
+    pub parent: u32,
+    /// Processor time of all its threads so far, in nanoseconds, in steps of the kernel's clock tick (10 ms).
+    pub cpu_ns: u64,
+}
+
+impl Stat {
+    /// Of the process that has this pid now, if one has.
+    pub fn of(pid: u32) -> Option<Stat> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is the program's name in parentheses, which may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        let ticks = number(11)? + number(12)?;
+        Some(Stat {
+            is_runnable: *fields.first()? == "R",
+            parent: number(1)?.try_into().ok()?,
+            cpu_ns: ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second(),
+        })
+    }
 }
 
 /// A process held by descriptor: unlike a pid, it can never come to mean another one.
@@ -146,6 +166,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_kernel_says_of_a_process() {
+        assert_eq!(Stat::of(id()).unwrap().parent, parent());
+        for (script, runs) in [("exec sleep 100", false), ("while :; do :; done", true)] {
+            let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let stat = || Stat::of(child.id()).unwrap();
+            assert_eq!(stat().parent, id());
+            while stat().is_runnable != runs || runs && stat().cpu_ns == 0 {}
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(Stat::of(child.id()).is_none());
+        }
+    }
+
+    #[test]
     fn a_held_process_is_seen_to_end() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let held = Process::open(child.id()).unwrap();
@@ -179,7 +213,7 @@ mod tests {
         assert!(Process::open(0).is_err());
         assert!(Process::open(u32::MAX).is_err());
         assert_ne!(parent(), 0);
-        assert_eq!((parent_of(id()), parent_of(0)), (Some(parent()), None));
+        assert!(Stat::of(0).is_none());
         assert_eq!(ancestors().next(), Some(parent()));
         allow_access_by(parent()).unwrap();
     }

@@ -13,23 +13,22 @@ impl Executor {
     /// it is started.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         let segment = &self.reach.segment;
-        let asked = match self.config.offload {
-            Offload::Off => false,
-            Offload::On => true,
-            Offload::Auto => bytes >= self.config.offload_bytes_min,
-        };
         let possible = segment.local(peer).is_some() || segment.has_far_proxies();
-        asked && possible && peer != self.rank.peer() && self.is_served()
+        self.asks(Offload::Auto, bytes) && possible && peer != self.rank.peer() && self.is_served()
+    }
+
+    /// Whether an operation of so many bytes is meant for a proxy, by the setting and by what its start says.
+    fn asks(&self, start: Offload, bytes: u64) -> bool {
+        match (self.config.offload, start) {
+            (Offload::Off, _) | (_, Offload::Off) => false,
+            (Offload::On, _) | (_, Offload::On) => true,
+            _ => bytes >= self.config.offload_bytes_min,
+        }
     }
 
     /// Whether the proxy executes: by what is asked for, what pays and what is possible.
     pub(super) fn wants_proxy(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> bool {
-        let asked = match (self.config.offload, start.offload) {
-            (Offload::Off, _) | (_, Offload::Off) => false,
-            (Offload::On, _) | (_, Offload::On) => true,
-            _ => block.moved_bytes >= self.config.offload_bytes_min,
-        };
-        let mut asked = asked && block.run.steps() > 0;
+        let mut asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
         if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
             asked = false;
             self.count(Counter::OffloadSpared, 1);
@@ -62,8 +61,8 @@ impl Executor {
     /// Whether the operation is one that a proxy gets only if the rank works beside it.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
-        let long = block.moved_bytes >= self.config.offload_bytes_min && block.run.steps() > 0;
-        self.config.judges && auto && long && self.is_served()
+        let asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
+        self.config.judges && auto && asked && self.is_served()
     }
 
     /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.

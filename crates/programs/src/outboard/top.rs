@@ -14,6 +14,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
+use sys::process::Stat;
 use telemetry::summary::short;
 use telemetry::{Counter, Page, Unit};
 use transport::shm::{LocalRank, RankPage, Segment, State};
@@ -70,7 +71,8 @@ impl Top {
     fn jobs(&self) -> Result<Vec<Job>, String> {
         let mut jobs = find()?;
         // The agent of a job on several hosts is a child of its `mpirun`, if that is here.
-        let is_meant = |job: &Job, pid| job.pid == pid || parent(job.pid) == Some(pid);
+        let is_meant =
+            |job: &Job, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
         jobs.retain(|job| self.job.is_none_or(|pid| is_meant(job, pid)));
         jobs.sort_by_key(|job| job.pid);
         match self.job {
@@ -98,12 +100,6 @@ impl Top {
             }
         }
     }
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The jobs whose segment a process of this user holds open.
@@ -171,17 +167,8 @@ impl Sample {
 impl Done {
     fn of(page: &Page, pid: u32) -> Done {
         let values = Counter::ALL.iter().map(|counter| page.value(*counter)).collect();
-        Done { values, cpu_ns: cpu_ns(pid) }
+        Done { values, cpu_ns: Stat::of(pid).map(|stat| stat.cpu_ns) }
     }
-}
-
-/// Processor time of all threads of a process.
-fn cpu_ns(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
 const SENDS: &[Counter] =
