@@ -176,6 +176,21 @@ static void moves(int count)
     free(send), free(receive), free(tall);
 }
 
+/* Counts below 0, and counts whose sum is 2^62 times the ranks: 0 in 64 bits if there are four. */
+static void wrong_lists(void)
+{
+    int64_t zeros[8] = {0}, below[8] = {0}, huge[8];
+    char byte = 0;
+    outboard_dl_work *work;
+    for (int who = 0; who < size; who++) huge[who] = INT64_C(1) << 62;
+    below[size - 1] = -1;
+    EQUAL(outboard_dl_alltoallv(all, &byte, below, zeros, &byte, zeros, zeros, OUTBOARD_DL_U8, NULL, &work),
+          OUTBOARD_DL_ARGUMENT, "a count below 0");
+    if (size > 1)
+        EQUAL(outboard_dl_alltoallv(all, &byte, zeros, zeros, &byte, huge, zeros, OUTBOARD_DL_U8, NULL, &work),
+              OUTBOARD_DL_ARGUMENT, "a sum of counts beyond 64 bits");
+}
+
 static volatile int called;
 
 static void count_call(void *state, int code, const char *message)
@@ -299,9 +314,12 @@ int main(int argc, char **argv)
     for (int who = 0; who < size; who++) ranks[who] = who;
     OK(outboard_dl_group_create(ranks, size, "all", 60, &all));
     outboard_dl_work *work;
+    /* Refused by this rank alone, so before it waits for others. */
+    if (rank == 0) EQUAL(outboard_dl_group_create(ranks, size, "none", 60, NULL), OUTBOARD_DL_ARGUMENT, "no place for a group");
     EQUAL(outboard_dl_broadcast(all, ranks, 1, OUTBOARD_DL_I32, size, NULL, &work), OUTBOARD_DL_ARGUMENT, "a wrong root");
     EQUAL(outboard_dl_broadcast(all, ranks, 1, 77, 0, NULL, &work), OUTBOARD_DL_ARGUMENT, "a wrong type");
     EQUAL(outboard_dl_broadcast(all, ranks, -1, OUTBOARD_DL_I32, 0, NULL, &work), OUTBOARD_DL_ARGUMENT, "a wrong count");
+    wrong_lists();
     reductions();
     moves(24), moves(60000);
     outstanding();

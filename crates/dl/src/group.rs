@@ -79,13 +79,12 @@ pub extern "C" fn outboard_dl_group_create(
     timeout: f64,
     group: *mut *const Group,
 ) -> c_int {
-    code(create(ranks, size, name, timeout).and_then(|made| {
-        if group.is_null() {
-            return fail(ARGUMENT, "group is a null pointer");
-        }
+    if group.is_null() {
+        return code(fail(ARGUMENT, "group is a null pointer"));
+    }
+    code(create(ranks, size, name, timeout).map(|made| {
         // SAFETY: not null; the crate's contract.
         unsafe { *group = Arc::into_raw(Arc::new(made)) };
-        Ok(())
     }))
 }
 

@@ -126,6 +126,15 @@ fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     }
 }
 
+/// The sum of counts, each of which is at least 0.
+fn total(counts: &[i64], name: &str) -> Result<i64> {
+    if let Some(at) = counts.iter().position(|count| *count < 0) {
+        return fail(ARGUMENT, format!("{name}[{at}] is {}", counts[at]));
+    }
+    let sum = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
+    sum.map_or_else(|| fail(ARGUMENT, format!("the sum of {name} is more than {}", i64::MAX)), Ok)
+}
+
 /// The C functions. Parameters that all have (group, options, work) are added here.
 macro_rules! operations {
     ($($function:ident($($argument:ident: $kind:ty),*) $frame:ident $body:block)*) => { $(
@@ -236,7 +245,8 @@ outboard_dl_alltoallv(
         // SAFETY: not null; as many elements as the group has members, by the crate's contract.
         lists.extend_from_slice(unsafe { std::slice::from_raw_parts(list, size) });
     }
-    let count = lists[..size].iter().sum();
+    let count = total(&lists[..size], "send_counts")?;
+    total(&lists[2 * size..3 * size], "receive_counts")?;
     let order = Order { lists, ..Order::new("alltoallv", count, Kind::of(kind)?) };
     start(frame, order, &|comm, datatype, lists, request| {
         let lists = lists.as_mut_ptr();
