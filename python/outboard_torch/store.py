@@ -7,7 +7,9 @@ before the next, so whatever dies at whatever instant, the newest folder without
 
 A writer outlives its trainer: what has been copied is still written. It is started as `python -I store.py`.
 """
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import pathlib
@@ -23,6 +25,8 @@ import time
 import zlib
 
 CHUNK = 4 << 20
+# The most that a user may give a pipe (/proc/sys/fs/pipe-max-size).
+PIPE = 1 << 20
 # What rank 0's writer waits for the files of the others, in seconds; and once its trainer has ended.
 PATIENCE, PATIENCE_ALONE = 600, 10
 
@@ -92,8 +96,10 @@ class Writer:
         self._copied, self._committed, self._failure, self._last = 0, 0, None, 0
 
     def _start(self):
-        self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        start_new_session=True)
+        self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # What a save says is about a kilobyte per tensor; the trainer does not wait until the process reads it.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self.process.stdin, fcntl.F_SETPIPE_SZ, PIPE)
         # Yama lets only ancestors read a process's memory, unless it names another.
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(self.process.pid), 0, 0, 0)
         threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
@@ -201,6 +207,8 @@ class Process:
         self.folder = pathlib.Path(settings["folder"])
         self.budget = time.monotonic()
         self.is_alone = False
+        # Ctrl-C is for the trainer. A session of its own would make its priority one among its own processes only (autogroup in sched(7)).
+        os.setpgid(0, 0)
         if settings["cores"]:
             os.sched_setaffinity(0, settings["cores"])
         os.nice(5)
