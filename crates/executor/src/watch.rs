@@ -155,8 +155,8 @@ mod tests {
         child
     }
 
-    /// What becomes of a proxy without a heartbeat.
-    fn health_of(proxy: &Child, look_for: Duration) -> Health {
+    /// What becomes of a proxy without a heartbeat, and whether it was killed.
+    fn health_of(proxy: &Child, look_for: Duration) -> (Health, bool) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 << 20 }).unwrap();
         segment.proxy(0).pid.store(proxy.id(), Ordering::Relaxed);
         segment.proxy(0).set_state(State::Running);
@@ -166,7 +166,7 @@ mod tests {
         loop {
             let health = watch.look();
             if health != Health::Alive || begun.elapsed() > look_for {
-                return health;
+                return (health, watch.killed);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -177,13 +177,13 @@ mod tests {
         let long = Duration::from_secs(60);
         for script in ["echo; exec sleep 100", LOOP] {
             let mut proxy = start(&["env"], script);
-            assert_eq!(health_of(&proxy, long), Health::Fenced, "{script}");
+            assert_eq!(health_of(&proxy, long), (Health::Fenced, true), "{script}");
             proxy.wait().unwrap();
         }
         let core = sys::cpu::allowed().unwrap()[0].to_string();
         let mut proxy = start(&["taskset", "-c", &core, "chrt", "--idle", "0"], LOOP);
         let mut other = start(&["taskset", "-c", &core], LOOP);
-        assert_eq!(health_of(&proxy, Duration::from_secs(1)), Health::Alive);
+        assert_eq!(health_of(&proxy, Duration::from_secs(1)), (Health::Alive, false));
         for child in [&mut proxy, &mut other] {
             child.kill().unwrap();
             child.wait().unwrap();
