@@ -147,18 +147,28 @@ mod tests {
 
     const LOOP: &str = "echo; while :; do :; done";
 
-    /// A shell that runs so as the words before it say, and has begun.
-    fn start(words: &[&str], script: &str) -> Child {
+    /// A process that does not outlive the test.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.kill().ok();
+            self.0.wait().ok();
+        }
+    }
+
+    /// A shell that these words start, and that has begun its script.
+    fn start(words: &[&str], script: &str) -> Running {
         let words: Vec<&str> = words.iter().copied().chain(["sh", "-c", script]).collect();
         let mut child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        child
+        Running(child)
     }
 
     /// What becomes of a proxy without a heartbeat, and whether it was killed.
-    fn health_of(proxy: &Child, look_for: Duration) -> (Health, bool) {
+    fn health_of(proxy: &Running, look_for: Duration) -> (Health, bool) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 << 20 }).unwrap();
-        segment.proxy(0).pid.store(proxy.id(), Ordering::Relaxed);
+        segment.proxy(0).pid.store(proxy.0.id(), Ordering::Relaxed);
         segment.proxy(0).set_state(State::Running);
         let mut watch = ProxyWatch::new(segment, 0, 100);
         assert!(watch.takes_work());
@@ -176,17 +186,12 @@ mod tests {
     fn a_proxy_that_sleeps_or_loops_is_killed_and_one_that_gets_no_core_is_not() {
         let long = Duration::from_secs(60);
         for script in ["echo; exec sleep 100", LOOP] {
-            let mut proxy = start(&["env"], script);
+            let proxy = start(&["env"], script);
             assert_eq!(health_of(&proxy, long), (Health::Fenced, true), "{script}");
-            proxy.wait().unwrap();
         }
         let core = sys::cpu::allowed().unwrap()[0].to_string();
-        let mut proxy = start(&["taskset", "-c", &core, "chrt", "--idle", "0"], LOOP);
-        let mut other = start(&["taskset", "-c", &core], LOOP);
+        let proxy = start(&["taskset", "-c", &core, "chrt", "--idle", "0"], LOOP);
+        let _other = start(&["taskset", "-c", &core], LOOP);
         assert_eq!(health_of(&proxy, Duration::from_secs(1)), (Health::Alive, false));
-        for child in [&mut proxy, &mut other] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
     }
 }
