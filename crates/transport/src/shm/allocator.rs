@@ -254,7 +254,8 @@ mod tests {
     fn what_comes_again_stays_warm_up_to_a_limit() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 512 << 20 }).unwrap();
         let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap());
-        for (bytes, stays) in [(WARM_MAX + DISCARD, true), (WARM_LIMIT + DISCARD, false)] {
+        let first = WARM_MAX + DISCARD;
+        for (bytes, stays) in [(first, true), (WARM_LIMIT + DISCARD, false)] {
             let warm = (0..4).map(|_| {
                 let at = allocator.alloc(bytes).unwrap();
                 assert!(allocator.free(at));
@@ -263,6 +264,11 @@ mod tests {
             let warm: Vec<u64> = warm.collect();
             assert_eq!(warm[0], 0, "the first is given back");
             assert_eq!(warm[3], if stays { bytes } else { 0 });
+            if stays {
+                let both = [(); 2].map(|()| allocator.alloc(bytes).unwrap());
+                assert_eq!(allocator.warm_max, WARM_MAX + first, "nothing came again");
+                assert!(both.iter().all(|at| allocator.free(*at)));
+            }
         }
         assert_eq!(allocator.warm_max, WARM_LIMIT);
     }
