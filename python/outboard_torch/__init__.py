@@ -4,6 +4,7 @@ Under `mpirun` (or srun, mpiexec) the import also sets what `env://` reads (RANK
 the store of c10d in rank 0. Under `torchrun` MPI starts through the store of the first process group.
 """
 import atexit
+import multiprocessing.util
 import os
 import socket
 import sys
@@ -16,10 +17,14 @@ from . import _backend
 __all__ = ["rank", "size"]
 
 rank, size = _backend.rank, _backend.size
-_store = None
+_store = _finalizer = None
 
 
 def _create(options, _unused):
+    global _finalizer
+    if _finalizer is None:
+        # A process of multiprocessing ends without atexit.
+        _finalizer = multiprocessing.util.Finalize(None, _finalize, exitpriority=0)
     return _backend.create(options.store, options.group_rank, options.group_size, list(options.global_ranks_in_group),
                            options.group_id, options.timeout.total_seconds())
 
@@ -49,7 +54,8 @@ def _set_environment():
 @atexit.register
 def _finalize():
     # After an exception others may wait for this process: the launcher ends them once it is gone.
-    if getattr(sys, "last_exc", None) is None and getattr(sys, "last_value", None) is None:
+    error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is None or isinstance(error, SystemExit) and not error.code:
         _backend.finalize()
 
 

@@ -195,7 +195,7 @@ def refused():
     try:
         work.wait(datetime.timedelta(milliseconds=200))
     except RuntimeError as error:
-        assert "has not ended after a wait of 0.2 s" in str(error), error
+        assert "has not ended within the timeout of 0.2 s of a wait" in str(error), error
         checked += 1
     else:
         raise AssertionError("a receive without a sender ended")

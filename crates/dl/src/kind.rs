@@ -52,16 +52,6 @@ impl Kind {
         handle(self.row().1)
     }
 
-    pub fn bytes(self) -> usize {
-        match self {
-            Kind::F16 | Kind::Bf16 => 2,
-            Kind::F32 => 4,
-            Kind::F64 => 8,
-            Kind::Signed(bytes) | Kind::Unsigned(bytes) => usize::from(bytes),
-            Kind::Bool => 1,
-        }
-    }
-
     pub fn name(self) -> &'static str {
         self.row().2
     }

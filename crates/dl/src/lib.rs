@@ -25,6 +25,5 @@ mod kind;
 #[path = "../../fortran/src/numbers.rs"]
 mod numbers;
 mod process;
-mod staging;
 mod start;
 mod work;

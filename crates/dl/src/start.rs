@@ -7,7 +7,6 @@ use crate::fault::{ARGUMENT, Result, call, code, fail};
 use crate::group::{Group, shared};
 use crate::kind::{Average, Kind, Reduction};
 use crate::numbers as n;
-use crate::staging::Staged;
 use crate::work::{Callback, Task, Work, none};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -41,13 +40,12 @@ struct Order {
     kind: Kind,
     average: Option<usize>,
     lists: Vec<i64>,
-    staged: Option<Staged>,
     is_receive: bool,
 }
 
 impl Order {
     fn new(name: &'static str, count: i64, kind: Kind) -> Order {
-        Order { name, count, kind, average: None, lists: Vec::new(), staged: None, is_receive: false }
+        Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false }
     }
 
     /// The result of a reduction with `op` lies at `receive`.
@@ -84,7 +82,6 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
         let task = Task { name, count, kind, number, is_receive };
         let mut work = Work::new(group, task, timeout, callback);
         work.lists = order.lists;
-        work.stage(order.staged);
         work.average = order.average.map(|address| Average {
             address,
             count: usize::try_from(count).unwrap_or(0),
@@ -153,17 +150,9 @@ operations! {
 outboard_dl_allreduce(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int) frame {
     let kind = Kind::of(kind)?;
     let reduction = Reduction::of(op, kind)?;
-    let mut order = Order::new("allreduce", count, kind).reduces(reduction, receive);
-    if send.is_null() {
-        let bytes = usize::try_from(count).unwrap_or(0).saturating_mul(kind.bytes());
-        order.staged = Staged::of(receive as usize, bytes);
-    }
-    let (from, to) = match &mut order.staged {
-        Some(staged) => (receive, staged.address() as *mut c_void),
-        None => (or_in_place(send), receive),
-    };
+    let order = Order::new("allreduce", count, kind).reduces(reduction, receive);
     start(frame, order, &|comm, datatype, _, request| {
-        call!(MPI_Iallreduce_c(from, to, count, datatype, reduction.op, comm, request))
+        call!(MPI_Iallreduce_c(or_in_place(send), receive, count, datatype, reduction.op, comm, request))
     })
 }
 

@@ -10,7 +10,6 @@ use crate::fault::{ARGUMENT, Fault, OK, Result, TIMEOUT, code, fail};
 use crate::group::Group;
 use crate::kind::{Average, Kind, handle};
 use crate::numbers as n;
-use crate::staging::Staged;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +55,6 @@ pub struct Work {
 struct State {
     request: Option<MPI_Request>,
     callback: Option<Callback>,
-    staged: Option<Staged>,
     outcome: Option<Result<()>>,
     source: c_int,
 }
@@ -83,11 +81,6 @@ impl Work {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the result will be first.
-    pub fn stage(&self, staged: Option<Staged>) {
-        self.lock().staged = staged;
-    }
-
     /// Leaves the request to the waits of the caller.
     pub fn keep(&self, request: MPI_Request) {
         self.lock().request = Some(request);
@@ -95,14 +88,8 @@ impl Work {
 
     /// Ends the operation. `status` is that of MPI.
     pub fn end(&self, outcome: Result<()>, status: Option<&Status>) {
-        if outcome.is_ok() {
-            let staged = self.lock().staged.take();
-            if let Some(staged) = staged {
-                staged.finish();
-            }
-            if let Some(average) = self.average {
-                average.divide();
-            }
+        if let Some(average) = self.average.filter(|_| outcome.is_ok()) {
+            average.divide();
         }
         let callback = {
             let mut state = self.lock();
@@ -127,7 +114,7 @@ impl Work {
         let Task { name: call, count, kind, number, .. } = self.task;
         let seconds = self.timeout.unwrap_or_default().as_secs_f64();
         let message = format!(
-            "{call} of {count} {}, operation {number} of group {name}, did not end within {seconds} s at rank {rank} of {size}",
+            "{call} of {count} {}, operation {number} of group {name}, did not end within its timeout of {seconds} s at rank {rank} of {size}",
             kind.name()
         );
         Fault { code: TIMEOUT, message }
@@ -188,7 +175,7 @@ impl Work {
                         return fail(
                             TIMEOUT,
                             format!(
-                                "{name}, operation {number} of group {}, has not ended after a wait of {seconds} s at rank {} of {}",
+                                "{name}, operation {number} of group {}, has not ended within the timeout of {seconds} s of a wait at rank {} of {}",
                                 self.group.name, self.group.rank, self.group.size
                             ),
                         );
