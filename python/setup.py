@@ -19,6 +19,7 @@ setup(
     packages=["outboard_torch"],
     python_requires=">=3.10",
     install_requires=["torch>=2.14,<2.16"],
+    extras_require={"export": ["safetensors"]},
     ext_modules=[
         CppExtension(
             "outboard_torch._backend",

@@ -553,6 +553,9 @@ void Backend::monitoredBarrier(const BarrierOptions &options, bool wait_for_all)
     }
     std::string missing;
     for (int who = 1; who < size_; who++) {
+        if (!wait_for_all && std::chrono::steady_clock::now() - began >= timeout)
+            raise("Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms, before it looked for rank " +
+                  std::to_string(who));
         try {
             message(false, who, monitor_tag);
         } catch (const c10::Error &) {

@@ -6,12 +6,15 @@ import argparse
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 
 import outboard_torch  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from outboard_torch.checkpoint import Checkpoints, Failed
+from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import DeviceMesh
@@ -102,5 +105,14 @@ if chosen.steps % 2 == 0:
     # The buffers of DDP's other ranks are their own until the next step.
     assert weights() == before or rank > 0, "dcp.load reads something else"
 saves.close()
+dist.barrier()
+if rank == 0:
+    # As one file, by the command; its names are those of the model.
+    subprocess.run([sys.executable, "-m", "outboard_torch.export", chosen.folder, f"{chosen.folder}/model.safetensors"], check=True)
+    exported = load_file(f"{chosen.folder}/model.safetensors")
+    model, _ = get_state_dict(net, optimizer) if not chosen.fsdp else (None, None)
+    assert "0.weight" in exported and exported["0.weight"].shape == (600, 200), exported.keys()
+    for name, tensor in (model or {}).items():
+        assert torch.equal(exported.pop(name), tensor), f"{name} is exported otherwise"
 dist.barrier()
 dist.destroy_process_group()
