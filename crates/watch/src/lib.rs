@@ -150,16 +150,26 @@ pub unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// # Safety
-///
-/// As MPI's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_free(comm: *mut c_void) -> c_int {
-    // SAFETY: MPI's contract: the program gives the address of a handle, of which 4 bytes are read here.
-    let handle = unsafe { comm.cast::<u32>().read_unaligned() };
-    world::forget(handle);
-    let comm = comm as usize;
-    pass!(c"PMPI_Comm_free", (comm))
+/// A function that ends a comm, given by its handle's address.
+macro_rules! ends_comm {
+    ($($mpi:ident as $pmpi:literal;)*) => { $(
+        /// # Safety
+        ///
+        /// As MPI's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $mpi(comm: *mut c_void) -> c_int {
+            // SAFETY: MPI's contract: the program gives the address of a handle, of which 4 bytes are read here.
+            let handle = unsafe { comm.cast::<u32>().read_unaligned() };
+            world::forget(handle);
+            let comm = comm as usize;
+            pass!($pmpi, (comm))
+        }
+    )* };
+}
+
+ends_comm! {
+    MPI_Comm_free as c"PMPI_Comm_free";
+    MPI_Comm_disconnect as c"PMPI_Comm_disconnect";
 }
 
 /// # Safety
