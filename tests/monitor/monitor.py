@@ -8,12 +8,24 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTBOARD = ROOT / "build/bin/outboard"
 # chDB's environment is made once for all tests.
 VENV = ROOT / ".cache/monitor-venv"
+
+
+def until(what, check, seconds=90):
+    """Waits for a state that must come; how long it takes is the machine's business."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = check()
+        if value:
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 class Monitor:

@@ -1,5 +1,6 @@
 /* A job to be watched: each rank joins an allreduce and sends 64 KiB around a ring, over and over for a number of seconds, or
- * until a file is there. The last rank computes longest, so that the others wait for it. Prints how many bytes it has sent. */
+ * until a file is there. The last rank computes longest, so that the others wait for it. Prints how many bytes it has sent, and
+ * leaves MPI once the third argument, too, is there. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,9 @@ int main(int argc, char **argv)
         sent += sizeof out;
     }
     printf("%d %lld\n", rank, sent);
+    fflush(stdout);
+    while (argc > 3 && access(argv[3], F_OK))
+        usleep(10000);
     MPI_Finalize();
     return 0;
 }

@@ -3,6 +3,7 @@
 import { account, alerts } from "./alerts";
 import { Refused, get, post } from "./api";
 import { element } from "./dom";
+import { host, hosts } from "./hosts";
 import { network } from "./network";
 import { errors, job, jobs, status } from "./tables";
 
@@ -15,6 +16,7 @@ const ALL: Who["role"][] = ["user", "manager", "support", "admin"];
 const VIEWS: [string, string, Who["role"][]][] = [
   ["network", "Network", ALL],
   ["jobs", "Jobs", ALL],
+  ["hosts", "Hosts", ALL],
   ["errors", "Errors", ALL],
   ["alerts", "Alerts", ALL],
   ["status", "Monitor", ["support", "admin"]],
@@ -37,6 +39,8 @@ function route() {
   }
   if (view === "jobs") end = jobs(place);
   else if (view === "job") end = job(place, words[0] ?? "", words[1] ?? "");
+  else if (view === "hosts") end = hosts(place);
+  else if (view === "host") end = host(place, words[0] ?? "");
   else if (view === "errors") end = errors(place);
   else if (view === "alerts") end = alerts(place, role);
   else if (view === "account") end = account(place, role);

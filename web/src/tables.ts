@@ -6,7 +6,7 @@ import { clock, element, short, table } from "./dom";
 const EVERY_MS = 5000;
 
 /** Shows what `make` gives, again and again; the function that it gives back ends it. */
-function repeated(place: HTMLElement, make: () => Promise<HTMLElement[]>): () => void {
+export function repeated(place: HTMLElement, make: () => Promise<HTMLElement[]>): () => void {
   const show = async () => {
     try {
       place.replaceChildren(...(await make()));
@@ -49,7 +49,7 @@ const COLUMNS: [string, RegExp, string][] = [
 
 export function job(place: HTMLElement, source: string, id: string): () => void {
   return repeated(place, async () => {
-    const { job, verdicts } = await get<{ job: Omit<Job, "ranks"> & { ranks: Rank[] }; verdicts: string[] }>("/api/job", { source, id });
+    const { job, verdicts, storage } = await get<{ job: Omit<Job, "ranks"> & { ranks: Rank[] }; verdicts: string[]; storage: Record<string, number> }>("/api/job", { source, id });
     const sum = (rank: Rank, which: RegExp) =>
       Object.entries(rank.counters).reduce((sum, [name, value]) => sum + (which.test(name) ? value : 0), 0);
     const rows = job.ranks.map((rank) => [
@@ -59,15 +59,20 @@ export function job(place: HTMLElement, source: string, id: string): () => void 
       rank.state,
       ...COLUMNS.map(([, which, unit]) => short(sum(rank, which), unit)),
       `${((rank.counters["wait_ns"] ?? 0) / 1e9).toFixed(1)} s`,
+      `${((rank.counters["cpu_ns"] ?? 0) / 1e9).toFixed(1)} s`,
+      short(rank.counters["memory_bytes"] ?? 0, "B"),
       rank.waiting_for,
     ]);
-    const head = ["rank", "host", "pid", "state", ...COLUMNS.map(([name]) => name), "waited", "waits for"];
+    const head = ["rank", "host", "pid", "state", ...COLUMNS.map(([name]) => name), "waited", "CPU", "memory", "waits for"];
     return [
       element("h1", {}, `${job.name} (${job.source} ${job.id})`),
       element("p", {}, `${job.user}; ${job.state}; ${job.nodes.join(" ")}; since ${clock(job.start)}`),
       ...verdicts.map((verdict) => element("p", { class: "verdict" }, verdict)),
       ...calls(job.ranks),
       ...sizes(job.ranks),
+      ...(Object.keys(storage).length > 0
+        ? [element("h2", {}, "Lustre"), table(["", ""], Object.entries(storage).map(([name, value]) => [name.replaceAll("_", " "), short(value, name.endsWith("bytes") ? "B" : "")]))]
+        : []),
       element("h2", {}, "Ranks"),
       job.ranks.length > 0 ? table(head, rows) : element("p", { class: "note" }, "Nothing tells of this job's ranks."),
     ];

@@ -1,12 +1,22 @@
 //! A program's output, within a time and a size.
 
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a program for at most 10 s; what it prints, up to 64 MiB. Nothing: it is not installed. The input
-/// must fit a pipe (64 KiB).
+/// What a program prints that must succeed, as `run` says.
 pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, String>> {
+    let name = program.get_program().to_string_lossy().into_owned();
+    let done = run(program, input)?;
+    Some(done.and_then(|(status, bytes)| match status.success() {
+        true => Ok(bytes),
+        false => Err(format!("{name} failed: {status}")),
+    }))
+}
+
+/// Runs a program for at most 10 s: how it ended, and what it printed, up to 64 MiB. Nothing: it is not
+/// installed. The input must fit a pipe (64 KiB).
+pub fn run(program: &mut Command, input: &[u8]) -> Option<Result<(ExitStatus, Vec<u8>), String>> {
     const TIME: Duration = Duration::from_secs(10);
     const BYTES_MAX: u64 = 64 << 20;
     let name = program.get_program().to_string_lossy().into_owned();
@@ -42,10 +52,8 @@ pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, 
             Err(error) => break Err(format!("{name} cannot be waited for: {error}")),
         }
     };
-    let bytes = reader.join().map_err(|_| ()).and_then(|read| read.map_err(|_| ()));
-    Some(match (status, bytes) {
-        (Ok(status), Ok(bytes)) if status.success() => Ok(bytes),
-        (Ok(status), _) => Err(format!("{name} failed: {status}")),
-        (Err(why), _) => Err(why),
-    })
+    let bytes = reader.join().ok().and_then(Result::ok);
+    Some(status.and_then(|status| {
+        bytes.map(|bytes| (status, bytes)).ok_or(format!("what {name} prints cannot be read"))
+    }))
 }

@@ -17,6 +17,7 @@ pub struct Config {
     pub fabric: Fabric,
     pub store: Store,
     pub jobs: Jobs,
+    pub agent: Agent,
     /// Who is told of alerts, by names.
     pub notify: Vec<Notify>,
     pub mail: Mail,
@@ -85,6 +86,27 @@ pub struct Jobs {
     pub interval_s: u64,
 }
 
+/// What a host tells of itself, and to whom.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Agent {
+    /// The collector, as `http://head.site:8270`.
+    pub to: Option<String>,
+    /// A file with this host's key.
+    pub key_file: Option<PathBuf>,
+    pub interval_s: u64,
+    /// Sources and links that are left alone, as `gpu` or `eth1`.
+    pub skip: Vec<String>,
+    /// This host's name; nothing: its own.
+    pub host: Option<String>,
+}
+
+impl Default for Agent {
+    fn default() -> Agent {
+        Agent { to: None, key_file: None, interval_s: 10, skip: Vec::new(), host: None }
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -93,6 +115,7 @@ impl Default for Config {
             fabric: Fabric::default(),
             store: Store::default(),
             jobs: Jobs::default(),
+            agent: Agent::default(),
             notify: Vec::new(),
             mail: Mail::default(),
         }
@@ -132,6 +155,7 @@ impl Config {
             ("fabric.discover_s", config.fabric.discover_s),
             ("fabric.sweep_s", config.fabric.sweep_s),
             ("jobs.interval_s", config.jobs.interval_s),
+            ("agent.interval_s", config.agent.interval_s),
         ];
         for (name, seconds) in times {
             if !(1..=86_400).contains(&seconds) {
@@ -142,6 +166,9 @@ impl Config {
             return Err("fabric.limits.in_flight: a number between 1 and 4096 is needed".into());
         }
         config.fabric.skipped()?;
+        if let Some(name) = config.agent.skip.iter().find(|name| !crate::agent::is_skippable(name)) {
+            return Err(format!("agent.skip: {name:?} is neither a source nor a link"));
+        }
         config.check_notify()?;
         Ok(config)
     }

@@ -113,9 +113,8 @@ mod tests {
 
     #[test]
     fn it_is_private_whole_or_not_at_all_and_not_of_a_newer_program() {
-        let folder = std::env::temp_dir().join(format!("outboard-control-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let control = Control::open(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control::open(folder.path()).unwrap();
         control.audit("ann", "logs in");
         let failed = control.with(|db| {
             db.execute("INSERT INTO audit VALUES (1, 'bob', 'half')", [])?;
@@ -125,13 +124,12 @@ mod tests {
         let log = control.log().unwrap();
         assert_eq!((log.len(), &log[0]["who"], &log[0]["what"]), (1, &json!("ann"), &json!("logs in")));
         drop(control);
-        assert_eq!(Control::open(&folder).unwrap().log().unwrap().len(), 1);
-        let mode = std::fs::metadata(folder.join("control.db")).unwrap().permissions().mode();
+        assert_eq!(Control::open(folder.path()).unwrap().log().unwrap().len(), 1);
+        let mode = std::fs::metadata(folder.path().join("control.db")).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
-        let control = Control::open(&folder).unwrap();
+        let control = Control::open(folder.path()).unwrap();
         control.with(|db| db.pragma_update(None, "user_version", 99)).unwrap();
         drop(control);
-        assert!(Control::open(&folder).err().unwrap().contains("version 99"));
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(Control::open(folder.path()).err().unwrap().contains("version 99"));
     }
 }

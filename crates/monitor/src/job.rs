@@ -2,14 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// One of `SOURCES`.
+pub type Source = &'static str;
+/// Who tells of jobs.
+pub const SOURCES: [Source; 3] = ["mpirun", "watch", "slurm"];
+
+fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = SOURCES.into_iter().find(|source| *source == name);
+    known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
+}
 
 /// A job, as its source last told of it. Times are milliseconds since 1970.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
 pub struct Job {
     pub id: String,
-    /// `mpirun`, `watch` or `slurm`.
-    pub source: &'static str,
+    #[serde(deserialize_with = "source")]
+    pub source: Source,
     pub user: String,
     /// What it is accounted to; empty: nothing tells.
     pub project: String,
@@ -22,12 +34,12 @@ pub struct Job {
     /// Nothing: it runs.
     pub end: Option<u64>,
     /// The job of Slurm in which its processes run.
-    #[serde(skip)]
     pub slurm: Option<String>,
 }
 
 /// A rank of an Outboard job, by its page of counters.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
 pub struct Rank {
     pub rank: u32,
     pub host: String,
@@ -57,6 +69,13 @@ impl Rank {
 }
 
 impl Job {
+    /// All texts in it but the counters' names.
+    pub fn words(&self) -> impl Iterator<Item = &String> {
+        let ranks = self.ranks.iter().flat_map(|rank| [&rank.host, &rank.state, &rank.waiting_for]);
+        let own = [&self.id, &self.user, &self.project, &self.name, &self.state];
+        own.into_iter().chain(&self.nodes).chain(&self.slurm).chain(ranks)
+    }
+
     /// What stands out in its counters, in words. `at`: now, in milliseconds since 1970.
     pub fn verdicts(&self, at: u64) -> Vec<String> {
         let mut verdicts: Vec<String> =

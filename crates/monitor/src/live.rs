@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::fabric::counters::{LATCHED, REBOOT, RESET, Sample};
 use crate::fabric::exchange::Counts;
 use crate::fabric::topology::Topology;
+use crate::hosts::Host;
 use crate::job::Job;
 
 /// Milliseconds since 1970.
@@ -62,6 +63,8 @@ pub struct Now {
     pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
+    /// Hosts that tell of themselves, by name.
+    pub hosts: BTreeMap<String, Host>,
     /// Why a source of jobs does not answer, by its name.
     pub job_errors: BTreeMap<&'static str, String>,
 }

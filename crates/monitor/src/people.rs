@@ -5,8 +5,6 @@
 //! account instead: 128 random bits, of which the hash is kept.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -87,15 +85,7 @@ pub struct People {
 
 impl People {
     pub fn open(data: &Path, control: Arc<Control>) -> Result<People, String> {
-        let path = data.join("key");
-        let key = match std::fs::read_to_string(&path) {
-            Ok(key) if key.trim().len() == 32 => key.trim().to_string(),
-            _ => {
-                let key = secret::random();
-                write_private(&path, &format!("{key}\n"))?;
-                key
-            }
-        };
+        let key = secret::kept(&data.join("key"))?;
         Ok(People { control, key, sessions: Mutex::default(), trial: Mutex::default() })
     }
 
@@ -264,25 +254,16 @@ fn hashed(token: &str) -> String {
     Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a file that nobody else can read.
-fn write_private(path: &Path, text: &str) -> Result<(), String> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| format!("{}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
-    fn people() -> (PathBuf, People) {
-        let folder = std::env::temp_dir().join(format!("outboard-people-{}", secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let control = Arc::new(Control::open(&folder).unwrap());
-        (folder.clone(), People::open(&folder, control).unwrap())
+    fn people() -> (tempfile::TempDir, People) {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Arc::new(Control::open(folder.path()).unwrap());
+        let people = People::open(folder.path(), control).unwrap();
+        (folder, people)
     }
 
     fn job(user: &str, project: &str) -> Job {
@@ -314,26 +295,24 @@ mod tests {
         people.remove("ann").unwrap();
         assert!(people.session(&id).is_none());
         assert!(people.log_in_by_key("").is_none() && people.log_in_by_key(people.key()).is_some());
-        let mode = std::fs::metadata(folder.join("key")).unwrap().permissions().mode();
+        let mode = std::fs::metadata(folder.path().join("key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_manager_sees_his_projects_only() {
-        let (folder, people) = people();
+        let (_folder, people) = people();
         people.add("eva", Role::Manager, &["cfd".into()], "long enough").unwrap();
         let (_, who) = people.log_in("eva", "long enough").unwrap();
         assert!(who.sees(&job("bob", "cfd")) && who.sees(&job("eva", "own")));
         assert!(!who.sees(&job("bob", "aero")) && !who.sees(&job("bob", "")));
         let user = Who { role: Role::User, ..who };
         assert!(!user.sees(&job("bob", "cfd")), "a user has no projects of others");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_token_is_worth_its_account_until_its_end() {
-        let (folder, people) = people();
+        let (_folder, people) = people();
         people.add("ann", Role::User, &[], "long enough").unwrap();
         people.add("bob", Role::User, &[], "long enough").unwrap();
         let (_, ann) = people.log_in("ann", "long enough").unwrap();
@@ -352,6 +331,5 @@ mod tests {
         assert!(people.add_token(&ann, "script", 0).is_err());
         let (_, admin) = people.log_in_by_key(people.key()).unwrap();
         assert!(people.add_token(&admin, "script", 1).is_err());
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

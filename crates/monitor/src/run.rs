@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Links, Watcher};
 use crate::config::Config;
 use crate::control::Control;
@@ -15,7 +15,7 @@ use crate::live::Live;
 use crate::people::{People, Role};
 use crate::store::{Store, Writer};
 use crate::web::{Files, Web, router};
-use crate::{collect, jobs};
+use crate::{collect, hosts, jobs};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
 #[derive(Parser)]
@@ -51,6 +51,23 @@ enum Task {
     },
     /// Remove an account.
     RemoveAccount { name: String },
+    /// Tell a collector on another host what this host does, for good.
+    Agent {
+        /// The collector, as http://head:8270; without it the configuration's.
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<String>,
+        /// The file with this host's key.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
+        /// Print one report and end.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Print the keys with which agents on these hosts sign, from the collector's data folder.
+    AgentKey {
+        #[arg(required = true)]
+        host: Vec<String>,
+    },
 }
 
 /// The program: `words` begin with its own name; returns the exit code.
@@ -75,6 +92,15 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
         println!("outboard monitor: the configuration is valid");
         return Ok(());
     }
+    if let Some(Task::Agent { to, key_file, print }) = arguments.task {
+        config.agent.to = to.or(config.agent.to);
+        config.agent.key_file = key_file.or(config.agent.key_file);
+        if !print {
+            Agent::of(&config.agent)?.run();
+        }
+        println!("{}", agent::print(&config.agent)?);
+        return Ok(());
+    }
     make_private(&config.data)?;
     match arguments.task {
         Some(Task::AddAccount { name, role, project }) => {
@@ -89,7 +115,12 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
             people(&config)?.add(&name, role, &project, line.trim_end_matches(['\n', '\r']))
         }
         Some(Task::RemoveAccount { name }) => people(&config)?.remove(&name),
-        None => serve(&config),
+        Some(Task::AgentKey { host }) => {
+            let secret = hosts::secret_of(&config.data)?;
+            host.iter().for_each(|host| println!("{host} {}", agent::host_key(&secret, host)));
+            Ok(())
+        }
+        Some(Task::Agent { .. }) | None => serve(&config),
     }
 }
 
@@ -129,13 +160,12 @@ fn serve(config: &Config) -> Result<(), String> {
     let fabric =
         collect::Collector { config: config.fabric.clone(), live: live.clone(), writer: writer.clone() };
     std::thread::spawn(|| fabric.run());
-    let interval = Duration::from_secs(config.jobs.interval_s);
     let collector = jobs::Collector {
-        interval,
+        interval_s: config.jobs.interval_s,
         store: store.clone(),
         live: live.clone(),
         writer: writer.clone(),
-        watched: Default::default(),
+        sources: Sources::start(&config.agent.skip),
     };
     std::thread::spawn(|| collector.run());
     let links = Arc::new(Mutex::new(Links::read(&control)));
@@ -161,6 +191,7 @@ fn serve(config: &Config) -> Result<(), String> {
         links,
         channels: config.notify.clone(),
         delivered,
+        agent_secret: hosts::secret_of(&config.data)?,
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

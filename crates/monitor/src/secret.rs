@@ -1,6 +1,22 @@
 //! Random words that nobody guesses.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The secret in a file that nobody else can read; the first time it is made.
+pub fn kept(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Ok(secret) if secret.trim().len() == 32 => return Ok(secret.trim().into()),
+        _ => {}
+    }
+    let secret = random();
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options.open(path).and_then(|mut file| file.write_all(format!("{secret}\n").as_bytes()));
+    written.map(|()| secret).map_err(|error| format!("{}: {error}", path.display()))
+}
 
 /// 128 bits in hexadecimal.
 pub fn random() -> String {

@@ -92,6 +92,7 @@ fn first() -> Vec<Criterion> {
     vec![
         row("a link is lost", "link_lost", 1.0, 0, 0),
         row("a node does not answer", "unreachable", 1.0, 0, 0),
+        row("a host does not report", "host_unreachable", 1.0, 0, 0),
         row("symbol errors", "symbol_errors", 10.0, 0, 600),
         row("a link is full", "use", 0.9, 60, 60),
         row("the monitor loses rows", "dropped_rows", 1.0, 0, 0),
@@ -168,9 +169,8 @@ mod tests {
 
     #[test]
     fn criteria_are_checked_and_kept() {
-        let folder = std::env::temp_dir().join(format!("outboard-criteria-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let control = Control::open(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control::open(folder.path()).unwrap();
         begin(&control).unwrap();
         let all_first = all(&control).unwrap();
         assert!(all_first.iter().all(|one| one.check(&[]).is_ok()), "{all_first:?}");
@@ -182,7 +182,7 @@ mod tests {
         assert!(all(&control).unwrap().is_empty(), "what was removed does not come back");
         let ops = Notify { name: "ops".into(), ..Notify::default() };
         let mut mine =
-            Criterion { id: 0, name: "hot".into(), channels: vec!["ops".into()], ..first().remove(3) };
+            Criterion { id: 0, name: "hot".into(), channels: vec!["ops".into()], ..first().remove(4) };
         assert!(add(&control, &mine, &[], "ann").unwrap_err().contains("\"ops\""));
         add(&control, &mine, std::slice::from_ref(&ops), "ann").unwrap();
         mine = all(&control).unwrap().remove(0);
@@ -200,6 +200,11 @@ mod tests {
         for wrong in wrong {
             assert!(add(&control, &wrong, std::slice::from_ref(&ops), "ann").is_err(), "{wrong:?}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
+        for _ in 1..CRITERIA_MAX {
+            add(&control, &first().remove(0), &[], "ann").unwrap();
+        }
+        assert!(add(&control, &first().remove(0), &[], "ann").unwrap_err().contains("there are 200 already"));
+        let known = all(&control).unwrap().remove(0);
+        add(&control, &known, std::slice::from_ref(&ops), "ann").unwrap();
     }
 }

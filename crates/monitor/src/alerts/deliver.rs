@@ -180,9 +180,8 @@ mod tests {
 
     #[test]
     fn what_fails_is_tried_again_later_and_given_up_in_the_end() {
-        let folder = std::env::temp_dir().join(format!("outboard-deliver-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let control = Arc::new(Control::open(&folder).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let control = Arc::new(Control::open(folder.path()).unwrap());
         let ops = Notify { name: "ops".into(), command: vec!["/bin/false".into()], ..Notify::default() };
         let (channels, delivered) = (vec![ops], Arc::default());
         let deliver = Deliver { control: control.clone(), channels, mail: Mail::default(), delivered };
@@ -211,6 +210,5 @@ mod tests {
         let delivered = deliver.delivered.lock().unwrap().clone();
         let counts = (delivered.sent, delivered.failed_tries, delivered.given_up, delivered.waiting);
         assert_eq!(counts, (0, TRIES_MAX.into(), 1, 0));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

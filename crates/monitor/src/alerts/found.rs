@@ -76,7 +76,7 @@ impl Links {
     }
 
     pub fn save(&mut self, control: &Control) -> Result<(), String> {
-        if !std::mem::take(&mut self.is_changed) {
+        if !self.is_changed {
             return Ok(());
         }
         control.with(|db| {
@@ -86,7 +86,9 @@ impl Links {
                 put.execute(params![key, serde_json::to_string(link).unwrap_or_default()])?;
             }
             Ok(())
-        })
+        })?;
+        self.is_changed = false;
+        Ok(())
     }
 
     fn keep(&mut self, link: Link) {
@@ -160,6 +162,7 @@ pub fn found(
         Of::Link if criterion.holds(1.0) => lost(criterion, now, links),
         Of::Node if criterion.holds(1.0) => unreachable(criterion, now, links),
         Of::Link | Of::Node => Vec::new(),
+        Of::Host => hosts(criterion, now),
         Of::Job => jobs(criterion, now),
         Of::Monitor => monitor(criterion, metric, now, written),
     };
@@ -262,6 +265,30 @@ fn unreachable(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
         is_meant(criterion, &meant).then(|| Found { key, subject, ..Found::default() })
     };
     away.into_iter().filter_map(told).collect()
+}
+
+fn hosts(criterion: &Criterion, now: &Now) -> Vec<Found> {
+    let at = now_ms();
+    let meant = now.hosts.iter().filter(|(name, _)| name.contains(&criterion.target));
+    let found = meant.filter_map(|(name, host)| {
+        let is_unreachable = host.is_unreachable(at);
+        let (value, text) = match criterion.metric.as_str() {
+            "host_unreachable" => (Some(f64::from(u8::from(is_unreachable))), String::new()),
+            // What a host that is away did last is not what it does now.
+            _ if is_unreachable => return None,
+            "cpu_use" => {
+                (host.cpu(), host.cpu().map_or_else(String::new, |value| measured(criterion, value)))
+            }
+            _ => (host.memory(), host.memory().map_or_else(String::new, |value| measured(criterion, value))),
+        };
+        criterion.holds(value?).then(|| Found {
+            key: format!("host {name}"),
+            subject: format!("host {name}"),
+            text,
+            ..Found::default()
+        })
+    });
+    found.collect()
 }
 
 fn jobs(criterion: &Criterion, now: &Now) -> Vec<Found> {
@@ -423,14 +450,12 @@ mod tests {
 
     #[test]
     fn links_are_known_over_a_restart() {
-        let folder = std::env::temp_dir().join(format!("outboard-links-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let control = Control::open(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control::open(folder.path()).unwrap();
         let (before, mut links) = (now(), Links::default());
         links.learn(&before);
         links.save(&control).unwrap();
         let gone = without(&before, None, |link| link.from == 2);
         assert_eq!(holds(&asked("link_lost", 1.0), &gone, &Links::read(&control)).len(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -9,6 +9,7 @@ pub enum Of {
     Port,
     Link,
     Node,
+    Host,
     Job,
     Monitor,
 }
@@ -26,7 +27,7 @@ const fn metric(name: &'static str, of: Of, unit: &'static str, doc: &'static st
     Metric { name, of, unit, doc }
 }
 
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 25] = [
     metric("use", Of::Port, "share", "data sent or received, of what the link can carry: 0 to 1"),
     metric("errors", Of::Port, "in an interval", "errors of all kinds"),
     metric("xmit_wait", Of::Port, "in an interval", "ticks with data to send and no credit"),
@@ -54,6 +55,9 @@ pub const METRICS: [Metric; 22] = [
     metric("vl15_dropped", Of::Port, "in an interval", "management packets dropped for want of room"),
     metric("link_lost", Of::Link, "", "1: a link that was there is down"),
     metric("unreachable", Of::Node, "", "1: the node does not answer"),
+    metric("host_unreachable", Of::Host, "", "1: the host's agent does not report any more"),
+    metric("cpu_use", Of::Host, "share", "of the time of all processors, what was used: 0 to 1"),
+    metric("memory_use", Of::Host, "share", "of the memory, what programs cannot have: 0 to 1"),
     metric("wait_share", Of::Job, "share", "of the time of all ranks, what they waited in MPI: 0 to 1"),
     metric("dropped_rows", Of::Monitor, "rows", "rows that the store never got, since the start"),
     metric("spooled_bytes", Of::Monitor, "bytes", "what waits on disk for the store"),

@@ -47,19 +47,9 @@ pub struct Watcher {
 impl Watcher {
     /// Watches for good.
     pub fn run(self) {
-        let mut watch = Watch::default();
-        let open = self.control.with(|db| {
-            let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
-            let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<(i64, i64, String)>>>()
-        });
-        for (id, criterion, key) in open.unwrap_or_default() {
-            watch.resume(criterion, key, id, Instant::now());
-        }
-        let (mut sweeps, mut said) = (0, String::new());
+        let (mut watch, mut sweep, mut said) = (Watch::default(), None, String::new());
         loop {
-            let looked = self.look(&mut watch, &mut sweeps);
-            let why = looked.err().unwrap_or_default();
+            let why = self.round(&mut watch, &mut sweep).err().unwrap_or_default();
             if !why.is_empty() && why != said {
                 eprintln!("outboard monitor: alerts: {why}");
             }
@@ -68,23 +58,45 @@ impl Watcher {
         }
     }
 
-    fn look(&self, watch: &mut Watch, sweeps: &mut u64) -> Result<(), String> {
+    /// One look; `sweep` is the last one seen. After a failure it is nothing: then the look begins from what
+    /// is written, and takes the same sweep again, so that nothing is lost and nothing told twice.
+    fn round(&self, watch: &mut Watch, sweep: &mut Option<u64>) -> Result<(), String> {
+        let last = sweep.take();
+        if last.is_none() {
+            watch.reopen(self.open()?, Instant::now());
+        }
+        *sweep = Some(self.look(watch, last.unwrap_or(0))?);
+        Ok(())
+    }
+
+    /// The open alerts as they are written: number, criterion and key.
+    fn open(&self) -> Result<Vec<(i64, i64, String)>, String> {
+        self.control.with(|db| {
+            let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
+            let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            rows.collect()
+        })
+    }
+
+    /// Looks at what is known now, and writes what has changed; the number of the sweep that was seen.
+    fn look(&self, watch: &mut Watch, last: u64) -> Result<u64, String> {
         let criteria = criteria(&self.control)?;
         let written = self.writer.written();
         let at = Instant::now();
         let mut changes = watch.withdraw(&criteria);
+        let sweep;
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let now = self.live.now();
-            let has_swept = now.fabric.sweeps != *sweeps && now.fabric.error.is_empty();
-            *sweeps = now.fabric.sweeps;
+            sweep = now.fabric.sweeps;
+            let has_swept = sweep != last && now.fabric.error.is_empty();
             if has_swept {
                 links.learn(&now);
             }
             for criterion in criteria.iter().filter(|criterion| criterion.is_on) {
                 let Some(metric) = criterion.metric() else { continue };
                 // Between two sweeps nothing is known that was not before.
-                if !matches!(metric.of, Of::Job | Of::Monitor) && !has_swept {
+                if !matches!(metric.of, Of::Host | Of::Job | Of::Monitor) && !has_swept {
                     continue;
                 }
                 let found = found::found(criterion, metric, &now, &written, &links);
@@ -93,7 +105,10 @@ impl Watcher {
         }
         links.save(&self.control)?;
         drop(links);
-        if changes.is_empty() { Ok(()) } else { self.write(watch, &criteria, &changes) }
+        if !changes.is_empty() {
+            self.write(watch, &criteria, &changes)?;
+        }
+        Ok(sweep)
     }
 
     /// Notes what has changed, and one message for each channel that shall be told.
@@ -191,4 +206,81 @@ pub fn acknowledge(control: &Control, id: i64, who: &str) -> Result<bool, String
         control.audit(who, &format!("acknowledges alert {id}"));
     }
     Ok(done > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::people::Role;
+
+    /// Runs `work` with a database that takes and shows no alerts.
+    fn without_alerts(control: &Control, work: impl FnOnce()) {
+        control.with(|db| db.execute_batch("ALTER TABLE alerts RENAME TO away")).unwrap();
+        work();
+        control.with(|db| db.execute_batch("ALTER TABLE away RENAME TO alerts")).unwrap();
+    }
+
+    #[test]
+    fn no_alert_is_lost_or_told_twice_when_the_database_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Arc::new(Control::open(folder.path()).unwrap());
+        let ops = crate::config::Notify { name: "ops".into(), ..Default::default() };
+        let down = Criterion {
+            name: "no fabric".into(),
+            metric: "fabric_down".into(),
+            threshold: 1.0,
+            channels: vec!["ops".into()],
+            is_on: true,
+            ..Criterion::default()
+        };
+        add_criterion(&control, &down, &[ops], "ann").unwrap();
+        let (live, links) = (Arc::new(Live::default()), Arc::default());
+        let watcher = Watcher { control: control.clone(), live: live.clone(), writer: Writer::idle(), links };
+        let (mut watch, mut sweep) = (Watch::default(), None);
+        let told = || {
+            control.with(|db| {
+                let sql = "SELECT (SELECT count(*) FROM alerts), (SELECT count(*) FROM alerts WHERE cleared IS NULL), \
+                           (SELECT count(*) FROM messages)";
+                db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            })
+        };
+        watcher.round(&mut watch, &mut sweep).unwrap();
+        assert_eq!(told(), Ok((0, 0, 0)));
+        live.now().fabric.error = "no port".into();
+        without_alerts(&control, || assert!(watcher.round(&mut watch, &mut sweep).is_err()));
+        for _ in 0..2 {
+            watcher.round(&mut watch, &mut sweep).unwrap();
+            assert_eq!(told(), Ok((1, 1, 1)), "raised once");
+        }
+        live.now().fabric.error.clear();
+        without_alerts(&control, || assert!(watcher.round(&mut watch, &mut sweep).is_err()));
+        for _ in 0..2 {
+            watcher.round(&mut watch, &mut sweep).unwrap();
+            assert_eq!(told(), Ok((1, 0, 2)), "cleared once");
+        }
+    }
+
+    #[test]
+    fn an_alert_of_a_job_is_for_who_sees_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control::open(folder.path()).unwrap();
+        let sql = "INSERT INTO alerts (criterion, name, key, subject, text, source, job, raised) \
+                   VALUES (1, 'waits', 'k', 's', 't', ?, ?, 1)";
+        for (source, job) in [("slurm", "7"), ("slurm", "8"), ("", "")] {
+            control.with(|db| db.execute(sql, [source, job])).unwrap();
+        }
+        let job = |user: &str| Job { id: "7".into(), source: "slurm", user: user.into(), ..Job::default() };
+        let now = Now { jobs: vec![job("ann")], ..Now::default() };
+        let seen = |name: &str, role| {
+            let who = Who { name: name.into(), role, projects: Vec::new() };
+            let found = alerts(&control, &who, &now).unwrap();
+            let mut ids: Vec<String> =
+                found.iter().map(|alert| alert["job"].as_str().unwrap().to_string()).collect();
+            ids.sort();
+            ids
+        };
+        assert_eq!(seen("ann", Role::User), ["", "7"]);
+        assert_eq!(seen("bob", Role::User), [""]);
+        assert_eq!(seen("max", Role::Support), ["", "7", "8"]);
+    }
 }

@@ -41,6 +41,17 @@ impl Watch {
         held.entry(key).or_insert(Held { since: at, last: at, alert: None }).alert = Some(id);
     }
 
+    /// These alerts are open and no others: number, criterion and key. How long what is not told yet has held
+    /// stays known.
+    pub fn reopen(&mut self, open: Vec<(i64, i64, String)>, at: Instant) {
+        for held in self.0.values_mut().flat_map(HashMap::values_mut) {
+            held.alert = None;
+        }
+        for (id, criterion, key) in open {
+            self.resume(criterion, key, id, at);
+        }
+    }
+
     /// The alerts of criteria that are gone or off.
     pub fn withdraw(&mut self, criteria: &[Criterion]) -> Vec<Change> {
         let is_on = |id: i64| criteria.iter().any(|criterion| criterion.id == id && criterion.is_on);

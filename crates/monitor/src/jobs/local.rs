@@ -64,7 +64,12 @@ fn described(job: Printed, host: &str) -> Option<Job> {
                 pid: rank.pid,
                 state: rank.state,
                 waiting_for: rank.waiting_for,
-                counters: rank.counters,
+                counters: rank
+                    .counters
+                    .into_iter()
+                    .filter(|(_, value)| *value > 0)
+                    .chain(usage(rank.pid))
+                    .collect(),
             })
             .collect(),
         state: "RUNNING".into(),
@@ -72,6 +77,25 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         end: None,
         slurm: facts.slurm.or(first_slurm),
     })
+}
+
+/// The processor time and memory of a process, as counters; nothing: it has ended, or is another user's.
+pub fn usage(pid: u32) -> Vec<(String, u64)> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let stat = read("stat");
+    // Fields 14 and 15, in ticks; the second field may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    let status = read("status");
+    let kilobytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let cpu = ticks(11)
+        .zip(ticks(12))
+        .map(|(user, system)| ("cpu_ns".to_string(), (user + system).saturating_mul(tick_ns)));
+    let memory = kilobytes.map(|kilobytes| ("memory_bytes".to_string(), kilobytes * 1024));
+    cpu.into_iter().chain(memory).collect()
 }
 
 /// What /proc tells of a process; empty where it tells nothing.
@@ -135,6 +159,9 @@ mod tests {
             "counters": {"eager_bytes_sent": 18446744073709551615}}], "proxies": []}]"#;
         let jobs = read(text.as_bytes()).unwrap();
         assert_eq!(jobs[0].ranks[0].counters["eager_bytes_sent"], u64::MAX);
+        let own = usage(std::process::id());
+        assert_eq!(own.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["cpu_ns", "memory_bytes"]);
+        assert!(own[1].1 > 1 << 20 && usage(u32::MAX).is_empty());
         assert!(read(b"[{\"job\": -1}]").unwrap_err().contains("outboard top"));
     }
 }

@@ -1,28 +1,34 @@
-//! Jobs: those of a local `mpirun` by their counters (`local.rs`), programs of other MPIs under the watch
-//! library (`watch.rs`), those of Slurm by `squeue --json` (`slurm.rs`).
+//! Jobs: those that hosts tell of, this one and those with an agent (a local `mpirun` by its counters,
+//! `local.rs`; programs of other MPIs under the watch library, `watch.rs`), and those of Slurm by
+//! `squeue --json` (`slurm.rs`).
 
-mod local;
+pub mod local;
 mod slurm;
 mod watch;
 
 pub use watch::Watched;
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::job::{Job, Rank};
+use crate::agent::{Sources, own_name};
+use crate::hosts::{self, Host};
+use crate::job::{Job, Rank, SOURCES};
 use crate::live::{Live, now_ms, seconds};
-use crate::store::{Store, Writer, quoted};
+use crate::store::{Store, Writer, literal, quoted};
 
 pub struct Collector {
-    pub interval: Duration,
+    pub interval_s: u64,
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
-    pub watched: Watched,
+    /// What this host tells.
+    pub sources: Sources,
 }
 
 /// Jobs that ended are shown for so long.
@@ -39,7 +45,7 @@ impl Collector {
         loop {
             let begun = Instant::now();
             self.collect();
-            std::thread::sleep(self.interval.saturating_sub(begun.elapsed()));
+            std::thread::sleep(Duration::from_secs(self.interval_s).saturating_sub(begun.elapsed()));
         }
     }
 
@@ -53,23 +59,31 @@ impl Collector {
     }
 
     fn collect(&mut self) {
-        let mut found = [local::jobs(), self.watched.jobs(), slurm::jobs()];
-        if let [Ok(local), Ok(watched), Ok(slurm)] = &mut found {
-            adopt(local, slurm);
-            adopt(watched, slurm);
+        let report = self.sources.report(&own_name(), self.interval_s);
+        let mut slurm = slurm::jobs();
+        let mut now = self.live.now();
+        for source in SOURCES {
+            match report.errors.get(source) {
+                Some(why) => now.job_errors.insert(source, why.clone()),
+                None => now.job_errors.remove(source),
+            };
         }
-        for (source, found) in SOURCES.into_iter().zip(found) {
-            match found {
-                Ok(jobs) => {
-                    self.keep(source, jobs);
-                    self.live.now().job_errors.remove(source);
-                }
-                // Jobs of a source that does not answer are neither running nor ended: they stay as they
-                // were.
-                Err(why) => {
-                    self.live.now().job_errors.insert(source, why);
-                }
+        // It is refused only if the clock was set back: the next one is not.
+        let _ = hosts::take(&mut now, &self.writer, report, now_ms());
+        let mut told = told(&mut now.hosts);
+        // Jobs of a source that does not answer are neither running nor ended: they stay as they were.
+        match &mut slurm {
+            Ok(slurm) => adopt(&mut told, slurm),
+            Err(why) => {
+                now.job_errors.insert("slurm", why.clone());
             }
+        }
+        drop(now);
+        for source in ["mpirun", "watch"] {
+            self.keep(source, told.extract_if(.., |job| job.source == source).collect());
+        }
+        if let Ok(jobs) = slurm {
+            self.keep("slurm", jobs);
         }
     }
 
@@ -77,21 +91,48 @@ impl Collector {
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();
-        let (jobs, changed) = joined(std::mem::take(&mut now.jobs), source, &running, at);
+        let (jobs, changed) = joined(std::mem::take(&mut now.jobs), source, running, at);
         now.jobs = jobs;
         drop(now);
         self.writer.add("jobs", changed.iter().map(|job| row(job, at)).collect());
-        self.writer.add("job_samples", running.iter().map(|job| samples(job, at)).collect());
+        let running = changed.iter().filter(|job| job.end.is_none());
+        self.writer.add("job_samples", running.map(|job| samples(job, at)).collect());
     }
 }
 
+/// The jobs that hosts tell of, each once with its ranks of all hosts.
+fn told(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
+    let mut all: BTreeMap<(&'static str, String), Job> = BTreeMap::new();
+    for host in hosts.values_mut() {
+        let gone = std::mem::take(&mut host.gone);
+        for job in gone.into_iter().chain(host.report.part.jobs.iter().cloned()) {
+            match all.entry((job.source, job.id.clone())) {
+                Entry::Vacant(place) => {
+                    place.insert(job);
+                }
+                // Who says that it is a part of another's job is not believed.
+                Entry::Occupied(place) if place.get().user != job.user => {}
+                Entry::Occupied(mut place) => {
+                    let whole = place.get_mut();
+                    whole.start = whole.start.min(job.start);
+                    whole.nodes.extend(job.nodes);
+                    whole.ranks.extend(job.ranks);
+                    whole.ranks.sort_by_key(|rank| rank.rank);
+                }
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
 /// All jobs, once those of a source are known anew; and those of them that are new, changed or over.
-fn joined(known: Vec<Job>, source: &str, running: &[Job], at: u64) -> (Vec<Job>, Vec<Job>) {
+fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec<Job>, Vec<Job>) {
     let mut changed = Vec::new();
     let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
     let mut ended: Vec<Job> = Vec::new();
     for mut job in ours {
-        if running.iter().any(|new| new.id == job.id) {
+        if let Some(new) = running.iter_mut().find(|new| new.id == job.id) {
+            keep_ranks(new, job);
             continue;
         }
         if job.end.is_none() {
@@ -108,8 +149,17 @@ fn joined(known: Vec<Job>, source: &str, running: &[Job], at: u64) -> (Vec<Job>,
     let surplus = ended.len().saturating_sub(ENDED_MAX);
     jobs.extend(ended.into_iter().skip(surplus));
     changed.extend(running.iter().cloned());
-    jobs.extend(running.iter().cloned());
+    jobs.extend(running);
     (jobs, changed)
+}
+
+/// Ranks that nobody tells of any more have ended; what they did is the job's still.
+fn keep_ranks(new: &mut Job, old: Job) {
+    let known: HashSet<_> = new.ranks.iter().map(|rank| (rank.rank, rank.pid, rank.host.clone())).collect();
+    let over =
+        old.ranks.into_iter().filter(|rank| !known.contains(&(rank.rank, rank.pid, rank.host.clone())));
+    new.ranks.extend(over.map(|rank| Rank { state: "Ended".into(), ..rank }));
+    new.ranks.sort_by_key(|rank| rank.rank);
 }
 
 /// What runs inside a job of Slurm is that job's: it gets the ranks.
@@ -118,8 +168,8 @@ fn adopt(found: &mut Vec<Job>, slurm: &mut [Job]) {
         let Some(whole) = slurm.iter_mut().find(|whole| job.slurm.as_ref() == Some(&whole.id)) else {
             return true;
         };
-        // Who says that it is in another's job is not believed.
-        if whole.user != job.user {
+        // Who says that it is in another's job, or is not where that runs, is not believed.
+        if whole.user != job.user || !job.nodes.iter().all(|node| whole.nodes.contains(node)) {
             return true;
         }
         whole.ranks.append(&mut job.ranks);
@@ -127,8 +177,6 @@ fn adopt(found: &mut Vec<Job>, slurm: &mut [Job]) {
         false
     });
 }
-
-const SOURCES: [&str; 3] = ["mpirun", "watch", "slurm"];
 
 /// A job from a row of `jobs`.
 fn of_row(row: &Value) -> Option<Job> {
@@ -152,8 +200,8 @@ fn of_row(row: &Value) -> Option<Job> {
 
 /// A job's ranks as they were last seen.
 pub fn ranks_of(store: &Store, job: &str) -> Result<Vec<Rank>, String> {
-    let sql = "SELECT rank, argMax(host, ts), argMax(counters, ts) FROM job_samples WHERE job = {job:String} \
-               GROUP BY rank ORDER BY rank LIMIT 100000";
+    let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
+               GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
     let rows = store.select(sql, &[("job", job.into())])?;
     let rank = |row: &Value| {
         let counters =
@@ -163,6 +211,7 @@ pub fn ranks_of(store: &Store, job: &str) -> Result<Vec<Rank>, String> {
             host: row[1].as_str()?.into(),
             state: "Ended".into(),
             counters: counters.collect(),
+            pid: row[3].as_u64()?.try_into().ok()?,
             ..Rank::default()
         })
     };
@@ -190,14 +239,10 @@ fn samples(job: &Job, at: u64) -> String {
             rank.counters.iter().map(|(name, value)| format!("{}:{value}", literal(name))).collect();
         let counters = quoted(&format!("{{{}}}", counters.join(",")));
         let (id, host) = (quoted(&job.id), quoted(&rank.host));
-        writeln!(csv, "{},{id},{},{host},{counters}", seconds(at), rank.rank).expect("a String takes all");
+        writeln!(csv, "{},{id},{},{host},{counters},{}", seconds(at), rank.rank, rank.pid)
+            .expect("a String takes all");
     }
     csv
-}
-
-/// A text as a literal inside an array or a map.
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 #[cfg(test)]
@@ -208,12 +253,12 @@ mod tests {
     fn a_job_that_is_gone_has_ended_and_is_shown_for_a_while() {
         let job = |source, id: &str, end| Job { id: id.into(), source, end, ..Job::default() };
         let known = vec![job("slurm", "1", None), job("mpirun", "2", None), job("mpirun", "3", None)];
-        let (jobs, changed) = joined(known, "mpirun", &[job("mpirun", "3", None)], 1000);
+        let (jobs, changed) = joined(known, "mpirun", vec![job("mpirun", "3", None)], 1000);
         let ids = |jobs: &[Job]| jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&jobs), ["1", "2", "3"]);
         assert_eq!((jobs[0].end, jobs[1].end, jobs[2].end), (None, Some(1000), None));
         assert_eq!((ids(&changed), changed[0].state.as_str()), (vec!["2".into(), "3".into()], "ENDED"));
-        let (jobs, changed) = joined(jobs, "mpirun", &[], 1000 + SHOWN_AFTER_END_MS);
+        let (jobs, changed) = joined(jobs, "mpirun", Vec::new(), 1000 + SHOWN_AFTER_END_MS);
         assert_eq!((ids(&jobs), ids(&changed)), (vec!["1".into(), "3".into()], vec!["3".into()]));
         let ours = |user: &str, slurm: &str| Job {
             user: user.into(),
@@ -222,11 +267,46 @@ mod tests {
             ..job("watch", "8", None)
         };
         let mut found = vec![ours("ann", "1"), ours("ann", "2"), ours("bob", "1")];
-        let mut slurm = [Job { user: "ann".into(), ..job("slurm", "1", None) }];
+        found.push(Job { nodes: vec!["n2".into()], ..ours("ann", "1") });
+        let mut slurm = [Job { user: "ann".into(), nodes: vec!["n1".into()], ..job("slurm", "1", None) }];
         adopt(&mut found, &mut slurm);
-        assert_eq!((found.len(), slurm[0].ranks.len()), (2, 1), "only into his own job");
+        assert_eq!((found.len(), slurm[0].ranks.len()), (3, 1), "only into his own job, where it runs");
         let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
-        let (jobs, _) = joined(many, "mpirun", &[], 2000);
+        let (jobs, _) = joined(many, "mpirun", Vec::new(), 2000);
         assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");
+    }
+
+    #[test]
+    fn a_job_of_several_hosts_is_one_and_keeps_ranks_that_ended() {
+        let rank = |rank, host: &str| Rank { rank, host: host.into(), ..Rank::default() };
+        let part = |id: &str, user: &str, host: &str, number| Job {
+            id: id.into(),
+            source: "watch",
+            user: user.into(),
+            nodes: vec![host.into()],
+            ranks: vec![rank(number, host)],
+            ..Job::default()
+        };
+        let host = |jobs| {
+            let part = crate::agent::Part::of_jobs(jobs);
+            Host { report: crate::agent::Report { part, ..Default::default() }, ..Host::default() }
+        };
+        let mut hosts = BTreeMap::from([
+            ("n1".to_string(), host(vec![part("7", "ann", "n1", 1)])),
+            (
+                "n2".into(),
+                Host { gone: vec![part("7", "ann", "n2", 0)], ..host(vec![part("7", "bob", "n2", 3)]) },
+            ),
+        ]);
+        let whole = told(&mut hosts);
+        let hosts_of = |job: &Job| job.ranks.iter().map(|rank| rank.host.clone()).collect::<Vec<_>>();
+        assert_eq!((whole.len(), hosts_of(&whole[0])), (1, vec!["n2".into(), "n1".into()]));
+        let later = told(&mut hosts);
+        assert_eq!(hosts_of(&later[0]), ["n1"], "what is gone is told once");
+        let (jobs, _) = joined(whole, "watch", later, 5);
+        assert_eq!(
+            (hosts_of(&jobs[0]), jobs[0].ranks[0].state.as_str()),
+            (vec!["n2".into(), "n1".into()], "Ended")
+        );
     }
 }

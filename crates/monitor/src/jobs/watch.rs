@@ -10,7 +10,7 @@ use telemetry::watch::{
     WORDS, at, node_at,
 };
 
-use super::local::name_of;
+use super::local::{name_of, usage};
 use crate::job::{Job, Rank};
 use crate::live::now_ms;
 
@@ -80,17 +80,20 @@ fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
         facts.is_file() && facts.len() == bytes.len() as u64 && file.read_exact_at(&mut bytes, 0).is_ok();
     let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
     let mut page = Page { words: words.collect(), uid: facts.uid() };
-    let is_over = !is_alive || is_read && page.head(Head::State) == 2;
+    let is_page = is_read
+        && page.head(Head::Magic) == MAGIC
+        && page.head(Head::Form) == FORM
+        && page.head(Head::Pid) == u64::from(pid);
+    let is_over = !is_alive || is_page && page.head(Head::State) == 2;
     if is_over {
         page.words[Head::State as usize] = 2;
         // Another reader may have done it.
         let _ = std::fs::remove_file(path);
-    } else if is_read {
+    } else if is_page {
         // Without this word the process removes the page itself.
         let _ = file.write_all_at(&now_ms().to_ne_bytes(), Head::Seen as u64 * 8);
     }
-    let is_page = is_read && page.head(Head::Magic) == MAGIC && page.head(Head::Form) == FORM;
-    (is_page && page.head(Head::Pid) == u64::from(pid)).then_some((page, is_over))
+    is_page.then_some((page, is_over))
 }
 
 impl Page {
@@ -154,7 +157,7 @@ fn described(pages: &[Page]) -> Option<Job> {
         pid: page.head(Head::Pid) as u32,
         state: if page.head(Head::State) == 2 { "Ended" } else { "Running" }.into(),
         waiting_for: String::new(),
-        counters: page.counters(&hosts),
+        counters: page.counters(&hosts).into_iter().chain(usage(page.head(Head::Pid) as u32)).collect(),
     };
     let mut ranks: Vec<Rank> = pages.iter().map(rank).collect();
     ranks.sort_by_key(|rank| rank.rank);
@@ -230,9 +233,8 @@ mod tests {
 
     #[test]
     fn a_page_is_read_once_more_after_its_end() {
-        let folder = std::env::temp_dir().join(format!("outboard-watch-test-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let (path, pid) = (folder.join("page"), std::process::id());
+        let folder = tempfile::tempdir().unwrap();
+        let (path, pid) = (folder.path().join("page"), std::process::id());
         write(&path, &page(0, 1));
         assert!(read(&path, pid).is_some() && path.exists());
         let seen = std::fs::read(&path).unwrap();
@@ -240,11 +242,16 @@ mod tests {
         assert!(read(&path, pid ^ 1).is_none(), "another process's name");
         write(&path, &page(0, 2));
         assert!(read(&path, pid).is_some() && !path.exists());
+        let mut strange = page(0, 1);
+        strange.words[Head::Magic as usize] = 0;
+        write(&path, &strange);
+        let before = std::fs::read(&path).unwrap();
+        assert!(read(&path, pid).is_none());
+        assert!(std::fs::read(&path).unwrap() == before, "what is no page is not written");
         std::fs::write(&path, "short").unwrap();
         assert!(read(&path, pid).is_none());
-        std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
-        assert!(read(&folder.join("link"), pid).is_none());
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        assert!(read(&folder.path().join("link"), pid).is_none());
     }
 
     proptest! {

@@ -121,6 +121,11 @@ impl Store {
     }
 }
 
+/// A text as a literal inside an array or a map.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
 /// A text as a field of CSV.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))

@@ -7,7 +7,7 @@ use crate::fabric::counters::COUNTERS;
 
 /// Statements by version, the first is 1.
 pub fn versions() -> Vec<Vec<String>> {
-    vec![ports(), jobs(), vec!["ALTER TABLE jobs ADD COLUMN IF NOT EXISTS project String".into()]]
+    vec![ports(), jobs(), vec!["ALTER TABLE jobs ADD COLUMN IF NOT EXISTS project String".into()], hosts()]
 }
 
 fn ports() -> Vec<String> {
@@ -46,6 +46,18 @@ fn ports() -> Vec<String> {
             .into(),
     );
     all
+}
+
+/// A host's numbers in one row, by names of its own: gauges, and counters as what they grew by in a second.
+fn hosts() -> Vec<String> {
+    vec![
+        "CREATE TABLE IF NOT EXISTS host_samples (ts DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)), \
+         host LowCardinality(String), numbers Map(LowCardinality(String), Float64) CODEC(ZSTD(1))) \
+         ENGINE = MergeTree PARTITION BY toDate(ts) ORDER BY (host, ts) TTL toDateTime(ts) + INTERVAL 30 DAY"
+            .into(),
+        // Two programs of one job of Slurm have the same ranks.
+        "ALTER TABLE job_samples ADD COLUMN IF NOT EXISTS pid UInt32".into(),
+    ]
 }
 
 fn jobs() -> Vec<String> {

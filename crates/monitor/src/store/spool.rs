@@ -51,6 +51,12 @@ impl Writer {
         Ok(writer)
     }
 
+    /// One that writes nowhere.
+    #[cfg(test)]
+    pub fn idle() -> Writer {
+        Writer { queue: sync_channel(1).0, written: Arc::default() }
+    }
+
     /// Gives rows to the writing thread; never waits.
     pub fn add(&self, table: &str, csv: String) {
         let rows = csv.lines().count() as u64;
@@ -188,13 +194,12 @@ mod tests {
 
     #[test]
     fn a_spool_keeps_its_order_over_a_restart() {
-        let folder = std::env::temp_dir().join(format!("outboard-spool-{}", crate::secret::random()));
-        std::fs::create_dir(&folder).unwrap();
-        let mut spool = Spool::open(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path()).unwrap();
         for number in 0..12 {
             assert!(spool.keep(&Block { table: "t".into(), csv: format!("{number}\n"), rows: 1 }));
         }
-        let mut spool = Spool::open(&folder).unwrap();
+        let mut spool = Spool::open(folder.path()).unwrap();
         assert_eq!(spool.files.len(), 12);
         for number in 0..12 {
             let path = spool.files.front().cloned().unwrap();
@@ -204,9 +209,8 @@ mod tests {
         spool.bytes_max = 10;
         assert!(spool.keep(&Block { table: "t".into(), csv: "1234\n".into(), rows: 1 }));
         assert!(!spool.keep(&Block { table: "t".into(), csv: "12\n".into(), rows: 1 }), "the bound");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "what has no room leaves nothing");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what has no room leaves nothing");
         spool.remove();
-        assert_eq!((spool.bytes, std::fs::read_dir(&folder).unwrap().count()), (0, 0));
-        std::fs::remove_dir(&folder).unwrap();
+        assert_eq!((spool.bytes, std::fs::read_dir(folder.path()).unwrap().count()), (0, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! What the page asks for, as JSON. Who asks is known here; nobody gets another's job.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::state::{COOKIE, Web, session};
 use crate::fabric::counters::COUNTERS;
 use crate::job::Job;
 use crate::jobs::ranks_of;
-use crate::live::{now_ms, seconds};
+use crate::live::{Now, now_ms, seconds};
 use crate::people::{Role, Who};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
@@ -102,11 +103,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// A port's past: of each step the highest use, the mean rates, and the sums of waits and errors.
 pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     let guid = asked.guid()?;
-    let to = asked.to.unwrap_or_else(now_ms);
-    let from = asked.from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
-    if from >= to || to > 253_402_300_800_000 {
-        return Err(wrong("from, to: two times in milliseconds since 1970, the first before the second"));
-    }
+    let (from, to, _) = span(asked.from, asked.to, 1)?;
     let (table, time, least) = match to - from {
         span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
         span if span <= 14 * 24 * HOUR_MS => ("port_minutes", "toInt64(toUnixTimestamp(ts)) * 1000", 60_000),
@@ -129,6 +126,17 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     ];
     let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
     Ok(Json(json!({"step": step, "rows": rows})))
+}
+
+/// A time from and to, the last hour if nothing is asked, and the length of a step of at least so much, in
+/// milliseconds.
+pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
+    let to = to.unwrap_or_else(now_ms);
+    let from = from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
+    if from >= to || to > 253_402_300_800_000 {
+        return Err(wrong("from, to: two times in milliseconds since 1970, the first before the second"));
+    }
+    Ok((from, to, ((to - from) / POINTS_MAX).max(least)))
 }
 
 fn errors_sum() -> String {
@@ -190,12 +198,28 @@ pub struct OfJob {
 /// A job with its ranks. Another's job is as one that never was.
 pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
     let is_asked = |job: &&Job| job.id == asked.id && job.source == asked.source && who.sees(job);
-    let found = web.live.now().jobs.iter().find(is_asked).cloned();
+    let (found, storage) = {
+        let now = web.live.now();
+        let found = now.jobs.iter().find(is_asked).cloned();
+        let storage = found.as_ref().map(|job| storage_of(&now, job)).unwrap_or_default();
+        (found, storage)
+    };
     let mut job = found.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))?;
     if job.ranks.is_empty() {
         job.ranks = blocking(move || ranks_of(&web.store, &asked.id)).await?;
     }
-    Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms())})))
+    Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
+}
+
+/// What the file system's servers did for a job, summed over them; they know jobs of Slurm by their number.
+fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    let told = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
+    for (name, value) in told.filter(|_| job.source == "slurm").flatten() {
+        let sum = sums.entry(name.clone()).or_default();
+        *sum = sum.saturating_add(*value);
+    }
+    sums
 }
 
 /// What the monitor itself does: collectors, delays, drops, and the store's size.

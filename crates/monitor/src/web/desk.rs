@@ -16,6 +16,11 @@ fn at_least(who: &Who, role: Role) -> Result<(), (StatusCode, String)> {
     if who.role >= role { Ok(()) } else { Err((StatusCode::FORBIDDEN, format!("{words} do this"))) }
 }
 
+/// The answer to what was asked to be done: it is, or there was nothing to do it to.
+fn done(is_done: bool, what: &str) -> Answer {
+    if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, what.into())) }
+}
+
 pub async fn alerts(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
     let found = blocking(move || alerts::alerts(&web.control, &who, &web.live.now())).await?;
     Ok(Json(json!({"alerts": found})))
@@ -34,7 +39,7 @@ pub async fn acknowledge(
 ) -> Answer {
     at_least(&who, Role::Support)?;
     let is_done = blocking(move || alerts::acknowledge(&web.control, of.id, &who.name)).await?;
-    if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, "no such alert is open".into())) }
+    done(is_done, "no such alert is open")
 }
 
 /// The criteria, and what they can be made of.
@@ -63,11 +68,7 @@ pub async fn remove_criterion(
 ) -> Answer {
     at_least(&who, Role::Admin)?;
     let is_done = blocking(move || alerts::remove_criterion(&web.control, of.id, &who.name)).await?;
-    if is_done {
-        Ok(Json(json!({})))
-    } else {
-        Err((StatusCode::NOT_FOUND, "there is no such criterion".into()))
-    }
+    done(is_done, "there is no such criterion")
 }
 
 #[derive(Deserialize)]
@@ -83,15 +84,14 @@ pub async fn forget_link(
     Json(of): Json<OfLink>,
 ) -> Answer {
     at_least(&who, Role::Admin)?;
-    let is_known = web.links.lock().unwrap_or_else(PoisonError::into_inner).forget(&of.key);
-    if !is_known {
-        return Err((StatusCode::NOT_FOUND, "no such link is known".into()));
-    }
-    blocking(move || {
-        web.control.audit(&who.name, &format!("forgets the {}", of.key));
-        Ok(Json(json!({})))
-    })
-    .await
+    let is_done = blocking(move || {
+        let is_known = web.links.lock().unwrap_or_else(PoisonError::into_inner).forget(&of.key);
+        if is_known {
+            web.control.audit(&who.name, &format!("forgets the {}", of.key));
+        }
+        Ok(is_known)
+    });
+    done(is_done.await?, "no such link is known")
 }
 
 pub async fn tokens(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
@@ -139,11 +139,7 @@ pub async fn remove_token(
         }
         Ok(is_done)
     });
-    if is_done.await? {
-        Ok(Json(json!({})))
-    } else {
-        Err((StatusCode::NOT_FOUND, "there is no such token".into()))
-    }
+    done(is_done.await?, "there is no such token")
 }
 
 pub async fn audit(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {

@@ -3,6 +3,7 @@
 
 mod api;
 mod desk;
+mod hosts;
 mod metrics;
 mod state;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -31,6 +32,9 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/errors", get(api::errors))
         .route("/api/jobs", get(api::jobs))
         .route("/api/job", get(api::job))
+        .route("/api/hosts", get(hosts::hosts))
+        .route("/api/host", get(hosts::host))
+        .route("/api/host/history", get(hosts::history))
         .route("/api/status", get(api::status))
         .route("/api/alerts", get(desk::alerts))
         .route("/api/alerts/acknowledge", post(desk::acknowledge))
@@ -43,7 +47,9 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/live", get(live))
         .route("/metrics", get(metrics::metrics))
         .layer(from_fn_with_state(web.clone(), admit));
-    let mut router = Router::new().route("/api/login", post(api::log_in)).merge(inside);
+    let report = post(hosts::report).layer(DefaultBodyLimit::max(crate::hosts::REPORT_BYTES_MAX));
+    let mut router =
+        Router::new().route("/api/login", post(api::log_in)).route("/api/report", report).merge(inside);
     for (path, ..) in FILES {
         router = router.route(path, get(file));
     }

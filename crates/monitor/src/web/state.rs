@@ -23,6 +23,8 @@ pub struct Web {
     pub links: Arc<Mutex<Links>>,
     pub channels: Vec<Notify>,
     pub delivered: Arc<Mutex<Delivered>>,
+    /// Of which the keys of hosts are made.
+    pub agent_secret: String,
 }
 
 /// The page's own files.

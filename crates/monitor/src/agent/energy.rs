@@ -1,0 +1,81 @@
+//! Energy by powercap (`/sys/class/powercap`: Intel's and AMD's RAPL). Since Linux 5.10 only root may read
+//! the counters, as they tell of secrets; without the right there is an error, and the rest goes on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::links::{entries, file_name, text};
+use super::report::Part;
+
+/// Zones by their folder: the last value, and microjoules since this program's start.
+#[derive(Default)]
+pub struct Energy(BTreeMap<String, (u64, u64)>);
+
+impl Energy {
+    /// `root` is `/`, or a copy of what is below it. A counter begins anew at a zone's `max_energy_range_uj`.
+    pub fn read(&mut self, root: &Path) -> Result<Part, String> {
+        let mut part = Part::default();
+        let mut refused = String::new();
+        for zone in entries(&root.join("sys/class/powercap")) {
+            let (folder, Some(name)) = (file_name(&zone), text(&zone.join("name"))) else { continue };
+            let value = match std::fs::read_to_string(zone.join("energy_uj")) {
+                Ok(value) => value.trim().parse::<u64>().ok(),
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    refused = format!("{}: {error}", zone.join("energy_uj").display());
+                    None
+                }
+                // A control type (`intel-rapl`) has none.
+                Err(_) => None,
+            };
+            let Some(value) = value else { continue };
+            let range =
+                text(&zone.join("max_energy_range_uj")).and_then(|text| text.parse().ok()).unwrap_or(0);
+            let (last, sum) = self.0.entry(folder.clone()).or_insert((value, 0));
+            let more = if value >= *last {
+                value - *last
+            } else {
+                value.saturating_add(range).saturating_sub(*last)
+            };
+            (*last, *sum) = (value, sum.saturating_add(more));
+            // `intel-rapl:0` is a package; `intel-rapl:0:1` is a part of it, whose name repeats in each.
+            let of = folder.split(':').nth(1).filter(|_| folder.matches(':').count() > 1);
+            let name = of.map_or(name.clone(), |package| format!("package-{package}/{name}"));
+            part.counters.insert(format!("energy.{name}_uj"), *sum);
+        }
+        if part.counters.is_empty() && !refused.is_empty() { Err(refused) } else { Ok(part) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_begins_anew_goes_on() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |zone: &str, name: &str, value: u64| {
+            let folder = root.path().join("sys/class/powercap").join(zone);
+            std::fs::create_dir_all(&folder).unwrap();
+            for (file, words) in [
+                ("name", name.into()),
+                ("energy_uj", value.to_string()),
+                ("max_energy_range_uj", "1000".into()),
+            ] {
+                std::fs::write(folder.join(file), words).unwrap();
+            }
+        };
+        let mut energy = Energy::default();
+        let mut told = |package, dram| {
+            write("intel-rapl:0", "package-0", package);
+            write("intel-rapl:0:0", "dram", dram);
+            energy.read(root.path()).unwrap().counters.into_iter().collect::<Vec<_>>()
+        };
+        let both = |package, dram| {
+            vec![("energy.package-0/dram_uj".to_string(), dram), ("energy.package-0_uj".into(), package)]
+        };
+        assert_eq!(told(900, 5), both(0, 0));
+        assert_eq!(told(950, 5), both(50, 0));
+        assert_eq!(told(30, 6), both(130, 1), "80 more behind its end");
+        assert_eq!(Energy::default().read(Path::new("/nowhere")), Ok(Part::default()));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a host tells of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
+//! asks its own host so; `outboard monitor agent` sends the same from another host to the collector.
+//!
+//! Each source has a thread: one that hangs (a dead adapter, a file system that is away) is named in the
+//! report, and the others go on. Counters only grow, so a report that is lost costs resolution, not sums.
+
+mod energy;
+mod links;
+mod lustre;
+mod machine;
+mod report;
+mod send;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+pub use report::{Part, Report};
+pub use send::{Agent, HOST, SIGNATURE, host_key, is_skippable, print, signature};
+
+use crate::jobs::{Watched, local};
+use crate::live::now_ms;
+
+/// All sources; `skip` names those that are left alone.
+pub const SOURCES: [&str; 7] = ["machine", "links", "energy", "gpu", "lustre", "mpirun", "watch"];
+/// How long a report waits for its sources, at most.
+const WAIT: Duration = Duration::from_secs(5);
+
+type Answer = Result<Part, String>;
+
+/// A source in its thread.
+struct Source {
+    name: &'static str,
+    ask: SyncSender<()>,
+    answers: Receiver<Answer>,
+    /// Since when it has not answered.
+    silent: Option<Instant>,
+}
+
+impl Source {
+    fn start(name: &'static str, mut read: impl FnMut() -> Answer + Send + 'static) -> Source {
+        let (ask, asked) = sync_channel(1);
+        let (answer, answers) = sync_channel(1);
+        std::thread::spawn(move || {
+            while asked.recv().is_ok() {
+                if answer.send(read()).is_err() {
+                    return;
+                }
+            }
+        });
+        Source { name, ask, answers, silent: None }
+    }
+
+    /// Asks, unless it still owes an answer.
+    fn ask(&mut self) {
+        if self.silent.is_some() && self.answers.try_recv().is_err() {
+            return;
+        }
+        self.silent = None;
+        // It has taken the question before, as it has answered that.
+        let _ = self.ask.try_send(());
+    }
+
+    fn answer(&mut self, end: Instant) -> Answer {
+        if let Some(since) = self.silent {
+            return Err(format!("no answer for {} s", since.elapsed().as_secs()));
+        }
+        match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.silent = Some(Instant::now());
+                Err("no answer in time".into())
+            }
+        }
+    }
+}
+
+/// The sources of this host.
+pub struct Sources(Vec<Source>);
+
+impl Sources {
+    /// Starts all but those that `skip` names; a link (`eth0`, `mlx5_0/1`) can be named there, too.
+    pub fn start(skip: &[String]) -> Sources {
+        let root = Path::new("/");
+        let links_skipped = skip.to_vec();
+        let mut energy = energy::Energy::default();
+        let mut watched = Watched::default();
+        let all = vec![
+            Source::start("machine", move || machine::read(root)),
+            Source::start("links", move || links::read(root, &links_skipped)),
+            Source::start("energy", move || energy.read(root)),
+            Source::start("gpu", machine::gpus),
+            Source::start("lustre", lustre::read),
+            Source::start("mpirun", || local::jobs().map(Part::of_jobs)),
+            Source::start("watch", move || watched.jobs().map(Part::of_jobs)),
+        ];
+        Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
+    }
+
+    /// What the host is doing now; `interval_s` is when the next report will come.
+    pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
+        let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s) / 2);
+        self.0.iter_mut().for_each(Source::ask);
+        let mut report = Report {
+            host: host.into(),
+            at: now_ms(),
+            interval_s,
+            part: Part::default(),
+            ..Report::default()
+        };
+        for source in &mut self.0 {
+            match source.answer(end) {
+                Ok(part) => report.part.add(part),
+                Err(why) => {
+                    report.errors.insert(source.name.into(), why);
+                }
+            }
+        }
+        report
+    }
+}
+
+/// This host's name, as its jobs' ranks have it.
+pub fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_hangs_is_named_and_asked_again_once_it_answers() {
+        let (go, wait) = sync_channel::<()>(0);
+        let gauge = |name: &str| {
+            let mut part = Part::default();
+            part.gauges.insert(name.into(), 1.0);
+            Ok(part)
+        };
+        let mut is_first = true;
+        let slow = move || {
+            if std::mem::take(&mut is_first) {
+                wait.recv().unwrap();
+            }
+            gauge("slow")
+        };
+        let mut sources =
+            Sources(vec![Source::start("slow", slow), Source::start("quick", move || gauge("quick"))]);
+        let report = sources.report("h", 1);
+        assert_eq!(report.errors["slow"], "no answer in time");
+        let report = sources.report("h", 1);
+        assert!(report.errors["slow"].starts_with("no answer for "), "{:?}", report.errors);
+        assert_eq!(report.part.gauges.keys().collect::<Vec<_>>(), ["quick"]);
+        go.send(()).unwrap();
+        while !sources.report("h", 1).errors.is_empty() {}
+        assert_eq!(sources.report("h", 1).part.gauges.len(), 2);
+    }
+}

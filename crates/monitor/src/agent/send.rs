@@ -1,0 +1,134 @@
+//! `outboard monitor agent`: sends this host's reports to the collector.
+//!
+//! A report is signed (HMAC-SHA-256) with a key that is this host's alone, made from a secret of the
+//! collector and the host's name. So the collector keeps no list, the key never travels, and who has taken
+//! one host speaks for no other.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::{Report, SOURCES, Sources, own_name};
+use crate::config::Agent as Config;
+
+pub struct Agent {
+    to: String,
+    key: String,
+    host: String,
+    config: Config,
+    http: ureq::Agent,
+}
+
+impl Agent {
+    pub fn of(config: &Config) -> Result<Agent, String> {
+        let host = config.host.clone().unwrap_or_else(own_name);
+        let to =
+            config.to.as_ref().ok_or("[agent] to: the collector's address is needed, as http://head:8270")?;
+        let file = config.key_file.as_ref().ok_or(format!(
+            "[agent] key_file: a file with this host's key is needed (`outboard monitor agent-key {host}` on the \
+             collector's host prints it)"
+        ))?;
+        let key = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let http = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(10)))
+            .http_status_as_error(false)
+            .build()
+            .new_agent();
+        let to = format!("{}/api/report", to.trim_end_matches('/'));
+        Ok(Agent { to, key: key.trim().into(), host, config: config.clone(), http })
+    }
+
+    /// Sends for good. What fails is said once, and the next report follows in its time.
+    pub fn run(self) -> ! {
+        let mut sources = Sources::start(&self.config.skip);
+        let mut said = String::new();
+        let interval = Duration::from_secs(self.config.interval_s);
+        loop {
+            let begun = Instant::now();
+            let report = sources.report(&self.host, self.config.interval_s);
+            let why = self.send(&report).err().unwrap_or_default();
+            if why != said {
+                let words = if why.is_empty() { "the collector takes reports again" } else { &why };
+                eprintln!("outboard monitor agent: {words}");
+            }
+            said = why;
+            std::thread::sleep(interval.saturating_sub(begun.elapsed()));
+        }
+    }
+
+    fn send(&self, report: &Report) -> Result<(), String> {
+        let body = serde_json::to_vec(report).map_err(|error| error.to_string())?;
+        let mut answer = self
+            .http
+            .post(&self.to)
+            .header("content-type", "application/json")
+            .header(HOST, &self.host)
+            .header(SIGNATURE, signature(&self.key, &body))
+            .send(&body)
+            .map_err(|error| format!("{}: {error}", self.to))?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let words = answer.body_mut().with_config().limit(4096).read_to_string().unwrap_or_default();
+        Err(format!("{} refuses the report ({}): {words}", self.to, answer.status()))
+    }
+}
+
+/// The report of this host, for people.
+pub fn print(config: &Config) -> Result<String, String> {
+    let mut sources = Sources::start(&config.skip);
+    let host = config.host.clone().unwrap_or_else(own_name);
+    // Most sources tell what only grows; the first question is the second one's beginning.
+    let report = sources.report(&host, config.interval_s);
+    serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
+}
+
+/// Names in `skip` that are neither a source nor a link's name.
+pub fn is_skippable(name: &str) -> bool {
+    SOURCES.contains(&name) || !name.is_empty() && !name.contains(char::is_whitespace)
+}
+
+/// Headers of a report.
+pub const HOST: &str = "outboard-host";
+pub const SIGNATURE: &str = "outboard-signature";
+
+/// The key of one host, from the collector's secret.
+pub fn host_key(secret: &str, host: &str) -> String {
+    signature(secret, format!("outboard-monitor host {host}").as_bytes())
+}
+
+pub fn signature(key: &str, body: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length");
+    mac.update(body);
+    mac.finalize().into_bytes().iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes all");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_of_one_host_and_a_signature_of_one_body() {
+        // RFC 4231, test case 2.
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(signature("Jefe", b"what do ya want for nothing?"), expected);
+        assert_ne!(host_key("s", "n1"), host_key("s", "n2"));
+        assert_ne!(host_key("s", "n1"), host_key("t", "n1"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let why = |config: &Config| Agent::of(config).err().unwrap();
+        let mut config = Config::default();
+        assert!(why(&config).contains("[agent] to"));
+        config.to = Some("http://head:8270".into());
+        assert!(why(&config).contains("agent-key"));
+        config.key_file = Some("/nowhere/key".into());
+        assert!(why(&config).contains("/nowhere/key"));
+    }
+}

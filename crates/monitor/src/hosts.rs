@@ -1,0 +1,266 @@
+//! Hosts as they last told of themselves (`agent/`), and what became of their counters since the report
+//! before.
+//!
+//! A host that has not told for three of its intervals is *unreachable*: a state of its own. Its jobs stay
+//! as they were; after an hour it is forgotten.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::agent::{Report, host_key, signature};
+use crate::job::Job;
+use crate::live::{Now, seconds};
+use crate::secret;
+use crate::store::{Writer, literal, quoted};
+
+const HOSTS_MAX: usize = 50_000;
+/// A report of another time is none of now: somebody's clock is wrong, or somebody repeats it.
+const CLOCKS_APART_MS: u64 = 600_000;
+const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
+/// A report may have so many bytes.
+pub const REPORT_BYTES_MAX: usize = 16 << 20;
+
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// When the last report came, by this host's clock, in milliseconds since 1970.
+    pub seen: u64,
+    pub report: Report,
+    /// What its counters grew by in a second, since the report before.
+    pub rates: BTreeMap<String, f64>,
+    /// Jobs that its last reports no longer have, until the jobs' collector has seen that.
+    pub gone: Vec<Job>,
+}
+
+/// A host in a list.
+#[derive(Debug, Serialize, PartialEq)]
+pub struct Summary {
+    pub name: String,
+    pub state: &'static str,
+    pub seen: u64,
+    /// Shares, 0 to 1.
+    pub cpu: Option<f64>,
+    pub memory: Option<f64>,
+    /// Bytes a second over all links.
+    pub sent: f64,
+    pub received: f64,
+    /// Of packages and GPUs, as far as they tell.
+    pub watts: f64,
+    /// Bytes a second from and to Lustre.
+    pub read: f64,
+    pub written: f64,
+    pub errors: BTreeMap<String, String>,
+}
+
+impl Host {
+    pub fn is_unreachable(&self, at: u64) -> bool {
+        self.seen + 3000 * self.report.interval_s + 5000 < at
+    }
+
+    /// The share of its processors' time that was used.
+    pub fn cpu(&self) -> Option<f64> {
+        Some(
+            (self.rates.get("cpu.busy_ms")? / 1000.0 / self.report.part.gauges.get("cpu.count")?)
+                .clamp(0.0, 1.0),
+        )
+    }
+
+    pub fn memory(&self) -> Option<f64> {
+        let gauges = &self.report.part.gauges;
+        Some(1.0 - gauges.get("memory.free_bytes")? / gauges.get("memory.all_bytes")?)
+    }
+
+    pub fn summary(&self, at: u64) -> Summary {
+        let facts = &self.report.part.facts;
+        let sum = |is_meant: &dyn Fn(&str, &str) -> bool| {
+            let each = self.rates.iter().filter(|(name, _)| {
+                name.rsplit_once('.').is_some_and(|(group, quantity)| is_meant(group, quantity))
+            });
+            each.map(|(_, rate)| rate).sum::<f64>()
+        };
+        let is_link = |group: &str| facts.contains_key(&format!("{group}.kind"));
+        let of_client = |group: &str| group.starts_with("lustre.") && group.matches(['-', '.']).count() == 1;
+        let gpus = self
+            .report
+            .part
+            .gauges
+            .iter()
+            .filter(|(name, _)| name.starts_with("gpu") && name.ends_with(".watts"));
+        // A part of a package is in the package already.
+        let packages = sum(&|group, quantity| {
+            group == "energy" && quantity.starts_with("package-") && !quantity.contains('/')
+        });
+        Summary {
+            name: self.report.host.clone(),
+            state: if self.is_unreachable(at) { "unreachable" } else { "up" },
+            seen: self.seen,
+            cpu: self.cpu(),
+            memory: self.memory(),
+            sent: sum(&|group, quantity| quantity == "sent_bytes" && is_link(group)),
+            received: sum(&|group, quantity| quantity == "received_bytes" && is_link(group)),
+            watts: packages / 1e6 + gpus.map(|(_, watts)| watts).sum::<f64>(),
+            read: sum(&|group, quantity| quantity == "read_bytes" && of_client(group)),
+            written: sum(&|group, quantity| quantity == "write_bytes" && of_client(group)),
+            errors: self.report.errors.clone(),
+        }
+    }
+
+    /// Its numbers as one row of `host_samples`: gauges as they are, counters as what they grew by in a
+    /// second.
+    fn row(&self) -> String {
+        let numbers = self.report.part.gauges.iter().chain(&self.rates);
+        let each: Vec<_> = numbers.map(|(name, value)| format!("{}:{value}", literal(name))).collect();
+        let (at, host) = (seconds(self.seen), quoted(&self.report.host));
+        format!("{at},{host},{}\n", quoted(&format!("{{{}}}", each.join(","))))
+    }
+}
+
+/// A report that came, as its sender says from `host`, with this signature. An error says why it is refused.
+pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Report, String> {
+    if !secret::same(&signature(&host_key(secret, host), body), given) {
+        return Err(format!("the signature is not that of {host:?}"));
+    }
+    Report::read(host, body)
+}
+
+/// Takes a report that came now. An error says why it is refused.
+pub fn take(now: &mut Now, writer: &Writer, report: Report, at: u64) -> Result<(), String> {
+    if at.abs_diff(report.at) > CLOCKS_APART_MS {
+        return Err("its time is more than 10 minutes from the collector's: set the clocks".into());
+    }
+    now.hosts.retain(|_, host| host.seen + FORGOTTEN_AFTER_MS > at);
+    if !now.hosts.contains_key(&report.host) && now.hosts.len() >= HOSTS_MAX {
+        return Err(format!("there are {HOSTS_MAX} hosts already"));
+    }
+    let before = now.hosts.remove(&report.host).unwrap_or_default();
+    if before.report.at >= report.at {
+        let why = "a later report came before it".into();
+        now.hosts.insert(report.host.clone(), before);
+        return Err(why);
+    }
+    let host = followed(before, report, at);
+    writer.add("host_samples", host.row());
+    now.hosts.insert(host.report.host.clone(), host);
+    Ok(())
+}
+
+/// What is known of a host with a new report.
+fn followed(before: Host, mut report: Report, at: u64) -> Host {
+    let s = (report.at - before.report.at) as f64 / 1000.0;
+    let old = &before.report.part;
+    let rate = |(name, value): (&String, &u64)| {
+        // One that fell began anew: how far it came before that nobody knows.
+        let more = value.checked_sub(*old.counters.get(name)?)?;
+        Some((name.clone(), more as f64 / s))
+    };
+    let rates = report.part.counters.iter().filter_map(rate).collect();
+    let mut gone = before.gone;
+    for job in before.report.part.jobs {
+        if report.part.jobs.iter().any(|new| (new.source, &new.id) == (job.source, &job.id)) {
+            continue;
+        }
+        // Of a source that does not answer nothing is known to be over.
+        if report.errors.contains_key(job.source) { report.part.jobs.push(job) } else { gone.push(job) }
+    }
+    Host { seen: at, report, rates, gone }
+}
+
+/// The collector's secret, of which each host's key is made.
+pub fn secret_of(data: &Path) -> Result<String, String> {
+    secret::kept(&data.join("agent-secret"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Part;
+
+    fn report(at: u64, counters: &[(&str, u64)], jobs: &[&str]) -> Report {
+        let job = |id: &&str| Job { id: id.to_string(), source: "watch", ..Job::default() };
+        let part = Part {
+            counters: counters.iter().map(|(name, value)| (name.to_string(), *value)).collect(),
+            gauges: BTreeMap::from([
+                ("cpu.count".into(), 4.0),
+                ("memory.all_bytes".into(), 8.0),
+                ("memory.free_bytes".into(), 2.0),
+            ]),
+            facts: BTreeMap::from([("eth0.kind".into(), "Ethernet".into())]),
+            jobs: jobs.iter().map(job).collect(),
+            ..Part::default()
+        };
+        Report { host: "n1".into(), at, interval_s: 10, part, ..Report::default() }
+    }
+
+    #[test]
+    fn counters_become_rates_and_a_host_unreachable() {
+        let (mut now, writer) = (Now::default(), Writer::idle());
+        let start = 1_000_000;
+        let first = [
+            ("eth0.sent_bytes", 100),
+            ("cpu.busy_ms", 0),
+            ("energy.package-0_uj", 0),
+            ("lustre.s.read_bytes", 5),
+        ];
+        take(&mut now, &writer, report(start, &first, &["a"]), start + 7).unwrap();
+        assert!(now.hosts["n1"].rates.is_empty());
+        let next = [
+            ("eth0.sent_bytes", 2100),
+            ("cpu.busy_ms", 20_000),
+            ("energy.package-0_uj", 900_000_000),
+            ("energy.package-0/dram_uj", 9),
+            ("lustre.s.read_bytes", 4),
+        ];
+        take(&mut now, &writer, report(start + 10_000, &next, &["b"]), start + 10_000).unwrap();
+        let host = &now.hosts["n1"];
+        let summary = host.summary(start + 10_000);
+        assert_eq!(
+            (summary.sent, summary.cpu, summary.memory, summary.watts),
+            (200.0, Some(0.5), Some(0.75), 90.0)
+        );
+        assert!(!host.rates.contains_key("lustre.s.read_bytes"), "it fell");
+        assert_eq!(host.gone.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!((summary.state, host.summary(start + 45_001).state), ("up", "unreachable"));
+        let row = host.row();
+        assert!(
+            row.starts_with("1010.000,\"n1\",\"{'cpu.count':4,") && row.contains("'eth0.sent_bytes':200"),
+            "{row}"
+        );
+    }
+
+    #[test]
+    fn what_is_old_repeated_or_forged_is_refused() {
+        let (mut now, writer, at) = (Now::default(), Writer::idle(), 10_000_000);
+        take(&mut now, &writer, report(at, &[], &["a"]), at).unwrap();
+        assert!(take(&mut now, &writer, report(at, &[], &[]), at + 1).unwrap_err().contains("later"));
+        assert!(
+            take(&mut now, &writer, report(at + 700_000, &[], &[]), at + 1).unwrap_err().contains("clocks")
+        );
+        assert_eq!(now.hosts["n1"].report.part.jobs.len(), 1);
+        // Its source does not answer: the job stays.
+        let mut silent = report(at + 1, &[], &[]);
+        silent.errors.insert("watch".into(), "no answer".into());
+        take(&mut now, &writer, silent, at + 1).unwrap();
+        assert_eq!((now.hosts["n1"].report.part.jobs.len(), now.hosts["n1"].gone.len()), (1, 0));
+        let body = serde_json::to_vec(&report(at, &[], &[])).unwrap();
+        let key = host_key("secret", "n1");
+        assert!(checked("secret", "n1", &signature(&key, &body), &body).is_ok());
+        assert!(checked("secret", "n1", &signature(&host_key("secret", "n2"), &body), &body).is_err());
+        assert!(
+            checked("secret", "n2", &signature(&host_key("secret", "n2"), &body), &body)
+                .unwrap_err()
+                .contains("\"n1\"")
+        );
+        assert!(checked("secret", "n1", "", &body).is_err());
+        take(
+            &mut now,
+            &writer,
+            Report { host: "n2".into(), ..report(at, &[], &[]) },
+            at + FORGOTTEN_AFTER_MS + 2,
+        )
+        .unwrap_err();
+        let later = at + FORGOTTEN_AFTER_MS + 2;
+        take(&mut now, &writer, Report { host: "n2".into(), ..report(later, &[], &[]) }, later).unwrap();
+        assert_eq!(now.hosts.keys().collect::<Vec<_>>(), ["n2"]);
+    }
+}
