@@ -77,6 +77,13 @@ export async function get<T>(path: string, query: Record<string, string> = {}): 
   return read<T>(await fetch(words ? `${path}?${words}` : path));
 }
 
+/** What is no JSON. */
+export async function bytes(path: string, query: Record<string, string>): Promise<ArrayBuffer> {
+  const response = await fetch(`${path}?${new URLSearchParams(query)}`);
+  if (!response.ok) throw new Refused(response.status, (await response.text()) || response.statusText);
+  return response.arrayBuffer();
+}
+
 export async function post<T>(path: string, body: unknown = {}): Promise<T> {
   const headers = { "content-type": "application/json" };
   return read<T>(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { get } from "./api";
-import { element, short } from "./dom";
+import { element, exports, short } from "./dom";
 
 interface History {
   step: number;
@@ -36,7 +36,7 @@ const [BLUE, YELLOW] = ["#3a7bd5", "#e0a100"];
 
 /** A chart of a port, with a choice of how far it reaches back. */
 export function history(node: string, port: number): HTMLElement {
-  return chart(async (from, to) => {
+  const made = chart(async (from, to) => {
     const { step, rows } = await get<History>("/api/history", { node, port: String(port), from, to });
     const column = (at: 3 | 4) => rows.map((row) => row[at]);
     return {
@@ -49,6 +49,8 @@ export function history(node: string, port: number): HTMLElement {
       words: `one point: ${step / 1000} s; errors in all: ${short(rows.reduce((sum, row) => sum + row[6], 0))}`,
     };
   });
+  made.append(exports({ view: "ports", node, port: String(port) }));
+  return made;
 }
 
 /** A chart of a host's number. */

@@ -18,6 +18,12 @@ export function table(head: string[], rows: Child[][]): HTMLTableElement {
   return element("table", {}, element("thead", {}, cells("th", head)), element("tbody", {}, ...rows.map((row) => cells("td", row))));
 }
 
+/** Links that bring what a view shows as a file, from a time on; without one the server's default. */
+export function exports(query: Record<string, string>): HTMLElement {
+  const links = ["csv", "parquet"].map((format) => element("a", { href: `/api/export?${new URLSearchParams({ ...query, format })}`, download: "" }, format.toUpperCase()));
+  return element("p", { class: "note" }, "as a file: ", links[0]!, " ", links[1]!);
+}
+
 const STEPS = ["", "k", "M", "G", "T", "P", "E"];
 
 /** 12345678 as 12.3 M. */

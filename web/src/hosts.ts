@@ -2,7 +2,7 @@
 
 import { get } from "./api";
 import { past } from "./chart";
-import { clock, element, percent, short, table } from "./dom";
+import { clock, element, exports, percent, short, table } from "./dom";
 import { repeated } from "./tables";
 
 interface Summary {
@@ -51,7 +51,7 @@ export function hosts(place: HTMLElement): () => void {
       Object.keys(host.errors).join(" "),
     ]);
     const head = ["host", "state", "CPU", "memory", "sends", "receives", "power", "reads", "writes", "without an answer"];
-    return [element("h1", {}, "Hosts"), table(head, rows)];
+    return [element("h1", {}, "Hosts"), table(head, rows), exports({ view: "hosts" })];
   });
 }
 
@@ -71,6 +71,7 @@ export function host(place: HTMLElement, name: string): () => void {
       element("p", {}, state(summary), ` last report ${clock(summary.seen)}, every ${now.interval_s} s; CPU ${percent(summary.cpu)}, memory ${percent(summary.memory)}`),
       ...wrong,
       ...(jobs.length > 0 ? [element("p", {}, "Jobs: ", ...jobs)] : []),
+      exports({ view: "hosts", host: name }),
       ...groups(now, choose),
     ];
   });

@@ -2,12 +2,21 @@
 
 import { MultiUndirectedGraph } from "graphology";
 import Sigma from "sigma";
-import { type Frame, type Link, type Node, type PortNow, type Topology, frame, get } from "./api";
+import { type Frame, type Link, type Node, type PortNow, type Topology, bytes, frame, get } from "./api";
 import { history } from "./chart";
 import { UNKNOWN, WRONG, ofUse } from "./colour";
 import { clock, element, percent, short, table } from "./dom";
 
 const HOTTEST = 15;
+const SPANS: [string, number][] = [
+  ["1 hour", 3_600_000],
+  ["6 hours", 21_600_000],
+  ["1 day", 86_400_000],
+  ["7 days", 604_800_000],
+  ["30 days", 2_592_000_000],
+  ["1 year", 31_536_000_000],
+];
+const STEPS = 1000;
 
 /** The page; the function that it gives back ends it. */
 export function network(place: HTMLElement): () => void {
@@ -23,6 +32,12 @@ class View {
   private sigma: Sigma | undefined;
   private socket: WebSocket | undefined;
   private last: Frame | undefined;
+  /** The time that is shown, in milliseconds since 1970; nothing: now. */
+  private past: number | undefined;
+  private readonly slider = element("input", { type: "range", min: "0", max: String(STEPS), value: String(STEPS), "aria-label": "time" });
+  private readonly span = element("select", { "aria-label": "how far back the slider goes" });
+  private readonly time = element("output", {}, "live");
+  private readonly jobs = element("div");
   private isOver = false;
   private readonly picture = element("div", { class: "picture", role: "img", "aria-label": "picture of the network" });
   private readonly words = element("p", { class: "note", role: "status" }, "waiting for the first sweep");
@@ -32,8 +47,14 @@ class View {
 
   constructor(place: HTMLElement) {
     const scale = element("span", { class: "scale", title: "use of a link, 0 to 100 %" });
-    const side = element("aside", {}, this.search, this.words, element("h2", {}, "Hottest links"), this.hottest, this.detail);
-    place.replaceChildren(element("div", { class: "network" }, element("div", { class: "stage" }, this.picture, scale), side));
+    const side = element("aside", {}, this.search, this.words, element("h2", {}, "Hottest links"), this.hottest, this.jobs, this.detail);
+    for (const [name, span] of SPANS) this.span.append(element("option", { value: String(span) }, name));
+    const live = element("button", { type: "button" }, "live");
+    live.addEventListener("click", () => this.travel(STEPS));
+    this.slider.addEventListener("input", () => this.travel(Number(this.slider.value)));
+    this.span.addEventListener("change", () => this.travel(Number(this.slider.value)));
+    const times = element("div", { class: "times" }, this.span, this.slider, live, this.time);
+    place.replaceChildren(element("div", { class: "network" }, element("div", { class: "stage" }, this.picture, scale, times), side));
     this.search.addEventListener("change", () => this.find(this.search.value));
   }
 
@@ -56,6 +77,7 @@ class View {
     this.socket.binaryType = "arraybuffer";
     this.socket.onmessage = (message) => {
       this.last = frame(message.data as ArrayBuffer);
+      if (this.past !== undefined) return;
       if (this.last.version === this.topology.version) this.show(this.last);
       else void this.load();
     };
@@ -64,6 +86,36 @@ class View {
       this.words.textContent = "the connection is lost; trying again";
       setTimeout(() => this.isOver || this.listen(), 2000);
     };
+  }
+
+  /** Shows another time: a step of the slider, of which the last is now. */
+  private travel(step: number) {
+    this.slider.value = String(step);
+    if (step === STEPS) {
+      this.past = undefined;
+      this.time.textContent = "live";
+      this.jobs.replaceChildren();
+      if (this.last) this.show(this.last);
+      return;
+    }
+    const at = Math.round(Date.now() - (Number(this.span.value) * (STEPS - step)) / STEPS);
+    this.past = at;
+    this.time.textContent = clock(at);
+    // While the slider moves only the time at which it rests is asked for.
+    setTimeout(() => this.past === at && void this.showPast(at), 150);
+  }
+
+  private async showPast(at: number) {
+    try {
+      const [data, then] = await Promise.all([bytes("/api/picture", { at: String(at) }), get<{ jobs: [string, string, string, string, string[]][] }>("/api/jobs/at", { at: String(at) })]);
+      if (this.past !== at || this.isOver) return;
+      this.show(frame(data));
+      const rows = then.jobs.map(([source, id, user, name, nodes]) => [element("a", { href: `#job/${source}/${encodeURIComponent(id)}` }, name), user, nodes.slice(0, 4).join(" ")]);
+      this.jobs.replaceChildren(element("h2", {}, "Jobs then"), table(["job", "user", "nodes"], rows));
+      document.body.dataset["past"] = String(at);
+    } catch (error) {
+      this.words.textContent = String(error);
+    }
   }
 
   end() {

@@ -1,7 +1,7 @@
 // The pages that are tables: jobs, errors, and the monitor itself.
 
 import { type Job, type Rank, get } from "./api";
-import { clock, element, short, table } from "./dom";
+import { clock, element, exports, short, table } from "./dom";
 
 const EVERY_MS = 5000;
 
@@ -34,7 +34,7 @@ export function jobs(place: HTMLElement): () => void {
       return [link, job.source, job.user, job.name, job.state, String(job.ranks), nodes, times];
     });
     const wrong = Object.entries(errors).map(([source, why]) => element("p", { class: "wrong" }, `${source}: ${why}`));
-    return [element("h1", {}, "Jobs"), ...wrong, table(["job", "from", "user", "name", "state", "ranks", "nodes", "time"], rows)];
+    return [element("h1", {}, "Jobs"), ...wrong, table(["job", "from", "user", "name", "state", "ranks", "nodes", "time"], rows), exports({ view: "jobs" })];
   });
 }
 
@@ -74,6 +74,8 @@ export function job(place: HTMLElement, source: string, id: string): () => void 
         ? [element("h2", {}, "Lustre"), table(["", ""], Object.entries(storage).map(([name, value]) => [name.replaceAll("_", " "), short(value, name.endsWith("bytes") ? "B" : "")]))]
         : []),
       element("h2", {}, "Ranks"),
+      element("p", { class: "note" }, "its course: ", element("a", { href: `/api/job/trace?${new URLSearchParams({ source, id })}`, download: "" }, "trace for Perfetto")),
+      exports({ view: "job", source, id, from: String(job.start), to: String((job.end ?? Date.now()) + 1000) }),
       job.ranks.length > 0 ? table(head, rows) : element("p", { class: "note" }, "Nothing tells of this job's ranks."),
     ];
   });
@@ -133,7 +135,7 @@ export function errors(place: HTMLElement): () => void {
       return [String(node), String(port), short(Number(all)), kinds.map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`).join("; ")];
     });
     const none = element("p", { class: "note" }, "No port had an error in the last hour.");
-    return [element("h1", {}, "Errors of the last hour"), lines.length > 0 ? table(["node", "port", "errors", "which"], lines) : none];
+    return [element("h1", {}, "Errors of the last hour"), lines.length > 0 ? table(["node", "port", "errors", "which"], lines) : none, exports({ view: "errors" })];
   });
 }
 

@@ -11,8 +11,9 @@ use crate::fabric::discover::{Fabric, discover};
 use crate::fabric::exchange::Exchange;
 use crate::fabric::names;
 use crate::fabric::topology::Topology;
-use crate::live::{Live, now_ms, seconds};
+use crate::live::Live;
 use crate::store::{Writer, quoted};
+use crate::time::{now_ms, seconds};
 
 /// How long a fabric that cannot be reached is left alone.
 const RETRY: Duration = Duration::from_secs(10);

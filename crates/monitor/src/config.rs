@@ -166,9 +166,6 @@ impl Config {
             return Err("fabric.limits.in_flight: a number between 1 and 4096 is needed".into());
         }
         config.fabric.skipped()?;
-        if let Some(name) = config.agent.skip.iter().find(|name| !crate::agent::is_skippable(name)) {
-            return Err(format!("agent.skip: {name:?} is neither a source nor a link"));
-        }
         config.check_notify()?;
         Ok(config)
     }

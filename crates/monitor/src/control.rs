@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-use crate::live::now_ms;
+use crate::time::now_ms;
 
 /// Steps by version, as the store's schema has them; the file keeps its version as `user_version`.
 const VERSIONS: [&str; 1] = ["

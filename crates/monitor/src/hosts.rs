@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::agent::{Report, host_key, signature};
 use crate::job::Job;
-use crate::live::{Now, seconds};
 use crate::secret;
 use crate::store::{Writer, literal, quoted};
+use crate::time::seconds;
 
 const HOSTS_MAX: usize = 50_000;
 /// A report of another time is none of now: somebody's clock is wrong, or somebody repeats it.
@@ -77,7 +77,8 @@ impl Host {
             let each = self.rates.iter().filter(|(name, _)| {
                 name.rsplit_once('.').is_some_and(|(group, quantity)| is_meant(group, quantity))
             });
-            each.map(|(_, rate)| rate).sum::<f64>()
+            // The sum of nothing is -0.
+            each.map(|(_, rate)| rate).sum::<f64>() + 0.0
         };
         let is_link = |group: &str| facts.contains_key(&format!("{group}.kind"));
         let of_client = |group: &str| group.starts_with("lustre.") && group.matches(['-', '.']).count() == 1;
@@ -125,23 +126,28 @@ pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Rep
 }
 
 /// Takes a report that came now. An error says why it is refused.
-pub fn take(now: &mut Now, writer: &Writer, report: Report, at: u64) -> Result<(), String> {
+pub fn take(
+    hosts: &mut BTreeMap<String, Host>,
+    writer: &Writer,
+    report: Report,
+    at: u64,
+) -> Result<(), String> {
     if at.abs_diff(report.at) > CLOCKS_APART_MS {
         return Err("its time is more than 10 minutes from the collector's: set the clocks".into());
     }
-    now.hosts.retain(|_, host| host.seen + FORGOTTEN_AFTER_MS > at);
-    if !now.hosts.contains_key(&report.host) && now.hosts.len() >= HOSTS_MAX {
+    hosts.retain(|_, host| host.seen + FORGOTTEN_AFTER_MS > at);
+    if !hosts.contains_key(&report.host) && hosts.len() >= HOSTS_MAX {
         return Err(format!("there are {HOSTS_MAX} hosts already"));
     }
-    let before = now.hosts.remove(&report.host).unwrap_or_default();
+    let before = hosts.remove(&report.host).unwrap_or_default();
     if before.report.at >= report.at {
         let why = "a later report came before it".into();
-        now.hosts.insert(report.host.clone(), before);
+        hosts.insert(report.host.clone(), before);
         return Err(why);
     }
     let host = followed(before, report, at);
     writer.add("host_samples", host.row());
-    now.hosts.insert(host.report.host.clone(), host);
+    hosts.insert(host.report.host.clone(), host);
     Ok(())
 }
 
@@ -194,7 +200,7 @@ mod tests {
 
     #[test]
     fn counters_become_rates_and_a_host_unreachable() {
-        let (mut now, writer) = (Now::default(), Writer::idle());
+        let (mut hosts, writer) = (BTreeMap::new(), Writer::idle());
         let start = 1_000_000;
         let first = [
             ("eth0.sent_bytes", 100),
@@ -202,8 +208,8 @@ mod tests {
             ("energy.package-0_uj", 0),
             ("lustre.s.read_bytes", 5),
         ];
-        take(&mut now, &writer, report(start, &first, &["a"]), start + 7).unwrap();
-        assert!(now.hosts["n1"].rates.is_empty());
+        take(&mut hosts, &writer, report(start, &first, &["a"]), start + 7).unwrap();
+        assert!(hosts["n1"].rates.is_empty());
         let next = [
             ("eth0.sent_bytes", 2100),
             ("cpu.busy_ms", 20_000),
@@ -211,8 +217,8 @@ mod tests {
             ("energy.package-0/dram_uj", 9),
             ("lustre.s.read_bytes", 4),
         ];
-        take(&mut now, &writer, report(start + 10_000, &next, &["b"]), start + 10_000).unwrap();
-        let host = &now.hosts["n1"];
+        take(&mut hosts, &writer, report(start + 10_000, &next, &["b"]), start + 10_000).unwrap();
+        let host = &hosts["n1"];
         let summary = host.summary(start + 10_000);
         assert_eq!(
             (summary.sent, summary.cpu, summary.memory, summary.watts),
@@ -223,25 +229,26 @@ mod tests {
         assert_eq!((summary.state, host.summary(start + 45_001).state), ("up", "unreachable"));
         let row = host.row();
         assert!(
-            row.starts_with("1010.000,\"n1\",\"{'cpu.count':4,") && row.contains("'eth0.sent_bytes':200"),
+            row.starts_with("0000001010.000,\"n1\",\"{'cpu.count':4,")
+                && row.contains("'eth0.sent_bytes':200"),
             "{row}"
         );
     }
 
     #[test]
     fn what_is_old_repeated_or_forged_is_refused() {
-        let (mut now, writer, at) = (Now::default(), Writer::idle(), 10_000_000);
-        take(&mut now, &writer, report(at, &[], &["a"]), at).unwrap();
-        assert!(take(&mut now, &writer, report(at, &[], &[]), at + 1).unwrap_err().contains("later"));
+        let (mut hosts, writer, at) = (BTreeMap::new(), Writer::idle(), 10_000_000);
+        take(&mut hosts, &writer, report(at, &[], &["a"]), at).unwrap();
+        assert!(take(&mut hosts, &writer, report(at, &[], &[]), at + 1).unwrap_err().contains("later"));
         assert!(
-            take(&mut now, &writer, report(at + 700_000, &[], &[]), at + 1).unwrap_err().contains("clocks")
+            take(&mut hosts, &writer, report(at + 700_000, &[], &[]), at + 1).unwrap_err().contains("clocks")
         );
-        assert_eq!(now.hosts["n1"].report.part.jobs.len(), 1);
+        assert_eq!(hosts["n1"].report.part.jobs.len(), 1);
         // Its source does not answer: the job stays.
         let mut silent = report(at + 1, &[], &[]);
         silent.errors.insert("watch".into(), "no answer".into());
-        take(&mut now, &writer, silent, at + 1).unwrap();
-        assert_eq!((now.hosts["n1"].report.part.jobs.len(), now.hosts["n1"].gone.len()), (1, 0));
+        take(&mut hosts, &writer, silent, at + 1).unwrap();
+        assert_eq!((hosts["n1"].report.part.jobs.len(), hosts["n1"].gone.len()), (1, 0));
         let body = serde_json::to_vec(&report(at, &[], &[])).unwrap();
         let key = host_key("secret", "n1");
         assert!(checked("secret", "n1", &signature(&key, &body), &body).is_ok());
@@ -253,14 +260,14 @@ mod tests {
         );
         assert!(checked("secret", "n1", "", &body).is_err());
         take(
-            &mut now,
+            &mut hosts,
             &writer,
             Report { host: "n2".into(), ..report(at, &[], &[]) },
             at + FORGOTTEN_AFTER_MS + 2,
         )
         .unwrap_err();
         let later = at + FORGOTTEN_AFTER_MS + 2;
-        take(&mut now, &writer, Report { host: "n2".into(), ..report(later, &[], &[]) }, later).unwrap();
-        assert_eq!(now.hosts.keys().collect::<Vec<_>>(), ["n2"]);
+        take(&mut hosts, &writer, Report { host: "n2".into(), ..report(later, &[], &[]) }, later).unwrap();
+        assert_eq!(hosts.keys().collect::<Vec<_>>(), ["n2"]);
     }
 }

@@ -25,6 +25,7 @@ mod people;
 mod run;
 mod secret;
 mod store;
+mod time;
 mod web;
 
 pub use run::run;

@@ -12,16 +12,6 @@ use crate::fabric::topology::Topology;
 use crate::hosts::Host;
 use crate::job::Job;
 
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
-}
-
-/// A time as ClickHouse reads it.
-pub fn seconds(ms: u64) -> String {
-    format!("{}.{:03}", ms / 1000, ms % 1000)
-}
-
 /// What the fabric's collector does.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
@@ -97,39 +87,47 @@ impl Live {
     }
 }
 
+/// A frame, little endian: version and time as f64, numbers of links and nodes as u32; per link its use
+/// from the lower to the upper end and back as f32 (NaN: not known); a byte per link (1: errors, 2:
+/// cleared, 4: latched); a byte per node (1: unreachable).
+pub fn frame(
+    topology: &Topology,
+    ports: &HashMap<(u64, u8), Sample>,
+    unreachable: &BTreeSet<u64>,
+    at: u64,
+) -> Vec<u8> {
+    let Topology { version, nodes, links } = topology;
+    let mut frame = Vec::with_capacity(24 + 9 * links.len() + nodes.len());
+    frame.extend((*version as f64).to_le_bytes());
+    frame.extend((at as f64).to_le_bytes());
+    frame.extend((links.len() as u32).to_le_bytes());
+    frame.extend((nodes.len() as u32).to_le_bytes());
+    let guids: Vec<u64> = nodes.iter().map(|node| u64::from_str_radix(&node.guid, 16).unwrap_or(0)).collect();
+    let mut states = Vec::with_capacity(links.len());
+    for link in links {
+        let from = ports.get(&(guids[link.from], link.from_port));
+        let to = ports.get(&(guids[link.to], link.to_port));
+        // What one end sends the other receives; either may not be known.
+        let way = |sender: Option<&Sample>, receiver: Option<&Sample>| {
+            sender.and_then(|end| end.sent).or(receiver.and_then(|end| end.received))
+        };
+        frame.extend(way(from, to).unwrap_or(f32::NAN).to_le_bytes());
+        frame.extend(way(to, from).unwrap_or(f32::NAN).to_le_bytes());
+        states.push([from, to].into_iter().flatten().fold(0u8, |state, end| {
+            state
+                | u8::from(end.errors() > 0)
+                | u8::from(end.flags & RESET != 0) << 1
+                | u8::from(end.flags & LATCHED != 0) << 2
+        }));
+    }
+    frame.extend(states);
+    frame.extend(guids.iter().map(|guid| u8::from(unreachable.contains(guid))));
+    frame
+}
+
 impl Now {
-    /// A frame, little endian: version and time as f64, numbers of links and nodes as u32; per link its use
-    /// from the lower to the upper end and back as f32 (NaN: not known); a byte per link (1: errors, 2:
-    /// cleared, 4: latched); a byte per node (1: unreachable).
     fn frame(&self) -> Vec<u8> {
-        let Topology { version, nodes, links } = &*self.topology;
-        let mut frame = Vec::with_capacity(24 + 9 * links.len() + nodes.len());
-        frame.extend((*version as f64).to_le_bytes());
-        frame.extend((self.fabric.last_sweep as f64).to_le_bytes());
-        frame.extend((links.len() as u32).to_le_bytes());
-        frame.extend((nodes.len() as u32).to_le_bytes());
-        let guids: Vec<u64> =
-            nodes.iter().map(|node| u64::from_str_radix(&node.guid, 16).unwrap_or(0)).collect();
-        let mut states = Vec::with_capacity(links.len());
-        for link in links {
-            let from = self.ports.get(&(guids[link.from], link.from_port));
-            let to = self.ports.get(&(guids[link.to], link.to_port));
-            // What one end sends the other receives; either may not be known.
-            let way = |sender: Option<&Sample>, receiver: Option<&Sample>| {
-                sender.and_then(|end| end.sent).or(receiver.and_then(|end| end.received))
-            };
-            frame.extend(way(from, to).unwrap_or(f32::NAN).to_le_bytes());
-            frame.extend(way(to, from).unwrap_or(f32::NAN).to_le_bytes());
-            states.push([from, to].into_iter().flatten().fold(0u8, |state, end| {
-                state
-                    | u8::from(end.errors() > 0)
-                    | u8::from(end.flags & RESET != 0) << 1
-                    | u8::from(end.flags & LATCHED != 0) << 2
-            }));
-        }
-        frame.extend(states);
-        frame.extend(guids.iter().map(|guid| u8::from(self.unreachable.contains(guid))));
-        frame
+        frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
     pub fn port(&self, node: u64, port: u8) -> Option<PortNow> {

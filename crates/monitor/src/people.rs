@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 
 use crate::control::Control;
 use crate::job::Job;
-use crate::live::now_ms;
 use crate::secret;
+use crate::time::now_ms;
 
 /// What a person may see. Each sees what the one before sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]

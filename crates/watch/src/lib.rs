@@ -158,7 +158,7 @@ macro_rules! ends_comm {
         /// As MPI's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $mpi(comm: *mut c_void) -> c_int {
-            // SAFETY: MPI's contract: the program gives the address of a handle, of which 4 bytes are read here.
+            // SAFETY: MPI's contract: the program gives the address of a handle; 4 bytes of it are read.
             let handle = unsafe { comm.cast::<u32>().read_unaligned() };
             world::forget(handle);
             let comm = comm as usize;

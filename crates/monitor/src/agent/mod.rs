@@ -6,23 +6,22 @@
 
 mod energy;
 mod links;
+mod local;
 mod lustre;
 mod machine;
 mod report;
 mod send;
+mod watch;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 pub use report::{Part, Report};
-pub use send::{Agent, HOST, SIGNATURE, host_key, is_skippable, print, signature};
+pub use send::{Agent, HOST, SIGNATURE, host_key, print, signature};
 
-use crate::jobs::{Watched, local};
-use crate::live::now_ms;
+use crate::time::now_ms;
 
-/// All sources; `skip` names those that are left alone.
-pub const SOURCES: [&str; 7] = ["machine", "links", "energy", "gpu", "lustre", "mpirun", "watch"];
 /// How long a report waits for its sources, at most.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -33,7 +32,7 @@ struct Source {
     name: &'static str,
     ask: SyncSender<()>,
     answers: Receiver<Answer>,
-    /// Since when it has not answered.
+    /// Since when it owes an answer.
     silent: Option<Instant>,
 }
 
@@ -51,25 +50,24 @@ impl Source {
         Source { name, ask, answers, silent: None }
     }
 
-    /// Asks, unless it still owes an answer.
+    /// Asks, unless it still owes an answer: a late one is better than none.
     fn ask(&mut self) {
-        if self.silent.is_some() && self.answers.try_recv().is_err() {
-            return;
+        if self.silent.is_none() {
+            self.silent = Some(Instant::now());
+            // It has answered the question before, so there is room for this one.
+            let _ = self.ask.try_send(());
         }
-        self.silent = None;
-        // It has taken the question before, as it has answered that.
-        let _ = self.ask.try_send(());
     }
 
     fn answer(&mut self, end: Instant) -> Answer {
-        if let Some(since) = self.silent {
-            return Err(format!("no answer for {} s", since.elapsed().as_secs()));
-        }
-        match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.silent = Some(Instant::now());
-                Err("no answer in time".into())
+        let answer = self.answers.recv_timeout(end.saturating_duration_since(Instant::now()));
+        match (answer, self.silent) {
+            (Ok(answer), _) => {
+                self.silent = None;
+                answer
+            }
+            (Err(_), since) => {
+                Err(format!("no answer for {} s", since.map_or(0, |since| since.elapsed().as_secs())))
             }
         }
     }
@@ -84,7 +82,7 @@ impl Sources {
         let root = Path::new("/");
         let links_skipped = skip.to_vec();
         let mut energy = energy::Energy::default();
-        let mut watched = Watched::default();
+        let mut watched = watch::Watched::default();
         let all = vec![
             Source::start("machine", move || machine::read(root)),
             Source::start("links", move || links::read(root, &links_skipped)),
@@ -99,7 +97,7 @@ impl Sources {
 
     /// What the host is doing now; `interval_s` is when the next report will come.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
-        let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s) / 2);
+        let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
         self.0.iter_mut().for_each(Source::ask);
         let mut report = Report {
             host: host.into(),
@@ -146,8 +144,6 @@ mod tests {
         };
         let mut sources =
             Sources(vec![Source::start("slow", slow), Source::start("quick", move || gauge("quick"))]);
-        let report = sources.report("h", 1);
-        assert_eq!(report.errors["slow"], "no answer in time");
         let report = sources.report("h", 1);
         assert!(report.errors["slow"].starts_with("no answer for "), "{:?}", report.errors);
         assert_eq!(report.part.gauges.keys().collect::<Vec<_>>(), ["quick"]);

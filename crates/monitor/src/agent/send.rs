@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::{Report, SOURCES, Sources, own_name};
+use super::{Report, Sources, own_name};
 use crate::config::Agent as Config;
 
 pub struct Agent {
@@ -83,11 +83,6 @@ pub fn print(config: &Config) -> Result<String, String> {
     // Most sources tell what only grows; the first question is the second one's beginning.
     let report = sources.report(&host, config.interval_s);
     serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
-}
-
-/// Names in `skip` that are neither a source nor a link's name.
-pub fn is_skippable(name: &str) -> bool {
-    SOURCES.contains(&name) || !name.is_empty() && !name.contains(char::is_whitespace)
 }
 
 /// Headers of a report.

@@ -125,7 +125,7 @@ pub fn begin(control: &Control) -> Result<(), String> {
             }
             db.execute(
                 "INSERT INTO audit VALUES (?, 'monitor', 'first criteria')",
-                [crate::live::now_ms() as i64],
+                [crate::time::now_ms() as i64],
             )?;
         }
         Ok(())

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::command::output_of;
 use crate::config::{Mail, Notify};
 use crate::control::Control;
-use crate::live::now_ms;
+use crate::time::now_ms;
 
 /// A message names so many alerts, and the number of the others.
 const EVENTS_MAX: usize = 50;

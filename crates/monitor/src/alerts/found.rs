@@ -9,8 +9,9 @@ use super::criteria::Criterion;
 use super::metric::{Metric, Of};
 use crate::control::Control;
 use crate::fabric::counters::{COUNTERS, Sample};
-use crate::live::{Now, now_ms};
+use crate::live::Now;
 use crate::store::Written;
+use crate::time::now_ms;
 
 /// Where a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 
 use crate::control::Control;
 use crate::job::Job;
-use crate::live::{Live, Now, now_ms};
+use crate::live::{Live, Now};
 use crate::people::Who;
 use crate::store::Writer;
+use crate::time::now_ms;
 
 pub use criteria::{Criterion, add as add_criterion, all as criteria, begin, remove as remove_criterion};
 pub use deliver::{Deliver, Delivered};

@@ -1,12 +1,7 @@
-//! Jobs: those that hosts tell of, this one and those with an agent (a local `mpirun` by its counters,
-//! `local.rs`; programs of other MPIs under the watch library, `watch.rs`), and those of Slurm by
-//! `squeue --json` (`slurm.rs`).
+//! Jobs: those that hosts tell of, this one and those with an agent, and those of Slurm by `squeue --json`
+//! (`slurm.rs`). What of a host runs inside a job of Slurm is that job's.
 
-pub mod local;
 mod slurm;
-mod watch;
-
-pub use watch::Watched;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -19,8 +14,9 @@ use serde_json::Value;
 use crate::agent::{Sources, own_name};
 use crate::hosts::{self, Host};
 use crate::job::{Job, Rank, SOURCES};
-use crate::live::{Live, now_ms, seconds};
+use crate::live::Live;
 use crate::store::{Store, Writer, literal, quoted};
+use crate::time::{now_ms, seconds};
 
 pub struct Collector {
     pub interval_s: u64,
@@ -51,10 +47,10 @@ impl Collector {
 
     /// The jobs that an earlier monitor saw lately, or did not see end.
     fn known(&self) -> Result<Vec<Job>, String> {
-        let sql = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
-                   toUnixTimestamp64Milli(end), project FROM jobs FINAL WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL \
-                   ORDER BY start DESC LIMIT 10000";
-        let rows = self.store.select(sql, &[])?;
+        let sql = format!(
+            "{ROWS} WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL ORDER BY start DESC LIMIT 10000"
+        );
+        let rows = self.store.select(&sql, &[])?;
         Ok(rows.as_array().into_iter().flatten().filter_map(of_row).collect())
     }
 
@@ -69,7 +65,7 @@ impl Collector {
             };
         }
         // It is refused only if the clock was set back: the next one is not.
-        let _ = hosts::take(&mut now, &self.writer, report, now_ms());
+        let _ = hosts::take(&mut now.hosts, &self.writer, report, now_ms());
         let mut told = told(&mut now.hosts);
         // Jobs of a source that does not answer are neither running nor ended: they stay as they were.
         match &mut slurm {
@@ -178,6 +174,22 @@ fn adopt(found: &mut Vec<Job>, slurm: &mut [Job]) {
     });
 }
 
+/// The rows that `of_row` reads.
+const ROWS: &str = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
+                    toUnixTimestamp64Milli(end), project FROM jobs FINAL";
+
+/// A job of the store.
+pub fn find(store: &Store, source: &str, id: &str) -> Result<Option<Job>, String> {
+    let sql = format!("{ROWS} WHERE source = {{source:String}} AND id = {{id:String}}");
+    let rows = store.select(&sql, &[("source", source.into()), ("id", id.into())])?;
+    Ok(of_row(&rows[0]))
+}
+
+/// How a job is called in `job_samples`: two sources may have the same number.
+pub fn key(source: &str, id: &str) -> String {
+    format!("{source}/{id}")
+}
+
 /// A job from a row of `jobs`.
 fn of_row(row: &Value) -> Option<Job> {
     let text = |at: usize| row[at].as_str().map(String::from);
@@ -199,10 +211,10 @@ fn of_row(row: &Value) -> Option<Job> {
 }
 
 /// A job's ranks as they were last seen.
-pub fn ranks_of(store: &Store, job: &str) -> Result<Vec<Rank>, String> {
+pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<Rank>, String> {
     let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
                GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
-    let rows = store.select(sql, &[("job", job.into())])?;
+    let rows = store.select(sql, &[("job", key(source, id))])?;
     let rank = |row: &Value| {
         let counters =
             row[2].as_object()?.iter().filter_map(|(name, value)| Some((name.clone(), value.as_u64()?)));
@@ -238,7 +250,7 @@ fn samples(job: &Job, at: u64) -> String {
         let counters: Vec<_> =
             rank.counters.iter().map(|(name, value)| format!("{}:{value}", literal(name))).collect();
         let counters = quoted(&format!("{{{}}}", counters.join(",")));
-        let (id, host) = (quoted(&job.id), quoted(&rank.host));
+        let (id, host) = (quoted(&key(job.source, &job.id)), quoted(&rank.host));
         writeln!(csv, "{},{id},{},{host},{counters},{}", seconds(at), rank.rank, rank.pid)
             .expect("a String takes all");
     }

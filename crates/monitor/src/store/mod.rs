@@ -17,7 +17,7 @@ pub use spool::{Writer, Written};
 use crate::config::Config;
 
 /// How much of an answer is read.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
     agent: ureq::Agent,
@@ -89,9 +89,17 @@ impl Store {
         let pairs: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
         let text = self.post(&pairs, &format!("{sql} FORMAT JSONCompact {settings}"))?;
-        let mut answer: Value =
-            serde_json::from_str(&text).map_err(|error| format!("the store's answer is no JSON: {error}"))?;
+        let mut answer: Value = serde_json::from_slice(&text)
+            .map_err(|error| format!("the store's answer is no JSON: {error}"))?;
         Ok(answer["data"].take())
+    }
+
+    /// What a SELECT finds, as ClickHouse writes it in a format (`CSVWithNames`, `Parquet`).
+    pub fn export(&self, sql: &str, parameters: &[(&str, String)], format: &str) -> Result<Vec<u8>, String> {
+        let named: Vec<_> =
+            parameters.iter().map(|(name, value)| (format!("param_{name}"), value.as_str())).collect();
+        let pairs: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        self.post(&pairs, &format!("{sql} FORMAT {format}"))
     }
 
     /// Adds rows in CSV.
@@ -99,7 +107,7 @@ impl Store {
         self.post(&[("query", &format!("INSERT INTO {table} FORMAT CSV"))], csv).map(|_| ())
     }
 
-    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<String, String> {
+    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<Vec<u8>, String> {
         let mut request = self.agent.post(&self.url);
         for (name, value) in pairs {
             request = request.query(name, value);
@@ -114,9 +122,12 @@ impl Store {
             .body_mut()
             .with_config()
             .limit(ANSWER_BYTES_MAX)
-            .read_to_string()
+            .read_to_vec()
             .map_err(|error| format!("the store's answer cannot be read: {error}"))?;
-        let first = || text.lines().next().unwrap_or_default().chars().take(500).collect::<String>();
+        let first = || {
+            let words = String::from_utf8_lossy(&text);
+            words.lines().next().unwrap_or_default().chars().take(500).collect::<String>()
+        };
         if code.is_success() { Ok(text) } else { Err(format!("the store refuses ({code}): {}", first())) }
     }
 }

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use super::state::{COOKIE, Web, session};
 use crate::fabric::counters::COUNTERS;
 use crate::job::Job;
-use crate::jobs::ranks_of;
-use crate::live::{Now, now_ms, seconds};
+use crate::jobs::{find, ranks_of};
+use crate::live::Now;
 use crate::people::{Role, Who};
+use crate::time::{now_ms, seconds};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
 pub type OfWeb = State<Arc<Web>>;
@@ -87,13 +88,17 @@ pub struct OfPort {
 
 impl OfPort {
     fn guid(&self) -> Result<u64, (StatusCode, String)> {
-        u64::from_str_radix(&self.node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
+        guid(&self.node)
     }
 }
 
 pub async fn port(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     let found = web.live.now().port(asked.guid()?, asked.port);
     Ok(Json(json!(found)))
+}
+
+pub fn guid(node: &str) -> Result<u64, (StatusCode, String)> {
+    u64::from_str_radix(node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
 }
 
 /// A page draws so many points of a series.
@@ -104,11 +109,7 @@ const HOUR_MS: u64 = 3_600_000;
 pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     let guid = asked.guid()?;
     let (from, to, _) = span(asked.from, asked.to, 1)?;
-    let (table, time, least) = match to - from {
-        span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
-        span if span <= 14 * 24 * HOUR_MS => ("port_minutes", "toInt64(toUnixTimestamp(ts)) * 1000", 60_000),
-        _ => ("port_tens", "toInt64(toUnixTimestamp(ts)) * 1000", 600_000),
-    };
+    let (table, time, least) = table_of(to - from);
     let step = ((to - from) / POINTS_MAX).max(least);
     let sql = format!(
         "SELECT intDiv({time}, {{step:Int64}}) * {{step:Int64}} AS t, max(sent), max(received), \
@@ -128,6 +129,15 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     Ok(Json(json!({"step": step, "rows": rows})))
 }
 
+/// The table for so many milliseconds, its time in milliseconds, and how far its rows are apart at least.
+pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
+    match span_ms {
+        span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
+        span if span <= 14 * 24 * HOUR_MS => ("port_minutes", "toInt64(toUnixTimestamp(ts)) * 1000", 60_000),
+        _ => ("port_tens", "toInt64(toUnixTimestamp(ts)) * 1000", 600_000),
+    }
+}
+
 /// A time from and to, the last hour if nothing is asked, and the length of a step of at least so much, in
 /// milliseconds.
 pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
@@ -139,7 +149,7 @@ pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64,
     Ok((from, to, ((to - from) / POINTS_MAX).max(least)))
 }
 
-fn errors_sum() -> String {
+pub fn errors_sum() -> String {
     let errors = COUNTERS.iter().filter(|counter| counter.is_error).map(|counter| counter.name);
     errors.collect::<Vec<_>>().join(" + ")
 }
@@ -191,22 +201,36 @@ pub async fn jobs(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Val
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfJob {
-    source: String,
-    id: String,
+    pub source: String,
+    pub id: String,
 }
 
-/// A job with its ranks. Another's job is as one that never was.
-pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
-    let is_asked = |job: &&Job| job.id == asked.id && job.source == asked.source && who.sees(job);
-    let (found, storage) = {
-        let now = web.live.now();
-        let found = now.jobs.iter().find(is_asked).cloned();
-        let storage = found.as_ref().map(|job| storage_of(&now, job)).unwrap_or_default();
-        (found, storage)
+/// A job of now, or of the store. Another's is as one that never was.
+pub async fn known_job(
+    web: &Arc<Web>,
+    who: &Who,
+    source: String,
+    id: String,
+) -> Result<Job, (StatusCode, String)> {
+    let is_it = |job: &&Job| job.id == id && job.source == source;
+    let now = web.live.now().jobs.iter().find(is_it).cloned();
+    let found = match now {
+        Some(job) => Some(job),
+        None => {
+            let web = web.clone();
+            blocking(move || find(&web.store, &source, &id)).await?
+        }
     };
-    let mut job = found.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))?;
+    let seen = found.filter(|job| who.sees(job));
+    seen.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))
+}
+
+/// A job with its ranks.
+pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
+    let mut job = known_job(&web, &who, asked.source.clone(), asked.id.clone()).await?;
+    let storage = storage_of(&web.live.now(), &job);
     if job.ranks.is_empty() {
-        job.ranks = blocking(move || ranks_of(&web.store, &asked.id)).await?;
+        job.ranks = blocking(move || ranks_of(&web.store, &asked.source, &asked.id)).await?;
     }
     Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
 }

@@ -12,8 +12,8 @@ use super::api::{Answer, OfWeb, blocking, span, wrong};
 use super::state::Web;
 use crate::agent::{HOST, SIGNATURE};
 use crate::hosts::{Summary, checked, take};
-use crate::live::{now_ms, seconds};
 use crate::people::Who;
+use crate::time::{now_ms, seconds};
 
 /// A report of an agent. Its signature, not a session, says whose it is.
 pub async fn report(
@@ -35,7 +35,8 @@ fn received(
 ) -> Result<StatusCode, (StatusCode, String)> {
     let report =
         checked(&web.agent_secret, host, signature, body).map_err(|why| (StatusCode::FORBIDDEN, why))?;
-    take(&mut web.live.now(), &web.writer, report, now_ms()).map_err(|why| (StatusCode::CONFLICT, why))?;
+    take(&mut web.live.now().hosts, &web.writer, report, now_ms())
+        .map_err(|why| (StatusCode::CONFLICT, why))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,8 +8,10 @@ use axum::http::header;
 use axum::response::IntoResponse;
 
 use super::state::Web;
+use crate::hosts::Summary;
 use crate::live::Now;
 use crate::store::Written;
+use crate::time::now_ms;
 
 pub async fn metrics(State(web): State<Arc<Web>>) -> impl IntoResponse {
     let written = web.writer.written();
@@ -78,8 +80,34 @@ fn text(now: &Now, written: &Written) -> String {
     family(&mut text, "port_received_ratio", "Data received, of what the link can carry.", received);
     let errors = ends().map(|(labels, sample)| (labels, sample.errors() as f64));
     family(&mut text, "port_errors", "Errors of all kinds in the last interval.", errors);
+    hosts(&mut text, now);
     text.push_str("# EOF\n");
     text
+}
+
+fn hosts(text: &mut String, now: &Now) {
+    let at = now_ms();
+    let all: Vec<Summary> = now.hosts.values().map(|host| host.summary(at)).collect();
+    let mut each = |name: &str, help: &str, value: &dyn Fn(&Summary) -> Option<f64>| {
+        let labelled = |host: &Summary| Some((format!("{{host=\"{}\"}}", label(&host.name)), value(host)?));
+        family(text, &format!("host_{name}"), help, all.iter().filter_map(labelled));
+    };
+    // What a host that is away did last is not what it does now.
+    let is_up = |host: &Summary| host.state == "up";
+    each("up", "1: the host reports.", &|host| Some(f64::from(u8::from(is_up(host)))));
+    each("cpu_ratio", "Use of its processors.", &|host| host.cpu.filter(|_| is_up(host)));
+    each("memory_ratio", "Use of its memory.", &|host| host.memory.filter(|_| is_up(host)));
+    each("sent_bytes_per_second", "Sent over all links.", &|host| is_up(host).then_some(host.sent));
+    each("received_bytes_per_second", "Received over all links.", &|host| {
+        is_up(host).then_some(host.received)
+    });
+    each("power_watts", "Power of packages and GPUs.", &|host| {
+        (is_up(host) && host.watts > 0.0).then_some(host.watts)
+    });
+    each("lustre_read_bytes_per_second", "Read from Lustre.", &|host| is_up(host).then_some(host.read));
+    each("lustre_written_bytes_per_second", "Written to Lustre.", &|host| {
+        is_up(host).then_some(host.written)
+    });
 }
 
 fn label(text: &str) -> String {

@@ -3,6 +3,7 @@
 
 mod api;
 mod desk;
+mod export;
 mod hosts;
 mod metrics;
 mod state;
@@ -31,7 +32,12 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/history", get(api::history))
         .route("/api/errors", get(api::errors))
         .route("/api/jobs", get(api::jobs))
+        .route("/api/jobs/at", get(export::jobs_at))
         .route("/api/job", get(api::job))
+        .route("/api/job/trace", get(export::trace))
+        .route("/api/picture", get(export::picture))
+        .route("/api/export", get(export::export))
+        .route("/api/openapi.json", get(openapi))
         .route("/api/hosts", get(hosts::hosts))
         .route("/api/host", get(hosts::host))
         .route("/api/host/history", get(hosts::history))
@@ -55,6 +61,13 @@ pub fn router(web: Arc<Web>) -> Router {
     }
     router.layer(from_fn(protect)).with_state(web)
 }
+
+/// What all of this is, for programs that are made from such a description.
+async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+const OPENAPI: &str = include_str!("openapi.json");
 
 async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     match web.files.0.get(request.uri().path()) {
@@ -122,5 +135,41 @@ async fn feed(web: Arc<Web>, mut socket: WebSocket) {
                 message = socket.recv() => if !matches!(message, Some(Ok(_))) { return },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The routes as this file has them: path and method.
+    fn routes() -> Vec<(String, &'static str)> {
+        let source = include_str!("mod.rs");
+        let mut found = Vec::new();
+        for part in source.split(".route(\"").skip(1) {
+            let (path, rest) = part.split_once('"').unwrap();
+            let call = rest.split(".route(").next().unwrap().split('\n').next().unwrap();
+            for (word, method) in [("get(", "get"), ("post(", "post"), ("report)", "post")] {
+                if call.contains(word) {
+                    found.push((path.to_string(), method));
+                }
+            }
+        }
+        found.retain(|(path, _)| path.starts_with("/api/") || path == "/metrics");
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_description_has_every_route_and_no_other() {
+        let description: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut told: Vec<(String, &str)> = Vec::new();
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            let names = ["get", "post"].into_iter().filter(|method| !methods[method].is_null());
+            told.extend(names.map(|method| (path.clone(), method)));
+        }
+        told.sort();
+        assert_eq!(routes(), told);
+        assert!(told.len() > 30);
     }
 }

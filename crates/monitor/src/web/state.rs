@@ -30,10 +30,11 @@ pub struct Web {
 /// The page's own files.
 pub struct Files(pub HashMap<&'static str, (&'static str, Vec<u8>)>);
 
-pub const FILES: [(&str, &str, &str); 4] = [
+pub const FILES: [(&str, &str, &str); 5] = [
     ("/", "index.html", "text/html; charset=utf-8"),
     ("/app.js", "app.js", "text/javascript; charset=utf-8"),
     ("/app.css", "app.css", "text/css; charset=utf-8"),
+    ("/grafana.json", "grafana.json", "application/json"),
     ("/uplot.css", "uplot.css", "text/css; charset=utf-8"),
 ];
 

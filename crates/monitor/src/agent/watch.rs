@@ -12,7 +12,7 @@ use telemetry::watch::{
 
 use super::local::{name_of, usage};
 use crate::job::{Job, Rank};
-use crate::live::now_ms;
+use crate::time::now_ms;
 
 const FOLDER: &str = "/dev/shm";
 /// More processes of one host are not read.
