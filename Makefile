@@ -58,7 +58,7 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 	tests/differential/run --seeds 10000
 	tests/differential/run --seeds 2000 --sides caller intel
 
-applications: build  ## run the tests of FFTW, HDF5, PnetCDF, PETSc, NetCDF-Fortran, hypre and ELPA, fetched as Debian's source packages, over build/
+applications: build  ## run the tests of FFTW, HDF5, PnetCDF, PETSc, NetCDF-Fortran, hypre, ELPA and mpi4py-fft, fetched as Debian's source packages, over build/
 	tests/applications/run
 
 wheel tarball deb: setup  ## build that package into dist/ (docs/packages.md), for any x86-64 Linux with glibc 2.28 or newer

@@ -127,7 +127,7 @@ contains
     case (1)
       call MPI_Send(a(2:1, 1, 1), 5, MPI_REAL, 0, 0, MPI_COMM_WORLD, code)
     case (2)
-      call MPI_Iallreduce(a(1, :, 1), b, 5, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, requests(1), code)
+      call MPI_Psend_init(a(1, :, 1), 1, 5_MPI_COUNT_KIND, MPI_REAL, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, requests(1), code)
     case (3)
       call MPI_Send(a(1, :, 1), 6, MPI_REAL, 0, 0, MPI_COMM_WORLD, code)
     case (4)

@@ -1,11 +1,14 @@
-//! Functions beside the standard's, for programs with device memory (include/mpi-ext.h, docs/gpu.md).
+//! Functions beside the standard's, for programs with device memory and for bindings of other languages
+//! (include/mpi-ext.h, docs/gpu.md).
 //!
 //! Contract of every function, kept by the program: its arguments are what the header asks.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use crate::args::{Address, Out};
-use crate::process::{On, anytime};
-use crate::staging;
+use crate::body::request;
+use crate::process::{On, anytime, call};
+use crate::shim;
+use crate::staging::{self, Attached, Function};
 use error::{Class, Result, fail};
 use std::ffi::{c_int, c_void};
 use sys::Span;
@@ -68,6 +71,16 @@ functions! {
             };
             device::copy(span(to.expose_provenance())?, span(from.expose_provenance())?)
         })
+    }
+
+    /// For a binding that passes a copy of the program's memory: the functions that move the bytes.
+    MPIX_Request_attach PMPIX_Request_attach(
+        request: usize, start: Function, end: Function, release: Function, state: *mut c_void
+    ) {
+        let shim = shim::get();
+        let attached = || Attached { start, end, release, state: state.expose_provenance() };
+        let request = (shim.handle_from)(request);
+        (shim.code)(call("MPIX_Request_attach", On::Nothing, |guard| request::attach(guard, request, attached)))
     }
 
     /// For tests: lets the CPU touch an allocation of sentinel memory, or no longer (`device::set_open`).

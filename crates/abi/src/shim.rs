@@ -22,6 +22,8 @@ pub struct Shim {
     /// A handle, as the bits of an argument. A pointer to it serves handles of any width, since machines are
     /// little-endian.
     pub handle: fn(Handle) -> usize,
+    /// The inverse; only the bits of the program's type count.
+    pub handle_from: fn(usize) -> Handle,
     /// A keyval.
     pub keyval: fn(i32) -> i32,
     /// The value of a predefined attribute, given its keyval and value.
@@ -44,6 +46,7 @@ static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
     handle: |handle| handle.0,
+    handle_from: Handle,
     keyval: |number| number,
     attribute: |_, value| value,
     code: |code| code,

@@ -4,6 +4,7 @@
 //! filled at once, and copied back when the operation is over. Until then it belongs to this thread's list,
 //! which the end of the call takes; or to the request that the call makes, which takes the list.
 //! So all crates below see host memory only, and blocking, nonblocking and persistent calls share this place.
+//! A binding that passes a copy of the program's memory moves the bytes itself (`Attached`).
 //! Read next: `device/src/lib.rs`.
 
 use datatype::{Buffer, Layout, Loan};
@@ -11,6 +12,7 @@ use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use settings::Settings;
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::sync::Arc;
 use sys::{Block, Span};
 
@@ -21,6 +23,64 @@ pub struct Staged {
     block: Block,
     /// The operation may write it.
     is_written: bool,
+}
+
+/// A function of a binding (contract of `MPIX_Request_attach`, include/mpi-ext.h).
+pub(crate) type Function = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// A binding's copy of the program's memory, which it fills and copies back itself.
+#[derive(Debug)]
+pub struct Attached {
+    pub(crate) start: Function,
+    pub(crate) end: Function,
+    pub(crate) release: Function,
+    pub(crate) state: usize,
+}
+
+impl Attached {
+    fn call(&self, function: Function) {
+        if let Some(function) = function {
+            // SAFETY: the binding passed it with this state (contract of `Function`).
+            unsafe { function(std::ptr::with_exposed_provenance_mut(self.state)) };
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.call(self.release);
+    }
+}
+
+/// What stands in for the program's memory while a request has an operation.
+#[derive(Debug)]
+pub enum StandIns {
+    Device(Vec<Staged>),
+    Copy(Attached),
+}
+
+impl StandIns {
+    /// Fills them again, before their operation starts once more.
+    pub(crate) fn fetch(&self) -> Result<()> {
+        match self {
+            StandIns::Device(all) => all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes())),
+            StandIns::Copy(attached) => {
+                attached.call(attached.start);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies them back, when their operation is over.
+    pub(crate) fn deliver(&self) -> Result<()> {
+        match self {
+            StandIns::Device(all) => deliver(all),
+            StandIns::Copy(attached) => {
+                attached.call(attached.end);
+                Ok(())
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -97,13 +157,7 @@ impl Staged {
     }
 }
 
-/// Fills the stand-ins again, before their operation starts once more.
-pub(crate) fn fetch(all: &[Staged]) -> Result<()> {
-    all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes()))
-}
-
-/// Copies the stand-ins back, when their operation is over.
-pub(crate) fn deliver(all: &[Staged]) -> Result<()> {
+fn deliver(all: &[Staged]) -> Result<()> {
     all.iter().try_for_each(|staged| staged.deliver(0, staged.user.bytes()))
 }
 
@@ -118,9 +172,9 @@ pub(crate) fn put_back(list: Vec<Staged>) {
 }
 
 /// As `take`; nothing if it is empty.
-pub(crate) fn taken() -> Option<Arc<[Staged]>> {
+pub(crate) fn taken() -> Option<Arc<StandIns>> {
     let list = take();
-    (!list.is_empty()).then(|| list.into())
+    (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
 }
 
 /// Whether the running call has named device memory.

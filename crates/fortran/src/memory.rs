@@ -117,11 +117,16 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
+/// What a name means in the libraries of the program; null if none has it.
+pub fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: the null handle searches all libraries of the program.
+    unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
+}
+
 /// Sets these variables as the library is loaded. Another library of the standard ABI may lack them.
 extern "C" fn tell_c() {
     for (name, address) in ignored_statuses() {
-        // SAFETY: the null handle searches all libraries of the program.
-        let variable = unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }.cast::<usize>();
+        let variable = symbol(name).cast::<usize>();
         if !variable.is_null() {
             // SAFETY: mpi.h declares it as a pointer; no other thread runs yet, or none of it uses Fortran.
             unsafe { variable.write(address) };

@@ -3,13 +3,14 @@
 //!
 //! `(buffer, count, datatype)` means the elements of the section as if they stood one after the other.
 //! `Elements` makes a datatype of them, so that blocking and nonblocking calls move the bytes in place. What
-//! no datatype describes (reductions, blocks of a length for each rank) is copied if the call waits for its
-//! end, and refused otherwise.
+//! no datatype describes (reductions, blocks of a length for each rank) is copied: until the end of the call,
+//! or of the request that it makes (`Copy::attach`).
 
 use crate::c;
 use crate::fault::Error;
 use crate::memory;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::sync::LazyLock;
 
 /// The head of a CFI_cdesc_t; compilers order only the last bytes of the head differently.
 #[cfg(not(mpich))]
@@ -143,11 +144,22 @@ pub unsafe fn whole(descriptor: *const Descriptor) -> Result<*mut c_void, Error>
         return Ok(memory::buffer(view.address));
     }
     let sentence = "the buffer is an array section with gaps, which this call cannot take; \
-                    pass a contiguous array, or use the blocking call";
+                    pass a contiguous array";
     Err(Error { class: c::ERR_BUFFER, sentence: sentence.into() })
 }
 
-/// A copy of a section for the time of a call, or the array itself if it has no gaps.
+type Hook = unsafe extern "C" fn(*mut c_void);
+type Attach =
+    unsafe extern "C" fn(c::MPI_Request, Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
+
+/// Outboard's MPIX_Request_attach (include/mpi-ext.h), which other libraries of the standard ABI lack.
+static ATTACH: LazyLock<Option<Attach>> = LazyLock::new(|| {
+    let function = memory::symbol(c"PMPIX_Request_attach");
+    // SAFETY: a function of this type, or null.
+    unsafe { std::mem::transmute::<*mut c_void, Option<Attach>>(function) }
+});
+
+/// A copy of a section, or the array itself if it has no gaps.
 pub struct Copy {
     view: View,
     bytes: Option<Vec<u8>>,
@@ -162,16 +174,59 @@ impl Copy {
         if memory::is_special(view.address) || view.is_contiguous() || view.elements() == 0 {
             return Copy { view, bytes: None };
         }
-        let length = view.element_bytes as usize;
-        let mut bytes = Vec::with_capacity(length * view.elements() as usize);
-        view.each(|offset| {
-            // SAFETY: an element of the array (contract of the crate).
-            let element = unsafe { view.address.cast::<u8>().offset(offset) };
-            // SAFETY: as above.
-            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(element, length) });
-        });
-        Copy { view, bytes: Some(bytes) }
+        let bytes = vec![0; view.element_bytes as usize * view.elements() as usize];
+        let mut copy = Copy { view, bytes: Some(bytes) };
+        copy.fill();
+        copy
     }
+
+    /// As `new`, for a call that makes a request.
+    ///
+    /// # Safety
+    /// `descriptor` is one.
+    pub unsafe fn lasting(descriptor: *const Descriptor) -> Result<Copy, Error> {
+        if ATTACH.is_none() {
+            // SAFETY: the caller's promise.
+            unsafe { whole(descriptor) }?;
+        }
+        // SAFETY: as above.
+        Ok(unsafe { Copy::new(descriptor) })
+    }
+
+    /// Leaves the copy to the request that the call has made. `written`: it goes back to the section when the
+    /// request is over. Returns the code of the call, or of what failed here.
+    pub fn attach(self, request: c::MPI_Request, code: i32, written: bool) -> i32 {
+        // A tool may have waited for the operation.
+        let is_over = code == c::SUCCESS && request == c::REQUEST_NULL as c::MPI_Request;
+        if is_over && written {
+            self.store();
+        }
+        if is_over || self.bytes.is_none() {
+            return code;
+        }
+        let copy = Box::into_raw(Box::new(self));
+        let Some(attach) = *ATTACH else { return code };
+        if code != c::SUCCESS {
+            return code; // What the call has begun may still use the copy.
+        }
+        let back = written.then_some(store as Hook);
+        // SAFETY: the functions below take a copy in a box.
+        unsafe { attach(request, Some(fill), back, Some(release), copy.cast()) }
+    }
+
+    /// Reads the section again.
+    fn fill(&mut self) {
+        let Some(bytes) = &mut self.bytes else { return };
+        let mut elements = bytes.chunks_exact_mut(self.view.element_bytes.max(1) as usize);
+        self.view.each(|offset| {
+            let element = elements.next().unwrap_or_default();
+            // SAFETY: an element of the array (contract of the crate).
+            let place = unsafe { self.view.address.cast::<u8>().offset(offset) };
+            // SAFETY: as above; the copy lies elsewhere.
+            unsafe { place.copy_to_nonoverlapping(element.as_mut_ptr(), element.len()) };
+        });
+    }
+
     /// The address for C.
     pub fn address(&mut self) -> *mut c_void {
         match &mut self.bytes {
@@ -191,6 +246,21 @@ impl Copy {
             unsafe { place.copy_from_nonoverlapping(element.as_ptr(), element.len()) };
         });
     }
+}
+
+unsafe extern "C" fn fill(copy: *mut c_void) {
+    // SAFETY: `Copy::attach` passed it; nobody else uses it while the request is not active.
+    unsafe { &mut *copy.cast::<Copy>() }.fill();
+}
+
+unsafe extern "C" fn store(copy: *mut c_void) {
+    // SAFETY: `Copy::attach` passed it, and the operation is over.
+    unsafe { &*copy.cast::<Copy>() }.store();
+}
+
+unsafe extern "C" fn release(copy: *mut c_void) {
+    // SAFETY: `Copy::attach` passed a box, which nothing uses any more.
+    drop(unsafe { Box::from_raw(copy.cast::<Copy>()) });
 }
 
 /// The elements that a call moves, as C takes them.

@@ -341,19 +341,21 @@ unsafe fn mpi_allgather_init_f08ts<const P: bool>(
         "MPI_Allgather_init",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allgather_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgather_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgather_init } else { c::MPI_Allgather_init })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -379,19 +381,21 @@ unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
         "MPI_Allgather_init_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allgather_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgather_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgather_init_c } else { c::MPI_Allgather_init_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -542,13 +546,14 @@ unsafe fn mpi_allgatherv_init_f08ts<const P: bool>(
         "MPI_Allgatherv_init",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allgatherv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgatherv_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgatherv_init } else { c::MPI_Allgatherv_init })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -556,6 +561,7 @@ unsafe fn mpi_allgatherv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -582,13 +588,14 @@ unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
         "MPI_Allgatherv_init_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allgatherv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgatherv_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgatherv_init_c } else { c::MPI_Allgatherv_init_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -596,6 +603,7 @@ unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -726,12 +734,14 @@ unsafe fn mpi_allreduce_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allreduce_init } else { c::MPI_Allreduce_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -739,6 +749,8 @@ unsafe fn mpi_allreduce_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -757,12 +769,14 @@ unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allreduce_init_c } else { c::MPI_Allreduce_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -770,6 +784,8 @@ unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -895,20 +911,24 @@ unsafe fn mpi_alltoall_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoall_init } else { c::MPI_Alltoall_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -928,20 +948,24 @@ unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoall_init_c } else { c::MPI_Alltoall_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -1085,15 +1109,17 @@ unsafe fn mpi_alltoallv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallv_init } else { c::MPI_Alltoallv_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
@@ -1101,6 +1127,8 @@ unsafe fn mpi_alltoallv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -1122,15 +1150,17 @@ unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallv_init_c } else { c::MPI_Alltoallv_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
@@ -1138,6 +1168,8 @@ unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -1289,17 +1321,19 @@ unsafe fn mpi_alltoallw_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallw_init } else { c::MPI_Alltoallw_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
@@ -1307,6 +1341,8 @@ unsafe fn mpi_alltoallw_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -1328,17 +1364,19 @@ unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallw_init_c } else { c::MPI_Alltoallw_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
@@ -1346,6 +1384,8 @@ unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -2842,12 +2882,14 @@ unsafe fn mpi_exscan_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Exscan_init } else { c::MPI_Exscan_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -2855,6 +2897,8 @@ unsafe fn mpi_exscan_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -2873,12 +2917,14 @@ unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Exscan_init_c } else { c::MPI_Exscan_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -2886,6 +2932,8 @@ unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -5974,13 +6022,14 @@ unsafe fn mpi_gatherv_init_f08ts<const P: bool>(
         "MPI_Gatherv_init",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Gatherv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Gatherv_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gatherv_init } else { c::MPI_Gatherv_init })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -5989,6 +6038,7 @@ unsafe fn mpi_gatherv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6021,13 +6071,14 @@ unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
         "MPI_Gatherv_init_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Gatherv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Gatherv_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gatherv_init_c } else { c::MPI_Gatherv_init_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -6036,6 +6087,7 @@ unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6783,18 +6835,20 @@ unsafe fn mpi_iallgather_f08ts<const P: bool>(
         "MPI_Iallgather",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallgather", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgather", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgather } else { c::MPI_Iallgather })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6819,18 +6873,20 @@ unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
         "MPI_Iallgather_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallgather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgather_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgather_c } else { c::MPI_Iallgather_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6884,19 +6940,21 @@ unsafe fn mpi_iallgatherv_f08ts<const P: bool>(
         "MPI_Iallgatherv",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallgatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgatherv", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgatherv } else { c::MPI_Iallgatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6922,19 +6980,21 @@ unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
         "MPI_Iallgatherv_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallgatherv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgatherv_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgatherv_c } else { c::MPI_Iallgatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -6976,18 +7036,22 @@ unsafe fn mpi_iallreduce_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallreduce } else { c::MPI_Iallreduce })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7005,18 +7069,22 @@ unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallreduce_c } else { c::MPI_Iallreduce_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7061,19 +7129,23 @@ unsafe fn mpi_ialltoall_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoall } else { c::MPI_Ialltoall })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7092,19 +7164,23 @@ unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoall_c } else { c::MPI_Ialltoall_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7155,21 +7231,25 @@ unsafe fn mpi_ialltoallv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallv } else { c::MPI_Ialltoallv })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7190,21 +7270,25 @@ unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallv_c } else { c::MPI_Ialltoallv_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7257,23 +7341,27 @@ unsafe fn mpi_ialltoallw_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallw } else { c::MPI_Ialltoallw })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7294,23 +7382,27 @@ unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallw_c } else { c::MPI_Ialltoallw_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7534,18 +7626,22 @@ unsafe fn mpi_iexscan_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iexscan } else { c::MPI_Iexscan })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7563,18 +7659,22 @@ unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iexscan_c } else { c::MPI_Iexscan_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7633,19 +7733,21 @@ unsafe fn mpi_igather_f08ts<const P: bool>(
         "MPI_Igather",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Igather", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igather", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igather } else { c::MPI_Igather })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         *root,
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7676,19 +7778,21 @@ unsafe fn mpi_igather_c_f08ts<const P: bool>(
         "MPI_Igather_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Igather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igather_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igather_c } else { c::MPI_Igather_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         *root,
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7750,13 +7854,14 @@ unsafe fn mpi_igatherv_f08ts<const P: bool>(
         "MPI_Igatherv",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Igatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igatherv", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igatherv } else { c::MPI_Igatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -7764,6 +7869,7 @@ unsafe fn mpi_igatherv_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7795,13 +7901,14 @@ unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
         "MPI_Igatherv_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Igatherv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igatherv_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igatherv_c } else { c::MPI_Igatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -7809,6 +7916,7 @@ unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -7967,19 +8075,20 @@ unsafe fn mpi_ineighbor_allgather_f08ts<const P: bool>(
         "MPI_Ineighbor_allgather",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_allgather", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgather", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgather } else { c::MPI_Ineighbor_allgather })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8004,19 +8113,20 @@ unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
         "MPI_Ineighbor_allgather_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_allgather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgather_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgather_c } else { c::MPI_Ineighbor_allgather_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8070,20 +8180,21 @@ unsafe fn mpi_ineighbor_allgatherv_f08ts<const P: bool>(
         "MPI_Ineighbor_allgatherv",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_allgatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgatherv", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgatherv } else { c::MPI_Ineighbor_allgatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8109,20 +8220,25 @@ unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
         "MPI_Ineighbor_allgatherv_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_allgatherv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_allgatherv_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgatherv_c } else { c::MPI_Ineighbor_allgatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8167,21 +8283,23 @@ unsafe fn mpi_ineighbor_alltoall_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoall } else { c::MPI_Ineighbor_alltoall })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8200,21 +8318,23 @@ unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoall_c } else { c::MPI_Ineighbor_alltoall_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8265,23 +8385,25 @@ unsafe fn mpi_ineighbor_alltoallv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallv } else { c::MPI_Ineighbor_alltoallv })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8302,23 +8424,25 @@ unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallv_c } else { c::MPI_Ineighbor_alltoallv_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8379,15 +8503,15 @@ unsafe fn mpi_ineighbor_alltoallw_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
         peers::neighbors(*comm, peers::Side::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
         peers::neighbors(*comm, peers::Side::Receive) as i64,
@@ -8395,17 +8519,19 @@ unsafe fn mpi_ineighbor_alltoallw_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallw } else { c::MPI_Ineighbor_alltoallw })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8426,15 +8552,15 @@ unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
         peers::neighbors(*comm, peers::Side::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
         peers::neighbors(*comm, peers::Side::Receive) as i64,
@@ -8442,17 +8568,19 @@ unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallw_c } else { c::MPI_Ineighbor_alltoallw_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8848,12 +8976,14 @@ unsafe fn mpi_ireduce_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce } else { c::MPI_Ireduce })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -8861,6 +8991,8 @@ unsafe fn mpi_ireduce_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8879,12 +9011,14 @@ unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_c } else { c::MPI_Ireduce_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -8892,6 +9026,8 @@ unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8933,18 +9069,22 @@ unsafe fn mpi_ireduce_scatter_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter } else { c::MPI_Ireduce_scatter })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         recvcounts,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -8962,18 +9102,22 @@ unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_c } else { c::MPI_Ireduce_scatter_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         recvcounts,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9015,20 +9159,22 @@ unsafe fn mpi_ireduce_scatter_block_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_block } else { c::MPI_Ireduce_scatter_block })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9046,20 +9192,30 @@ unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Ireduce_scatter_block_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Ireduce_scatter_block_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce_scatter_block_c",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce_scatter_block_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_block_c } else { c::MPI_Ireduce_scatter_block_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9198,18 +9354,20 @@ unsafe fn mpi_iscan_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscan } else { c::MPI_Iscan })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9227,18 +9385,22 @@ unsafe fn mpi_iscan_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscan_c } else { c::MPI_Iscan_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9286,7 +9448,8 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscatter", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatter", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9300,7 +9463,7 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatter } else { c::MPI_Iscatter })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
         recvbuf_c.address,
@@ -9310,6 +9473,7 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9329,7 +9493,8 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscatter_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatter_c", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9343,7 +9508,7 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatter_c } else { c::MPI_Iscatter_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
         recvbuf_c.address,
@@ -9353,6 +9518,7 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9403,7 +9569,8 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscatterv", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatterv", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9417,7 +9584,7 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatterv } else { c::MPI_Iscatterv })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         displs,
         c::MPI_Type_fromint(*sendtype),
@@ -9428,6 +9595,7 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -9448,7 +9616,8 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Iscatterv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatterv_c", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9462,7 +9631,7 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatterv_c } else { c::MPI_Iscatterv_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         displs,
         c::MPI_Type_fromint(*sendtype),
@@ -9473,6 +9642,7 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
         c::MPI_Comm_fromint(*comm),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10175,20 +10345,25 @@ unsafe fn mpi_neighbor_allgather_init_f08ts<const P: bool>(
         "MPI_Neighbor_allgather_init",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_allgather_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_allgather_init",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgather_init } else { c::MPI_Neighbor_allgather_init })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10214,20 +10389,25 @@ unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
         "MPI_Neighbor_allgather_init_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_allgather_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_allgather_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgather_init_c } else { c::MPI_Neighbor_allgather_init_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10378,14 +10558,18 @@ unsafe fn mpi_neighbor_allgatherv_init_f08ts<const P: bool>(
         "MPI_Neighbor_allgatherv_init",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_allgatherv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_allgatherv_init",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgatherv_init } else { c::MPI_Neighbor_allgatherv_init })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -10393,6 +10577,7 @@ unsafe fn mpi_neighbor_allgatherv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10419,14 +10604,18 @@ unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
         "MPI_Neighbor_allgatherv_init_c",
         fault::On::Comm(*comm)
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_allgatherv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_allgatherv_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgatherv_init_c } else { c::MPI_Neighbor_allgatherv_init_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
         sendbuf_c.datatype,
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         displs,
         c::MPI_Type_fromint(*recvtype),
@@ -10434,6 +10623,7 @@ unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10559,22 +10749,32 @@ unsafe fn mpi_neighbor_alltoall_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoall_init", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoall_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoall_init",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoall_init",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoall_init } else { c::MPI_Neighbor_alltoall_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10594,22 +10794,32 @@ unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoall_init_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoall_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoall_init_c",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoall_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoall_init_c } else { c::MPI_Neighbor_alltoall_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*recvtype),
         c::MPI_Comm_fromint(*comm),
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10753,17 +10963,25 @@ unsafe fn mpi_neighbor_alltoallv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoallv_init", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoallv_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoallv_init",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoallv_init",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallv_init } else { c::MPI_Neighbor_alltoallv_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
@@ -10771,6 +10989,8 @@ unsafe fn mpi_neighbor_alltoallv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10792,17 +11012,25 @@ unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoallv_init_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoallv_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoallv_init_c",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoallv_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallv_init_c } else { c::MPI_Neighbor_alltoallv_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         c::MPI_Type_fromint(*sendtype),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         c::MPI_Type_fromint(*recvtype),
@@ -10810,6 +11038,8 @@ unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -10993,15 +11223,23 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoallw_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoallw_init",
+        fault::On::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
         peers::neighbors(*comm, peers::Side::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoallw_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoallw_init",
+        fault::On::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
         peers::neighbors(*comm, peers::Side::Receive) as i64,
@@ -11009,11 +11247,11 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallw_init } else { c::MPI_Neighbor_alltoallw_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
@@ -11021,6 +11259,8 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -11042,15 +11282,23 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Neighbor_alltoallw_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Neighbor_alltoallw_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
         peers::neighbors(*comm, peers::Side::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Neighbor_alltoallw_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Neighbor_alltoallw_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
         peers::neighbors(*comm, peers::Side::Receive) as i64,
@@ -11058,11 +11306,11 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallw_init_c } else { c::MPI_Neighbor_alltoallw_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         sdispls,
         sendtypes_c.as_mut_ptr(),
-        recvbuf_c,
+        recvbuf_c.address(),
         recvcounts,
         rdispls,
         recvtypes_c.as_mut_ptr(),
@@ -11070,6 +11318,8 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12179,12 +12429,14 @@ unsafe fn mpi_reduce_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_init } else { c::MPI_Reduce_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12193,6 +12445,8 @@ unsafe fn mpi_reduce_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12212,12 +12466,14 @@ unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_init_c } else { c::MPI_Reduce_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12226,6 +12482,8 @@ unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12480,14 +12738,22 @@ unsafe fn mpi_reduce_scatter_block_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_scatter_block_init", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_scatter_block_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_scatter_block_init",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_scatter_block_init",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_block_init } else { c::MPI_Reduce_scatter_block_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12495,6 +12761,8 @@ unsafe fn mpi_reduce_scatter_block_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12513,14 +12781,22 @@ unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_scatter_block_init_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_scatter_block_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::Copy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_scatter_block_init_c",
+        fault::On::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::Copy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_scatter_block_init_c",
+        fault::On::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_block_init_c } else { c::MPI_Reduce_scatter_block_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *recvcount,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12528,6 +12804,8 @@ unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12572,14 +12850,14 @@ unsafe fn mpi_reduce_scatter_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_init } else { c::MPI_Reduce_scatter_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         recvcounts,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12587,6 +12865,8 @@ unsafe fn mpi_reduce_scatter_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -12605,14 +12885,14 @@ unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c =
-        or_end!(section::whole(sendbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
-    let recvbuf_c =
-        or_end!(section::whole(recvbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_init_c } else { c::MPI_Reduce_scatter_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         recvcounts,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -12620,6 +12900,8 @@ unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13435,12 +13717,14 @@ unsafe fn mpi_scan_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scan_init } else { c::MPI_Scan_init })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -13448,6 +13732,8 @@ unsafe fn mpi_scan_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13466,12 +13752,14 @@ unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
-    let recvbuf_c = or_end!(section::whole(recvbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scan_init_c } else { c::MPI_Scan_init_c })(
-        sendbuf_c,
-        recvbuf_c,
+        sendbuf_c.address(),
+        recvbuf_c.address(),
         *count,
         c::MPI_Type_fromint(*datatype),
         c::MPI_Op_fromint(*op),
@@ -13479,6 +13767,8 @@ unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
+    let code = recvbuf_c.attach(request_c, code, true);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13631,7 +13921,8 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scatter_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatter_init", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13645,7 +13936,7 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatter_init } else { c::MPI_Scatter_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
         recvbuf_c.address,
@@ -13656,6 +13947,7 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13676,7 +13968,8 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scatter_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatter_init_c", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13690,7 +13983,7 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatter_init_c } else { c::MPI_Scatter_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         *sendcount,
         c::MPI_Type_fromint(*sendtype),
         recvbuf_c.address,
@@ -13701,6 +13994,7 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13862,7 +14156,8 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scatterv_init", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatterv_init", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13876,7 +14171,7 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatterv_init } else { c::MPI_Scatterv_init })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         displs,
         c::MPI_Type_fromint(*sendtype),
@@ -13888,6 +14183,7 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
@@ -13909,7 +14205,8 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let sendbuf_c = or_end!(section::whole(sendbuf), ierror, "MPI_Scatterv_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatterv_init_c", fault::On::Comm(*comm));
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13923,7 +14220,7 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatterv_init_c } else { c::MPI_Scatterv_init_c })(
-        sendbuf_c,
+        sendbuf_c.address(),
         sendcounts,
         displs,
         c::MPI_Type_fromint(*sendtype),
@@ -13935,6 +14232,7 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
         c::MPI_Info_fromint(*info),
         &mut request_c,
     );
+    let code = sendbuf_c.attach(request_c, code, false);
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }

@@ -321,6 +321,7 @@ pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
     handle: bits,
+    handle_from: |bits| handle_from(bits as i32),
     keyval: keyval_to,
     attribute,
     code: code_to,

@@ -462,7 +462,7 @@ impl Recipe {
                 made.start(p2p, coll)
             }
             Recipe::Staged(recipe, staged) => {
-                staging::fetch(staged)?;
+                staged.fetch()?;
                 Ok(Work::Staged(Box::new(recipe.start(process)?), staged.clone()))
             }
         }

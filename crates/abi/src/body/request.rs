@@ -7,9 +7,10 @@ use super::completion::{EndedRequests, finish_any, finish_many, finish_one, fini
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Recipe, Request, Work};
-use crate::staging;
+use crate::staging::{self, Attached, StandIns};
 use error::{Class, Result, fail};
 use objects::{Queue, constants};
+use std::sync::Arc;
 use telemetry::Counter;
 
 /// MPI_Wait
@@ -265,8 +266,9 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
         guard.wake_others();
         return Ok(());
     }
-    match &mut requests.get_mut(handle)?.work {
-        Some(Work::Coll(..) | Work::Checked(_)) => {
+    let work = &mut requests.get_mut(handle)?.work;
+    match work {
+        Some(staged) if matches!(staged.plain(), Work::Coll(..) | Work::Checked(_)) => {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
         }
         Some(Work::Parts(parts)) => fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel")),
@@ -337,6 +339,20 @@ pub(crate) fn enter_persistent(
         None => recipe,
     };
     request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
+}
+
+/// MPIX_Request_attach: a copy stands in for the program's memory from each start to the operation's end.
+pub(crate) fn attach(guard: &mut Guard, handle: Handle, attached: impl FnOnce() -> Attached) -> Result<()> {
+    if handle == constants::REQUEST_NULL || Some(handle) == guard.job().sent {
+        fail!(Class::Request, "{handle} has no operation to which something could be attached");
+    }
+    let request = guard.job().requests.get_mut(handle)?;
+    let staged = Arc::new(StandIns::Copy(attached()));
+    if let Some(work) = &mut request.work {
+        work.stand_in(staged.clone());
+    }
+    request.recipe = request.recipe.take().map(|recipe| Box::new(Recipe::Staged(recipe, staged)));
+    Ok(())
 }
 
 /// Enters a request that is complete already and hands it to the program.

@@ -11,7 +11,7 @@ mod planned;
 mod work;
 
 use crate::args::Status;
-use crate::staging::Staged;
+use crate::staging::StandIns;
 use coll::Members;
 use datatype::Buffer;
 pub use deferred::Deferred;
@@ -108,14 +108,14 @@ pub enum Recipe {
     Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
-    /// One of the others, for whose device memory other memory stands in.
-    Staged(Box<Recipe>, Arc<[Staged]>),
+    /// One of the others, for whose memory other memory stands in.
+    Staged(Box<Recipe>, Arc<StandIns>),
 }
 
 impl Recipe {
     /// The recipe itself, whatever stands in for its memory.
     pub(crate) fn plain(&self) -> &Recipe {
-        if let Recipe::Staged(recipe, _) = self { recipe } else { self }
+        if let Recipe::Staged(recipe, _) = self { recipe.plain() } else { self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! An operation under way, and whether it is over.
 
 use super::{Checked, Completion, Generalized, Image, Operator, Parts, Source};
-use crate::staging::{self, Staged};
+use crate::staging::{self, StandIns};
 use coll::Coll;
 use error::Result;
 use p2p::{P2p, Ticket};
@@ -31,8 +31,8 @@ pub enum Work {
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
-    /// An operation for whose device memory other memory stands in.
-    Staged(Box<Work>, Arc<[Staged]>),
+    /// An operation for whose memory other memory stands in.
+    Staged(Box<Work>, Arc<StandIns>),
     /// An operation of the program.
     Generalized {
         /// The program's functions.
@@ -109,7 +109,7 @@ impl Work {
             Work::Parts(parts) => parts.poll(p2p, coll),
             Work::Staged(work, staged) => {
                 let mut completion = work.poll(p2p, coll, operators)?;
-                if let Err(error) = staging::deliver(staged) {
+                if let Err(error) = staged.deliver() {
                     completion.error.get_or_insert(error);
                 }
                 Some(completion)
@@ -168,14 +168,19 @@ impl Work {
     #[cold]
     pub(crate) fn take_stand_ins(&mut self) {
         if let Some(staged) = staging::taken() {
-            let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
-            *self = Work::Staged(Box::new(work), staged);
+            self.stand_in(staged);
         }
+    }
+
+    /// Ties other memory to the operation.
+    pub(crate) fn stand_in(&mut self, staged: Arc<StandIns>) {
+        let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
+        *self = Work::Staged(Box::new(work), staged);
     }
 
     /// The operation itself, whatever stands in for its memory.
     pub(crate) fn plain(&self) -> &Work {
-        if let Work::Staged(work, _) = self { work } else { self }
+        if let Work::Staged(work, _) = self { work.plain() } else { self }
     }
 
     /// Ends the operation's record when this work ends.

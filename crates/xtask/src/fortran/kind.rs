@@ -77,9 +77,10 @@ pub enum Kind {
 pub enum Access {
     /// `count` elements of `datatype`, the arguments of these places: a section becomes a datatype.
     Elements { count: usize, datatype: usize },
-    /// In ways that no datatype describes, until the call returns: a section is copied. `written`: and back.
-    Copy { written: bool },
-    /// Longer than the call: a section is refused.
+    /// In ways that no datatype describes: a section is copied. `written`: and back. `lasting`: when the
+    /// request is over that the call makes, not when it returns.
+    Copy { written: bool, lasting: bool },
+    /// Longer than the call, or in parts: a section is refused.
     Whole,
     /// Its address only.
     First,
@@ -183,9 +184,11 @@ fn access(binding: &Binding, at: usize) -> Access {
     let describable = !reduces && !has_blocks && place("partitions").is_none();
     match (scalar("count"), scalar("datatype").or_else(|| scalar("type"))) {
         (Some(count), Some(datatype)) if describable => Access::Elements { count, datatype },
-        _ if place("request").is_some() || place("win").is_some() || function.contains("attach") => {
+        _ if ["partitions", "win"].iter().any(|name| place(name).is_some())
+            || function.contains("attach") =>
+        {
             Access::Whole
         }
-        _ => Access::Copy { written: pairs[at].0.intent != "in" },
+        _ => Access::Copy { written: pairs[at].0.intent != "in", lasting: place("request").is_some() },
     }
 }

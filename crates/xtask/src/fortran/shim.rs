@@ -489,7 +489,14 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
             passed: bound,
             ..Default::default()
         },
-        Access::Copy { written } => Argument {
+        Access::Copy { written, lasting: true } => Argument {
+            declared,
+            before: format!("let mut {bound} = or_end!(section::Copy::lasting({name}), {refuse});"),
+            passed: format!("{bound}.address()"),
+            after: format!("let code = {bound}.attach(request_c, code, {written});"),
+            ..Default::default()
+        },
+        Access::Copy { written, .. } => Argument {
             declared,
             before: format!("let mut {bound} = section::Copy::new({name});"),
             passed: format!("{bound}.address()"),
