@@ -84,6 +84,8 @@ pub struct Store {
 #[serde(default, deny_unknown_fields)]
 pub struct Jobs {
     pub interval_s: u64,
+    /// Of a Kubernetes whose MPIJobs are shown; nothing: of none.
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// What a host tells of itself, and to whom.
@@ -138,7 +140,7 @@ impl Default for Fabric {
 
 impl Default for Jobs {
     fn default() -> Jobs {
-        Jobs { interval_s: 5 }
+        Jobs { interval_s: 5, kubeconfig: None }
     }
 }
 

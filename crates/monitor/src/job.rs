@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// One of `SOURCES`.
 pub type Source = &'static str;
 /// Who tells of jobs.
-pub const SOURCES: [Source; 3] = ["mpirun", "watch", "slurm"];
+pub const SOURCES: [Source; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
 
 fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
     let name = String::deserialize(from)?;
@@ -33,8 +33,8 @@ pub struct Job {
     pub start: u64,
     /// Nothing: it runs.
     pub end: Option<u64>,
-    /// The job of Slurm in which its processes run.
-    pub slurm: Option<String>,
+    /// The job of a batch system in which its processes run, as `slurm/7`.
+    pub inside: Option<String>,
 }
 
 /// A rank of an Outboard job, by its page of counters.
@@ -73,7 +73,7 @@ impl Job {
     pub fn words(&self) -> impl Iterator<Item = &String> {
         let ranks = self.ranks.iter().flat_map(|rank| [&rank.host, &rank.state, &rank.waiting_for]);
         let own = [&self.id, &self.user, &self.project, &self.name, &self.state];
-        own.into_iter().chain(&self.nodes).chain(&self.slurm).chain(ranks)
+        own.into_iter().chain(&self.nodes).chain(&self.inside).chain(ranks)
     }
 
     /// What stands out in its counters, in words. `at`: now, in milliseconds since 1970.

@@ -162,6 +162,7 @@ fn serve(config: &Config) -> Result<(), String> {
     std::thread::spawn(|| fabric.run());
     let collector = jobs::Collector {
         interval_s: config.jobs.interval_s,
+        kubeconfig: config.jobs.kubeconfig.clone(),
         store: store.clone(),
         live: live.clone(),
         writer: writer.clone(),

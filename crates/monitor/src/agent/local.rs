@@ -45,7 +45,7 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
 fn described(job: Printed, host: &str) -> Option<Job> {
     let facts = Facts::of(job.job)?;
     let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
-    let (name, first_slurm) = first.map_or_else(Default::default, |first| (first.program, first.slurm));
+    let (name, first_inside) = first.map_or_else(Default::default, |first| (first.program, first.inside));
     Some(Job {
         // A pid comes again; with its start it does not.
         id: format!("{host}-{}-{}", job.job, facts.start / 1000),
@@ -75,7 +75,7 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         state: "RUNNING".into(),
         start: facts.start,
         end: None,
-        slurm: facts.slurm.or(first_slurm),
+        inside: facts.inside.or(first_inside),
     })
 }
 
@@ -105,8 +105,8 @@ struct Facts {
     user: String,
     /// Milliseconds since 1970.
     start: u64,
-    /// Slurm's job, by its environment.
-    slurm: Option<String>,
+    /// The job of a batch system, by its environment.
+    inside: Option<String>,
 }
 
 impl Facts {
@@ -125,12 +125,17 @@ impl Facts {
             .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok())
             .unwrap_or(0);
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let slurm = environment.split(|byte| *byte == 0).find_map(|entry| {
-            let id = std::str::from_utf8(entry.strip_prefix(b"SLURM_JOB_ID=")?).ok()?;
-            id.parse::<u64>().ok().map(|id| id.to_string())
+        let inside = environment.split(|byte| *byte == 0).find_map(|entry| {
+            let (name, id) = std::str::from_utf8(entry).ok()?.split_once('=')?;
+            let source = match name {
+                "SLURM_JOB_ID" => "slurm",
+                "PBS_JOBID" => "pbs",
+                _ => return None,
+            };
+            (id.len() < 128 && !id.contains(char::is_control)).then(|| format!("{source}/{id}"))
         });
         Some(Facts {
-            slurm,
+            inside,
             program: read("comm").trim().chars().filter(|char| !char.is_control()).collect(),
             user: uid.map_or_else(String::new, name_of),
             start: boot * 1000 + ticks * 1000 / rustix::param::clock_ticks_per_second().max(1),

@@ -174,7 +174,7 @@ fn described(pages: &[Page]) -> Option<Job> {
         // A time that JavaScript and ClickHouse can read.
         start: pages.iter().map(|page| page.head(Head::Start)).min()?.min(now_ms()),
         end: None,
-        slurm: (first.head(Head::Slurm) != 0).then(|| first.head(Head::Slurm).to_string()),
+        inside: (first.head(Head::Slurm) != 0).then(|| format!("slurm/{}", first.head(Head::Slurm))),
     })
 }
 

@@ -1,11 +1,15 @@
-//! Jobs: those that hosts tell of, this one and those with an agent, and those of Slurm by `squeue --json`
-//! (`slurm.rs`). What of a host runs inside a job of Slurm is that job's.
+//! Jobs: those that hosts tell of, this one and those with an agent, and those of batch systems (`slurm.rs`,
+//! `pbs.rs`, `kubernetes.rs`). What of a host runs inside a batch system's job is that job's.
 
+mod kubernetes;
+mod pbs;
 mod slurm;
+mod text;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +24,7 @@ use crate::time::{now_ms, seconds};
 
 pub struct Collector {
     pub interval_s: u64,
+    pub kubeconfig: Option<PathBuf>,
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
@@ -56,7 +61,8 @@ impl Collector {
 
     fn collect(&mut self) {
         let report = self.sources.report(&own_name(), self.interval_s);
-        let mut slurm = slurm::jobs();
+        let kubernetes = self.kubeconfig.as_deref().map_or(Ok(Vec::new()), kubernetes::jobs);
+        let mut batch = [("slurm", slurm::jobs()), ("pbs", pbs::jobs()), ("kubernetes", kubernetes)];
         let mut now = self.live.now();
         for source in SOURCES {
             match report.errors.get(source) {
@@ -68,18 +74,22 @@ impl Collector {
         let _ = hosts::take(&mut now.hosts, &self.writer, report, now_ms());
         let mut told = told(&mut now.hosts);
         // Jobs of a source that does not answer are neither running nor ended: they stay as they were.
-        match &mut slurm {
-            Ok(slurm) => adopt(&mut told, slurm),
-            Err(why) => {
-                now.job_errors.insert("slurm", why.clone());
+        for (source, jobs) in &mut batch {
+            match jobs {
+                Ok(jobs) => adopt(&mut told, jobs),
+                Err(why) => {
+                    now.job_errors.insert(source, why.clone());
+                }
             }
         }
         drop(now);
         for source in ["mpirun", "watch"] {
             self.keep(source, told.extract_if(.., |job| job.source == source).collect());
         }
-        if let Ok(jobs) = slurm {
-            self.keep("slurm", jobs);
+        for (source, jobs) in batch {
+            if let Ok(jobs) = jobs {
+                self.keep(source, jobs);
+            }
         }
     }
 
@@ -158,10 +168,14 @@ fn keep_ranks(new: &mut Job, old: Job) {
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
-/// What runs inside a job of Slurm is that job's: it gets the ranks.
-fn adopt(found: &mut Vec<Job>, slurm: &mut [Job]) {
+/// What runs inside a batch system's job is that job's: it gets the ranks.
+fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
-        let Some(whole) = slurm.iter_mut().find(|whole| job.slurm.as_ref() == Some(&whole.id)) else {
+        let is_inside = |whole: &&mut Job| {
+            let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
+            place == Some((whole.source, whole.id.as_str()))
+        };
+        let Some(whole) = batch.iter_mut().find(is_inside) else {
             return true;
         };
         // Who says that it is in another's job, or is not where that runs, is not believed.
@@ -206,7 +220,7 @@ fn of_row(row: &Value) -> Option<Job> {
         state: text(6)?,
         start: row[7].as_u64()?,
         end: row[8].as_u64(),
-        slurm: None,
+        inside: None,
     })
 }
 
@@ -274,7 +288,7 @@ mod tests {
         assert_eq!((ids(&jobs), ids(&changed)), (vec!["1".into(), "3".into()], vec!["3".into()]));
         let ours = |user: &str, slurm: &str| Job {
             user: user.into(),
-            slurm: Some(slurm.into()),
+            inside: Some(format!("slurm/{slurm}")),
             ranks: vec![Rank::default()],
             ..job("watch", "8", None)
         };

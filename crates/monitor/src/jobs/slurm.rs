@@ -5,13 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::text::{JOBS_MAX, NODES_MAX, words};
 use crate::command::output_of;
 use crate::job::Job;
-
-/// More jobs than this are not shown.
-const JOBS_MAX: usize = 100_000;
-/// A node list may name so many nodes.
-const NODES_MAX: usize = 65_536;
 
 /// No `squeue` here: no jobs.
 pub fn jobs() -> Result<Vec<Job>, String> {
@@ -40,16 +36,16 @@ fn job(value: &Value) -> Option<Job> {
     Some(Job {
         id: id.to_string(),
         source: "slurm",
-        user: text(&value["user_name"]),
-        project: text(&value["account"]),
-        name: text(&value["name"]),
-        nodes: expand(&text(&value["nodes"])),
+        user: words(&value["user_name"]),
+        project: words(&value["account"]),
+        name: words(&value["name"]),
+        nodes: expand(&words(&value["nodes"])),
         ranks: Vec::new(),
         ranks_count: number(&value["tasks"]).unwrap_or(0).min(u32::MAX.into()) as u32,
         state: state.into(),
         start: number(&value["start_time"]).unwrap_or(0) * 1000,
         end,
-        slurm: None,
+        inside: None,
     })
 }
 
@@ -57,10 +53,6 @@ fn number(value: &Value) -> Option<u64> {
     // Seconds up to the year 10000, so that milliseconds fit.
     let number = value.as_u64().or_else(|| value["number"].as_u64())?;
     (number < 253_402_300_800).then_some(number)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().chars().filter(|char| !char.is_control()).take(4096).collect()
 }
 
 /// The names of a node list: `n[01-03,7],gpu1`.
