@@ -163,9 +163,11 @@ def objects_and_groups():
     mine = low if RANK in low else high
     total = reduce_all(groups[RANK not in low], torch.tensor([RANK]), OPS.SUM)[0]
     assert total.item() == sum(mine), (total, mine)
-    split = dist.split_group(split_ranks=[low, high])
-    assert dist.get_world_size(split) == len(mine)
-    assert reduce_all(split, torch.tensor([RANK]), OPS.SUM)[0].item() == sum(mine)
+    # Before 2.15 torch splits only groups that are bound to a device.
+    if torch.__version__ >= "2.15":
+        split = dist.split_group(split_ranks=[low, high])
+        assert dist.get_world_size(split) == len(mine)
+        assert reduce_all(split, torch.tensor([RANK]), OPS.SUM)[0].item() == sum(mine)
     dist.barrier()
     dist.monitored_barrier()
     many = [data((500,), torch.float32, seed) for seed in range(20)]
