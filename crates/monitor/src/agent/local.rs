@@ -41,14 +41,16 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     Ok(printed.into_iter().filter_map(|job| described(job, &host)).collect())
 }
 
-/// Nothing: its first process has ended, so the job is ending.
+/// Nothing: its processes have ended, so the job is ending.
 fn described(job: Printed, host: &str) -> Option<Job> {
-    let facts = Facts::of(job.job)?;
+    // Where no mpirun started it, its number may be that of a rank on another host.
+    let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
+    let (pid, facts) = pids.into_iter().find_map(|pid| Some((pid, Facts::of(pid)?)))?;
     let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
     let (name, first_inside) = first.map_or_else(Default::default, |first| (first.program, first.inside));
     Some(Job {
         // A pid comes again; with its start it does not.
-        id: format!("{host}-{}-{}", job.job, facts.start / 1000),
+        id: format!("{host}-{pid}-{}", facts.start / 1000),
         source: "mpirun",
         user: facts.user,
         project: String::new(),
@@ -164,6 +166,8 @@ mod tests {
             "counters": {"eager_bytes_sent": 18446744073709551615}}], "proxies": []}]"#;
         let jobs = read(text.as_bytes()).unwrap();
         assert_eq!(jobs[0].ranks[0].counters["eager_bytes_sent"], u64::MAX);
+        let without = text.replace("\"job\": 1", "\"job\": 0");
+        assert_eq!(read(without.as_bytes()).unwrap().len(), 1, "started by no mpirun of this host");
         let own = usage(std::process::id());
         assert_eq!(own.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["cpu_ns", "memory_bytes"]);
         assert!(own[1].1 > 1 << 20 && usage(u32::MAX).is_empty());

@@ -159,11 +159,14 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     (jobs, changed)
 }
 
-/// Ranks that nobody tells of any more have ended; what they did is the job's still.
+/// Ranks that nobody tells of any more have ended; what they did is the job's still. One without a process
+/// had not begun.
 fn keep_ranks(new: &mut Job, old: Job) {
     let known: HashSet<_> = new.ranks.iter().map(|rank| (rank.rank, rank.pid, rank.host.clone())).collect();
-    let over =
-        old.ranks.into_iter().filter(|rank| !known.contains(&(rank.rank, rank.pid, rank.host.clone())));
+    let over = old
+        .ranks
+        .into_iter()
+        .filter(|rank| rank.pid != 0 && !known.contains(&(rank.rank, rank.pid, rank.host.clone())));
     new.ranks.extend(over.map(|rank| Rank { state: "Ended".into(), ..rank }));
     new.ranks.sort_by_key(|rank| rank.rank);
 }
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_job_of_several_hosts_is_one_and_keeps_ranks_that_ended() {
-        let rank = |rank, host: &str| Rank { rank, host: host.into(), ..Rank::default() };
+        let rank = |rank, host: &str| Rank { rank, host: host.into(), pid: 7, ..Rank::default() };
         let part = |id: &str, user: &str, host: &str, number| Job {
             id: id.into(),
             source: "watch",
