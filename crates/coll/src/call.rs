@@ -230,4 +230,20 @@ impl Call {
             }
         }
     }
+
+    /// The bytes that a rank sends and receives, at most or about, if all ranks know them alike: not in v- and
+    /// w-collectives, nor among neighbours or on an intercommunicator.
+    pub(crate) fn common_bytes(&self, members: &Members) -> Option<u64> {
+        use Collective::*;
+        if self.neighbors.is_some() || members.first_group > 0 {
+            return None;
+        }
+        let size = members.peers.len() as u32;
+        let blocks = match self.collective {
+            Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => return None,
+            Gather | Scatter | Allgather | Alltoall => u64::from(size),
+            Barrier | Bcast | Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => 1,
+        };
+        Some(self.bytes(size).saturating_mul(2 * blocks))
+    }
 }

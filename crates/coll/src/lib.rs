@@ -79,6 +79,8 @@ pub struct Coll {
     short: u32,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
+    /// With `auto`: the least bytes of an operation that a proxy gets.
+    offload_bytes_min: u64,
     /// Proxies take no more work of this rank.
     offload_stopped: bool,
 }
@@ -108,8 +110,18 @@ impl Coll {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        let offload_stopped = false;
-        Ok(Coll { executor, choice, schedules, nodes, messages, sets, short, offload_all, offload_stopped })
+        Ok(Coll {
+            executor,
+            choice,
+            schedules,
+            nodes,
+            messages,
+            sets,
+            short,
+            offload_all,
+            offload_bytes_min: settings.offload_bytes_min,
+            offload_stopped: false,
+        })
     }
 
     /// Starts a collective.
@@ -144,7 +156,9 @@ impl Coll {
         } else {
             Offload::Auto
         };
-        let fetched = !call.blocking || self.offload_all;
+        // All members come to the same answer.
+        let is_short = call.common_bytes(members).is_some_and(|bytes| bytes < self.offload_bytes_min);
+        let fetched = self.offload_all || !call.blocking && !is_short;
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,

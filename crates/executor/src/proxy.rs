@@ -52,6 +52,7 @@ pub fn run(segment: &Segment, index: u32, config: &Config, open: impl Fn() -> Re
         spin: segment.job().may_spin(),
         awake: Duration::from_micros(config.proxy_poll_us),
         nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
+        gives_in: true,
     });
     let (mut looked, mut begun) = (0, sys::clock::now());
     loop {

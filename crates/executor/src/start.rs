@@ -25,8 +25,8 @@ pub struct Start {
     pub reduction: Option<Reduction>,
     /// Who may execute it.
     pub offload: Offload,
-    /// Whether edges between hosts are fetched, in a job with proxies; else they are messages of the callers.
-    /// All members say the same.
+    /// Whether edges between hosts are fetched, in a job with proxies; else they are messages of the callers,
+    /// and no proxy takes part. All members say the same.
     pub fetched: bool,
 }
 

@@ -11,6 +11,8 @@ pub fn run() -> u8 {
     sys::child::name_myself("outboard-proxy");
     // Ctrl-C is for mpirun: it ends the ranks first, and the proxies when no rank needs them.
     sys::signal::ignore(libc::SIGINT);
+    // Where it shares a core with a rank that computes, it gets that as soon as it has work.
+    sys::cpu::take_short_slices();
     let membership = match boot::join_proxy() {
         Ok(membership) => membership,
         Err(error) => {

@@ -46,13 +46,15 @@ pub struct Pace {
     pub awake: Duration,
     /// Its longest nap.
     pub nap_max: Duration,
+    /// Whether it sleeps at once, without a spin, while another program wants this core.
+    pub gives_in: bool,
 }
 
 impl Pace {
     /// The pace of a rank: awake for OUTBOARD_SPIN_US.
     pub fn of_rank(segment: &Segment) -> Pace {
         let awake = Duration::from_micros(settings::get().spin_us);
-        Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX }
+        Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX, gives_in: false }
     }
 }
 
@@ -142,12 +144,16 @@ impl Idle {
         if !self.pace.spin {
             return Step::Yield;
         }
-        if waited < SPIN_MAX_NS {
+        if waited < SPIN_MAX_NS && !self.pace.gives_in {
             return Step::Spin;
         }
         let shared_at = self.shared_at.load(Ordering::Relaxed);
         let shared = shared_at != 0 && now.saturating_sub(shared_at) < SHARED_NS;
-        if shared && self.pace.awake < ALWAYS_AWAKE { Step::Sleep } else { Step::Yield }
+        match shared && self.pace.awake < ALWAYS_AWAKE {
+            true => Step::Sleep,
+            false if waited < SPIN_MAX_NS => Step::Spin,
+            false => Step::Yield,
+        }
     }
 
     /// Notes that another program wants this core if a yield was long.
@@ -186,7 +192,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
 
     fn pace(spin: bool, awake: Duration) -> Pace {
-        Pace { spin, awake, nap_max: Duration::from_micros(100) }
+        Pace { spin, awake, nap_max: Duration::from_micros(100), gives_in: false }
     }
 
     fn turns_until_sleep(idle: &mut Idle, bell: &Doorbell, wanted: Turn) -> u32 {
@@ -267,7 +273,7 @@ mod tests {
     fn news_prevents_sleep_and_a_bell_ends_it() {
         let shared = Arc::new((Doorbell::default(), AtomicBool::new(false)));
         let forever = Duration::from_secs(1000);
-        let mut idle = Idle::new(Pace { spin: false, awake: NOW, nap_max: forever });
+        let mut idle = Idle::new(Pace { spin: false, awake: NOW, nap_max: forever, gives_in: false });
         idle.nap = forever;
         let ringer = {
             let shared = shared.clone();
@@ -291,7 +297,7 @@ mod tests {
     #[test]
     fn naps_grow_to_their_bound() {
         let bell = Doorbell::default();
-        let mut idle = Idle::new(Pace { spin: true, awake: NOW, nap_max: 3 * NAP_MIN });
+        let mut idle = Idle::new(Pace { spin: true, awake: NOW, nap_max: 3 * NAP_MIN, gives_in: false });
         turns_until_sleep(&mut idle, &bell, Turn::Spun);
         assert_eq!(idle.nap, 2 * NAP_MIN);
         idle.wait(&bell, || true);

@@ -248,10 +248,10 @@ pub const TABLE: &[Setting] = &[
         variable: "OUTBOARD_OFFLOAD_BYTES_MIN",
         kind: Kind::Bytes { min: 0, max: u64::MAX },
         default: "16KiB",
-        scope: Scope::Process,
+        scope: Scope::Job,
         internal: false,
         doc: "With offload=auto: the least number of bytes, sent and received by this rank, of an operation that a proxy gets.",
-        why: "Below it the wake-up of the proxy takes longer than the operation.",
+        why: "Below it the wake-up of the proxy takes longer than the operation. All ranks have the same, because between hosts a shorter operation is messages of the ranks.",
     },
     Setting {
         name: "proxy_timeout_ms",

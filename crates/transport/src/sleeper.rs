@@ -22,6 +22,7 @@ impl Sleeper {
         let watching = Arc::downgrade(&sleeper);
         let watch = move || {
             sys::signal::block_all();
+            sys::cpu::take_short_slices();
             while let Some(sleeper) = watching.upgrade() {
                 if sleeper.armed.load(Ordering::Acquire) == 0 {
                     sys::futex::wait(&sleeper.armed, 0, Some(WATCH));

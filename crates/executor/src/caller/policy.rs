@@ -28,7 +28,10 @@ impl Executor {
 
     /// Whether the proxy executes: by what is asked for, what pays and what is possible.
     pub(super) fn wants_proxy(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> bool {
-        let mut asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
+        // A proxy carries no messages to other nodes.
+        let mut asked = self.asks(start.offload, block.moved_bytes)
+            && block.run.steps() > 0
+            && (start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some()));
         if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
             asked = false;
             self.count(Counter::OffloadSpared, 1);
@@ -37,8 +40,6 @@ impl Executor {
         // It answers other hosts, too, and is then watched.
         let mut possible = watch.takes_work() && asked;
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
-        // A proxy carries no messages to other nodes.
-        possible &= start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
         possible &= block.runs <= self.config.layout_runs_max;
         let private = block.private_bytes > 0;
         if possible && private && (self.proxy_is_refused() || !block.attachable()) {
