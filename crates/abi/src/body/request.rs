@@ -291,6 +291,7 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
 pub fn start(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let started = start_again(guard, handle);
+    guard.let_edges_leave();
     for_owner(guard, handle, started)
 }
 
@@ -300,6 +301,7 @@ pub fn startall(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>)
         let started = start_again(guard, handle);
         for_owner(guard, handle, started)?;
     }
+    guard.let_edges_leave();
     Ok(())
 }
 

@@ -44,7 +44,9 @@ impl Guard {
         let (comm, mut work) = planned.start(self)?;
         let operation = self.begun(|| told);
         work.follow(operation, &self.job().coll);
-        request.set(self.request(comm, work)?)
+        request.set(self.request(comm, work)?)?;
+        self.let_edges_leave();
+        Ok(())
     }
 }
 

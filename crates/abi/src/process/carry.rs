@@ -11,6 +11,7 @@ use objects::context::WINDOW_CONTEXT;
 use p2p::{Mode, Ticket};
 use rma::{Incoming, MESSAGE_BYTES_MAX};
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use sys::Block;
 use telemetry::{Counter, count};
 
@@ -67,6 +68,13 @@ impl Guard {
             raise::end(self, "progress", &error);
         }
         moved
+    }
+
+    /// Lets what a collective has for other hosts leave as it starts: the rank may compute next.
+    pub(crate) fn let_edges_leave(&mut self) {
+        if self.job().shared.nodes.load(Ordering::Relaxed) > 1 {
+            self.progress();
+        }
     }
 
     /// Takes messages about windows from other hosts, carries out what they ask, and sends what windows want

@@ -31,7 +31,7 @@ impl Executor {
         // A proxy carries no messages to other nodes.
         let mut asked = self.asks(start.offload, block.moved_bytes)
             && block.run.steps() > 0
-            && (start.fetched || block.run.peers.iter().all(|peer| peer.local().is_some()));
+            && (start.fetched || is_here(block));
         if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
             asked = false;
             self.count(Counter::OffloadSpared, 1);
@@ -59,11 +59,12 @@ impl Executor {
         possible
     }
 
-    /// Whether the operation is one that a proxy gets only if the rank works beside it.
+    /// Whether the operation is one that a proxy gets only if the rank works beside it. Between hosts a proxy
+    /// is as fast as the rank, since it serves the other hosts anyway.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
-        self.config.judges && auto && asked && self.is_served()
+        self.config.judges && auto && asked && self.is_served() && is_here(block)
     }
 
     /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
@@ -103,4 +104,9 @@ impl Executor {
         self.readable = Some(readable);
         readable
     }
+}
+
+/// Whether all members are on this host.
+fn is_here(block: &InstanceBlock) -> bool {
+    block.run.peers.iter().all(|peer| peer.local().is_some())
 }
