@@ -13,9 +13,13 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
+/// Packets of one job in a turn, however fast the network takes them.
+const PACKETS_PER_TURN: usize = 16;
+
 /// What is being sent.
 #[derive(Default)]
 pub(crate) struct Server {
+    /// In the order in which they were asked for: where the network is slow, the first ends first.
     jobs: Vec<Job>,
     /// Bytes of a packet, until they leave.
     packet: Option<Block>,
@@ -76,7 +80,7 @@ impl Server {
         Some(Note { kind: Kind::Known, ..note })
     }
 
-    /// Gives each job a packet's turn; whether anything left.
+    /// Gives each job a turn; whether anything left.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach) -> bool {
         let Server { jobs, packet } = self;
         let mut moved = false;
@@ -84,22 +88,22 @@ impl Server {
             if reach.segment.is_gone(job.to) {
                 return false;
             }
-            match job.turn(port, reach, packet) {
-                Ok(Turn::Wait) => true,
-                Ok(Turn::Sent) => {
-                    moved = true;
-                    true
-                }
-                Ok(Turn::Over) => {
-                    moved = true;
-                    false
-                }
-                Err(fault) => {
-                    let sent = job.fail(port, fault);
-                    moved |= sent == Sent::Done;
-                    sent == Sent::Full
+            for _ in 0..PACKETS_PER_TURN {
+                match job.turn(port, reach, packet) {
+                    Ok(Turn::Wait) => break,
+                    Ok(Turn::Sent) => moved = true,
+                    Ok(Turn::Over) => {
+                        moved = true;
+                        return false;
+                    }
+                    Err(fault) => {
+                        let sent = job.fail(port, fault);
+                        moved |= sent == Sent::Done;
+                        return sent == Sent::Full;
+                    }
                 }
             }
+            true
         });
         moved
     }

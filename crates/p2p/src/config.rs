@@ -24,8 +24,10 @@ pub struct Config {
     pub credit_bytes: usize,
     /// How long messages travel.
     pub large_protocol: LargeProtocol,
-    /// Bytes read from a peer's memory in one poll, or by one pull.
+    /// Bytes read from a peer's memory in one poll.
     pub read_piece_bytes: usize,
+    /// Bytes that the network reads from a peer's memory at a time (`pull.rs`).
+    pub pull_piece_bytes: usize,
     /// The shortest message whose memory a sender exposes to a pull (`pull.rs`).
     pub pull_bytes_min: usize,
     /// With `LargeProtocol::Auto`: after so many polls without a packet of a long message it is read. At 20
@@ -61,6 +63,7 @@ impl Default for Config {
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: 1 << 20,
+            pull_piece_bytes: 128 << 10,
             pull_bytes_min: 64 << 10,
             patience_polls: 1000,
             tuning: Tuning::default(),

@@ -4,6 +4,9 @@
 //! few at a time, which may end in any order, and answers TAKEN. If a piece fails, it waits for the others
 //! and asks for the whole message by packets; nothing of this peer is pulled then any more.
 //!
+//! Pieces are short and few: over tcp the bytes of one read and the question of another, in the other
+//! direction, go through one connection, and the question would wait behind the bytes.
+//!
 //! Invariant: a receive that pulls does not end before all its reads have.
 
 use crate::lane::Outgoing;
@@ -37,7 +40,7 @@ impl Matcher {
                 pulling.has_failed = pulling.own.is_none();
                 continue;
             };
-            let bytes = pulling.left().min(self.read_piece_bytes as u64) as usize;
+            let bytes = pulling.left().min(self.pull_piece_bytes as u64) as usize;
             let to = into.slice(pulling.next as usize, bytes);
             match route.pull(pulling.far, pulling.next, to, own, ours) {
                 Pull::Full => return false,

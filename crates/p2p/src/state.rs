@@ -70,6 +70,7 @@ pub(crate) struct Matcher {
     pub(crate) patience_polls: u32,
     pub(crate) chooser: Chooser,
     pub(crate) read_piece_bytes: usize,
+    pub(crate) pull_piece_bytes: usize,
     pub(crate) counters: &'static Page,
 }
 
@@ -106,6 +107,7 @@ impl P2p {
                 patience_polls: config.patience_polls.max(1),
                 chooser: Chooser::new(&reach, config.tuning),
                 read_piece_bytes: config.read_piece_bytes.max(1),
+                pull_piece_bytes: config.pull_piece_bytes.max(1),
                 counters: telemetry::page(),
             },
             reach,

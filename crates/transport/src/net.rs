@@ -416,7 +416,8 @@ impl Peers {
     fn wire(&mut self, number: u32, header: Header) -> Wire {
         let (source, generation, secret) = (self.rank, self.generation, self.secret);
         let peer = self.at(number);
-        let (consumed, stamp) = (peer.returned, peer.sequence.stamp());
+        let (consumed, mut stamp) = (peer.returned, peer.sequence.stamp());
+        stamp.wants_answer |= header.is_edge() && stamp.number.is_multiple_of(edges::WINDOW / 2);
         Wire { source, generation, header, secret, consumed, stamp }
     }
 

@@ -110,7 +110,11 @@ impl Port {
 
     /// Sends a packet about an edge to an endpoint, as `Route::send` does.
     pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        lock(&self.net).send(to, false, header, bytes, fill)
+        let mut net = lock(&self.net);
+        if !net.peers.has_window(to, bytes) {
+            return Sent::Full;
+        }
+        net.send(to, false, header, bytes, fill)
     }
 
     /// Calls `each` with the next packet about an edge and its source; false if none has come.

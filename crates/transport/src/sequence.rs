@@ -71,7 +71,7 @@ pub(crate) struct Stamp {
     pub number: u32,
     /// The sender has all packets of the other direction before this one.
     pub answered: u32,
-    /// The sender keeps a copy until it has an answer.
+    /// The sender wants an answer soon: it keeps a copy, or its window for edges is half full.
     pub wants_answer: bool,
 }
 
@@ -136,10 +136,14 @@ impl<T> Sequence<T> {
         self.is_young
     }
 
+    /// Packets without an answer.
+    pub fn in_flight(&self) -> u32 {
+        self.next.wrapping_sub(self.answered)
+    }
+
     /// Whether that many more packets, of so many bytes in all, may be sent now.
     pub fn has_room(&self, packets: usize, bytes: usize) -> bool {
-        let in_flight = self.next.wrapping_sub(self.answered) as usize;
-        in_flight + packets <= WINDOW as usize
+        self.in_flight() as usize + packets <= WINDOW as usize
             && (self.copies.is_empty() || self.copied_bytes + bytes <= COPIES_BYTES_MAX)
     }
 

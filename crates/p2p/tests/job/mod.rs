@@ -154,6 +154,7 @@ pub fn small() -> Config {
         eager_bytes_max: 128,
         credit_bytes: 4000,
         read_piece_bytes: 300,
+        pull_piece_bytes: 300,
         pull_bytes_min: 60,
         patience_polls: 15,
         ..Config::default()

@@ -4,6 +4,12 @@ use super::{Held, Peers, Remote};
 use crate::packet::Header;
 use std::collections::VecDeque;
 
+/// Packets without an answer beyond which no more bytes of edges leave. What a peer must know soon, such as
+/// that an operation has ended, would wait behind them: a network of 1 Gbit/s takes 4 ms for these.
+pub(super) const WINDOW: u32 = 8;
+/// A longer payload has bytes of an edge, not only a note about it.
+const NOTE_BYTES_MAX: usize = 256;
+
 /// How long the news that a process has ended may take to come, in nanoseconds.
 const BROKEN_NS: u64 = 10_000_000_000;
 
@@ -22,6 +28,12 @@ impl Peers {
             }
         }
         None
+    }
+
+    /// Whether a packet about an edge may leave.
+    pub(crate) fn has_window(&self, number: u32, bytes: usize) -> bool {
+        let in_flight = |peer: &Remote| peer.sequence.in_flight();
+        bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
     /// Why a peer is lost, if that has lasted although its process has not ended.
