@@ -7,6 +7,8 @@ use transport::route::{Header, Sent};
 pub trait EdgePort {
     /// Sends a packet to an endpoint of the job, whose `bytes` bytes of payload `fill` writes.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
+    /// Whether `send` has room for such a packet, as far as is known.
+    fn has_room(&mut self, to: u32, bytes: usize) -> bool;
     /// Calls `each` with the next packet that has come and its source; false if there is none.
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
     /// The longest payload.
@@ -18,6 +20,10 @@ pub trait EdgePort {
 impl EdgePort for transport::route_fabric::Port {
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         self.send_edge(to, header, bytes, fill)
+    }
+
+    fn has_room(&mut self, to: u32, bytes: usize) -> bool {
+        self.has_room_for_edge(to, bytes)
     }
 
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {

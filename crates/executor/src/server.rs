@@ -162,6 +162,11 @@ impl Job {
             return Ok(Turn::Wait);
         }
         let bytes = end.saturating_sub(offset) as usize;
+        // Before the bytes are fetched: a packet that waits would cost that at each turn.
+        self.is_refused = !port.has_room(self.to, NOTE_BYTES + bytes);
+        if self.is_refused {
+            return Ok(Turn::Wait);
+        }
         let note = Note { kind: Kind::Data, ..self.note };
         let block = packet.get_or_insert_with(|| Block::new(most as usize));
         let copy = match &source.region {

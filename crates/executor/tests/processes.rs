@@ -321,8 +321,12 @@ impl Member {
         let memory = vec![0u8; bytes].leak();
         // SAFETY: leaked, so mapped until the process ends, and only used through spans from now on.
         let memory = unsafe { Span::claim(memory.as_mut_ptr().expose_provenance(), bytes) };
-        let pace =
-            Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
+        let pace = Pace {
+            spin: false,
+            awake: Duration::from_micros(500),
+            nap_max: Duration::from_millis(10),
+            gives_in: true,
+        };
         let place = segment.local(rank).unwrap();
         let page = segment.rank(place);
         page.pid.store(sys::process::id(), Ordering::Release);

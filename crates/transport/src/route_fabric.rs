@@ -117,6 +117,12 @@ impl Port {
         net.send(to, false, header, bytes, fill)
     }
 
+    /// Whether `send_edge` has room, as far as is known before the provider is asked.
+    pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
+        let mut net = lock(&self.net);
+        net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)
+    }
+
     /// Calls `each` with the next packet about an edge and its source; false if none has come.
     pub fn take_edge(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
         let mut net = lock(&self.net);

@@ -17,7 +17,7 @@ pub(crate) const WINDOW: u32 = 4096;
 /// A receiver answers at the latest after so many packets.
 const ANSWER_PACKETS: u32 = WINDOW / 4;
 /// Bytes of copies that a sender keeps: with more, sends are refused until some have been answered.
-pub(crate) const COPIES_BYTES_MAX: usize = 1 << 20;
+pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
 /// Bytes of packets that have come early. Packets above that are dropped, and missing.
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
 /// How long after its first answer a connection is young.

@@ -102,14 +102,18 @@ impl Packets {
 
 impl EdgePort for End<'_> {
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        let queue = self.packets.queues.entry((self.own, to)).or_default();
-        if queue.len() > 3 || self.rng.random_ratio(1, 5) {
+        if !self.has_room(to, bytes) || self.rng.random_ratio(1, 5) {
             return Sent::Full;
         }
+        let queue = self.packets.queues.entry((self.own, to)).or_default();
         let block = Block::new(bytes);
         fill(block.span());
         queue.push_back((*header, block.to_vec()));
         Sent::Done
+    }
+
+    fn has_room(&mut self, to: u32, _bytes: usize) -> bool {
+        self.packets.queues.get(&(self.own, to)).is_none_or(|queue| queue.len() <= 3)
     }
 
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
