@@ -247,3 +247,32 @@ impl Call {
         Some(self.bytes(size).saturating_mul(2 * blocks))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what decides whether edges are fetched is the same on every rank of a call.
+    #[test]
+    fn all_ranks_know_the_common_bytes_alike() {
+        let block = sys::Block::new(400);
+        let part = |bytes: usize| Part::bytes(Buffer::from(block.span().slice(0, bytes)));
+        let of = |first_group, neighbors: bool, collective, input, output| {
+            let members =
+                Members { context: 1, sequence: 1, rank: 0, peers: [0, 1, 2, 3].into(), first_group };
+            let none = || Neighbors { rank: 0, size: 4, to: Vec::new(), from: Vec::new(), paired: false };
+            let neighbors = neighbors.then(|| Arc::new(none()));
+            Call { neighbors, ..Call::new(collective, input, output) }.common_bytes(&members)
+        };
+        use Collective::*;
+        assert_eq!(of(0, false, Allreduce, part(100), part(100)), Some(200));
+        assert_eq!(of(0, false, Allreduce, Part::None, part(100)), Some(200), "in place");
+        assert_eq!(of(0, false, Barrier, Part::None, Part::None), Some(0));
+        assert_eq!(of(0, false, Alltoall, part(400), part(400)), Some(800));
+        assert_eq!(of(0, false, Gather, part(100), Part::None), Some(800), "not the root");
+        assert_eq!(of(0, false, Gather, part(100), part(400)), Some(800), "the root");
+        assert_eq!(of(0, false, Alltoallv, part(400), part(400)), None);
+        assert_eq!(of(0, true, Alltoall, part(400), part(400)), None, "neighbours");
+        assert_eq!(of(2, false, Allreduce, part(100), part(100)), None, "an intercommunicator");
+    }
+}

@@ -26,6 +26,8 @@ const YIELD_MAX_NS: u64 = 100_000;
 /// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once, a
 /// yielding one after the other's time slice.
 const SHARED_NS: u64 = 100_000_000;
+/// The same for a process that gives in: while it yields to a program that computes, nothing wakes it.
+const GIVEN_IN_NS: u64 = 1_000_000_000;
 /// A wait that shall stay awake this long or longer means it, and does not sleep early.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
 /// When a yield of this process last took that long; 0 if none did.
@@ -148,7 +150,8 @@ impl Idle {
             return Step::Spin;
         }
         let shared_at = self.shared_at.load(Ordering::Relaxed);
-        let shared = shared_at != 0 && now.saturating_sub(shared_at) < SHARED_NS;
+        let lasts = if self.pace.gives_in { GIVEN_IN_NS } else { SHARED_NS };
+        let shared = shared_at != 0 && now.saturating_sub(shared_at) < lasts;
         match shared && self.pace.awake < ALWAYS_AWAKE {
             true => Step::Sleep,
             false if waited < SPIN_MAX_NS => Step::Spin,
@@ -255,6 +258,19 @@ mod tests {
         let mut idle = Idle { shared_at: &SHARED, ..Idle::new(pace(true, ALWAYS_AWAKE)) };
         idle.step(BEGUN);
         assert_eq!(idle.step(BEGUN + SPIN_MAX_NS), Step::Yield, "it was told to stay awake");
+    }
+
+    #[test]
+    fn who_gives_in_sleeps_at_once_and_for_longer() {
+        static SHARED: AtomicU64 = AtomicU64::new(BEGUN);
+        static UNSHARED: AtomicU64 = AtomicU64::new(0);
+        let step = |begun, shared_at| {
+            let pace = Pace { gives_in: true, ..pace(true, AWAKE) };
+            Idle { shared_at, ..Idle::new(pace) }.step(begun)
+        };
+        assert_eq!(step(BEGUN, &UNSHARED), Step::Spin);
+        assert_eq!(step(BEGUN + GIVEN_IN_NS - 1, &SHARED), Step::Sleep);
+        assert_eq!(step(BEGUN + GIVEN_IN_NS, &SHARED), Step::Spin);
     }
 
     #[test]

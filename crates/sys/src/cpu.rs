@@ -87,4 +87,29 @@ mod tests {
         .join()
         .unwrap();
     }
+
+    #[test]
+    fn slices_become_short_where_the_kernel_has_them() {
+        std::thread::spawn(|| {
+            let slice = || {
+                // SAFETY: a record of numbers, for which zero is allowed.
+                let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+                let bytes = size_of::<libc::sched_attr>();
+                // SAFETY: the kernel writes at most so many bytes to the record.
+                let asked =
+                    unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, bytes, 0) };
+                (asked == 0).then_some((attributes.sched_policy, attributes.sched_runtime))
+            };
+            let before = slice();
+            take_short_slices();
+            match before {
+                Some((policy, slice_ns)) if slice_ns > 0 => {
+                    assert_eq!(slice(), Some((policy, SHORTEST_SLICE_NS)));
+                }
+                _ => assert_eq!(slice(), before, "it has none"),
+            }
+        })
+        .join()
+        .unwrap();
+    }
 }

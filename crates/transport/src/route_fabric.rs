@@ -391,6 +391,33 @@ mod tests {
         }
     }
 
+    /// Goal: bytes of edges leave only while few are without an answer, and notes leave all the same.
+    #[test]
+    fn bytes_of_edges_wait_for_answers() {
+        const LONG: usize = 300;
+        let hosts = [host(0), host(1)];
+        let mut ports = [port(&hosts[0].0, 0), port(&hosts[1].0, 1)];
+        hosts[0].0.set_endpoint(1, &hosts[1].0.endpoint(1).unwrap());
+        hosts[1].0.set_endpoint(0, &hosts[0].0.endpoint(0).unwrap());
+        let header = Header { kind: crate::packet::EDGE, tag: 0, context: 0 };
+        let send = |port: &mut Port, bytes| port.send_edge(1, &header, bytes, |_| ());
+        let mut sent = 0;
+        while ports[0].has_room_for_edge(1, LONG) {
+            assert_eq!(send(&mut ports[0], LONG), Sent::Done);
+            sent += 1;
+            assert!(sent < 100, "nothing bounds them");
+        }
+        assert_eq!((sent, send(&mut ports[0], LONG)), (8, Sent::Full));
+        assert_eq!(send(&mut ports[0], 40), Sent::Done);
+        let begin = Instant::now();
+        let mut taken = 0;
+        while taken < 9 || !ports[0].has_room_for_edge(1, LONG) {
+            assert!(begin.elapsed() < LIMIT, "{taken} taken");
+            ports[0].has_arrivals();
+            taken += u32::from(ports[1].take_edge(|_, _, _| ()));
+        }
+    }
+
     /// Goal: nothing is lost if two connect to each other at once, whatever the provider then does. Method:
     /// two threads begin together, again and again.
     #[test]
