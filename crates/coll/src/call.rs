@@ -231,7 +231,7 @@ impl Call {
         }
     }
 
-    /// The bytes that a rank sends and receives, at most or about, if all ranks know them alike: not in v- and
+    /// The bytes that a rank sends and receives, about, if all ranks know them alike: not in v- and
     /// w-collectives, nor among neighbours or on an intercommunicator.
     pub(crate) fn common_bytes(&self, members: &Members) -> Option<u64> {
         use Collective::*;

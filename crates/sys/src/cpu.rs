@@ -48,7 +48,7 @@ pub fn give_way() {
 }
 
 /// Has the calling thread (and what it starts from now on) run soon after it wakes, and for a short time: the
-/// kernel's time slice for it becomes the shortest (100 us). For threads that mostly sleep, beside others that
+/// kernel's time slice for it becomes the shortest (100 us). For threads that mostly sleep, while others
 /// compute. Kernels before 6.12 know no such slices, and change nothing.
 pub fn take_short_slices() {
     // SAFETY: a record of numbers, for which zero is allowed.

@@ -417,7 +417,7 @@ impl Peers {
         let (source, generation, secret) = (self.rank, self.generation, self.secret);
         let peer = self.at(number);
         let (consumed, mut stamp) = (peer.returned, peer.sequence.stamp());
-        stamp.wants_answer |= header.is_edge() && stamp.number.is_multiple_of(edges::WINDOW / 2);
+        stamp.wants_answer |= peer.moves_window(&header, stamp.number);
         Wire { source, generation, header, secret, consumed, stamp }
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// Packets without an answer beyond which no more bytes of edges leave. What a peer must know soon, such as
 /// that an operation has ended, would wait behind them: a network of 1 Gbit/s takes 4 ms for these.
-pub(super) const WINDOW: u32 = 8;
+const WINDOW: u32 = 8;
 /// A longer payload has bytes of an edge, not only a note about it.
 const NOTE_BYTES_MAX: usize = 256;
 
@@ -49,6 +49,11 @@ impl Peers {
 }
 
 impl Remote {
+    /// Whether an answer to a packet is wanted, so that the window of edges moves on.
+    pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
+        header.is_edge() && number.is_multiple_of(WINDOW / 2)
+    }
+
     /// Where a packet waits.
     pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, Held)> {
         if header.is_edge() { &mut self.edges } else { &mut self.inbox }
