@@ -45,7 +45,7 @@ fn top_sees_a_running_job_and_its_counters() {
     assert_eq!(json[0]["job"].to_string(), pid);
     assert_eq!(json[0]["ranks"][1]["counters"]["eager_messages_sent"], 5);
     assert_eq!(json[0]["proxies"].as_array().unwrap().len(), 1);
-    let none = outboard(&["top", "--once", "--job", "1"]);
+    let none = outboard(&["top", "--once", "--job", &pid]);
     assert!(!none.status.success());
 }
 
