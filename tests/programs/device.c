@@ -1,6 +1,6 @@
 /* Device memory as buffers, which no program touches but by copies: messages of all modes and lengths, derived
    datatypes, persistent and nonblocking calls, collectives with mixed host and device buffers, packing, windows'
-   origins, files; and what is wrong with an address is said.
+   origins and memory, partitions, files; and what is wrong with an address is said.
    ranks: 1 2 3   env: OUTBOARD_DEVICE=sentinel */
 #include "check.h"
 #include <mpi-ext.h>
@@ -199,6 +199,104 @@ static void others(void)
     MPIX_Device_free(data);
 }
 
+/* The memory of windows, whose owners need not call MPI for it to be read and written. */
+static void windows(int dynamic)
+{
+    int count = 2000, next = (rank + 1) % size, last = (rank + size - 1) % size, one = 1, old = -1, seen = -1, host[2000];
+    int *memory = filled(count, rank, 3), *data = filled(count, rank, 4);
+    MPI_Aint base = 0, bases[16];
+    MPI_Datatype every_second;
+    MPI_Win win;
+    if (dynamic) {
+        MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        MPI_Win_attach(win, memory, count * sizeof(int));
+        MPI_Get_address(memory, &base);
+    } else {
+        MPI_Win_create(memory, count * sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    }
+    MPI_Allgather(&base, 1, MPI_AINT, bases, 1, MPI_AINT, MPI_COMM_WORLD);
+    MPI_Win_fence(0, win);
+    MPI_Get(host, count, MPI_INT, next, bases[next], count, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    FILLED(host, count, next, 3);
+    MPI_Put(data, count, MPI_INT, next, bases[next], count, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    HOLDS(memory, count, last, 4);
+
+    /* Each rank adds to rank 0's first element, and to its own. */
+    int zero = 0;
+    MPIX_Device_copy(memory, &zero, sizeof zero);
+    MPI_Win_fence(0, win);
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    MPI_Accumulate(&one, 1, MPI_INT, 0, bases[0], 1, MPI_INT, MPI_SUM, win);
+    MPI_Fetch_and_op(&one, &old, MPI_INT, 0, bases[0], MPI_SUM, win);
+    MPI_Win_unlock(0, win);
+    CHECK(old >= 1 && old < 2 * size, "the value before is %d", old);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPIX_Device_copy(&seen, memory, sizeof seen);
+        EQUAL(seen, 2 * size, "the sum");
+    }
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+    int expected = rank == 0 ? 2 * size : 0, nine = 9;
+    MPI_Compare_and_swap(&nine, &expected, &old, MPI_INT, rank, bases[rank], win);
+    MPI_Win_unlock(rank, win);
+    EQUAL(old, expected, "the value before a swap");
+    MPIX_Device_copy(&seen, memory, sizeof seen);
+    EQUAL(seen, 9, "the value after it");
+
+    /* Between the pieces of a datatype nothing is written. */
+    MPI_Type_vector(count / 2, 1, 2, MPI_INT, &every_second);
+    MPI_Type_commit(&every_second);
+    int *blank = filled(count, 7, 7);
+    MPIX_Device_copy(memory, blank, count * sizeof(int));
+    MPI_Win_fence(0, win);
+    MPI_Put(data, count / 2, MPI_INT, next, bases[next], 1, every_second, win);
+    MPI_Win_fence(0, win);
+    MPIX_Device_copy(host, memory, sizeof host);
+    int wrong = 0;
+    for (int i = 0; i < count - 1; i++) wrong += host[i] != (i % 2 ? value(7, i, 7) : value(last, i / 2, 4));
+    CHECK(wrong == 0, "%d elements of a window are wrong", wrong);
+    MPI_Type_free(&every_second);
+    if (dynamic) MPI_Win_detach(win, memory);
+    MPI_Win_free(&win);
+    MPIX_Device_free(blank), MPIX_Device_free(memory), MPIX_Device_free(data);
+}
+
+/* A partition is read when it is ready, and is in the memory when MPI_Parrived says so. */
+static void partitioned(void)
+{
+    enum { PARTS = 8, LONG = 1000 };
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    int *out = filled(PARTS * LONG, 99, 9), *in = filled(PARTS * LONG, 98, 9), mark = -5;
+    MPI_Request requests[2];
+    MPI_Precv_init(in, PARTS, LONG, MPI_INT, last, 4, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    MPI_Psend_init(out, PARTS, LONG, MPI_INT, next, 4, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+    for (int round = 0; round < 3; round++) {
+        MPI_Startall(2, requests);
+        for (int part = 0; part < PARTS; part++) {
+            int *made = filled(LONG, rank, round * PARTS + part), flag = 0;
+            MPIX_Device_copy(out + part * LONG, made, LONG * sizeof(int));
+            MPIX_Device_free(made);
+            MPI_Pready(part, requests[1]);
+            if (part % 2) continue;
+            while (!flag) MPI_Parrived(requests[0], part, &flag);
+            HOLDS(in + part * LONG, LONG, last, round * PARTS + part);
+            /* Now it is the program's: the end of the receive leaves it alone. */
+            MPIX_Device_copy(in + part * LONG, &mark, sizeof mark);
+        }
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        for (int part = 0; part < PARTS; part++) {
+            int first;
+            MPIX_Device_copy(&first, in + part * LONG, sizeof first);
+            EQUAL(first, part % 2 ? value(last, 0, round * PARTS + part) : mark, "the first element of a partition");
+        }
+    }
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPIX_Device_free(out), MPIX_Device_free(in);
+}
+
 #define SAYS(call, words) \
     do { \
         char text_[MPI_MAX_ERROR_STRING] = ""; \
@@ -212,14 +310,43 @@ static void wrong(void)
 {
     int *data = device(100);
     MPI_Win win;
-    MPI_Request request;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     SAYS(MPI_Send(data, 1000, MPI_INT, 0, 0, MPI_COMM_WORLD), "more than its allocation");
     SAYS(MPI_Allreduce(data, data, 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "overlap");
-    SAYS(MPI_Win_create(data, 100, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "device memory");
-    SAYS(MPI_Psend_init(data, 1, 10, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), "device memory");
+    SAYS(MPI_Win_create(data, 1000, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "more than its allocation");
+    /* Memory that is freed while a window has it: who asks for it is told, and the target lives. */
+    MPI_Win_create(data, 100, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPIX_Device_free(data);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, (rank + 1) % size, 0, win);
+    EQUAL(error_class(MPI_Put(&size, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, win)), MPI_ERR_RMA_RANGE, "a put into freed memory");
+    MPI_Win_unlock((rank + 1) % size, win);
+    MPI_Win_free(&win);
     SAYS(MPI_Send(data, 1, MPI_INT, 0, 0, MPI_COMM_WORLD), "has been freed");
+}
+
+/* What the program asks for is told where it is supported. */
+static void kinds(void)
+{
+    MPI_Info hints, used;
+    MPI_Session session;
+    char text[200] = "";
+    int length = sizeof text, flag;
+    MPI_Info_create(&hints);
+    MPI_Info_set(hints, "mpi_memory_alloc_kinds", "system,sentinel:device,cuda:device,mpi:alloc_mem");
+    MPI_Session_init(hints, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Session_get_info(session, &used);
+    MPI_Info_get_string(used, "mpi_memory_alloc_kinds", &length, text, &flag);
+    CHECK(flag && strcmp(text, "mpi,system,sentinel,sentinel:device,mpi:alloc_mem") == 0, "the memory kinds are %s", text);
+    MPI_Info_free(&used);
+    MPI_Info_free(&hints);
+    MPI_Session_finalize(&session);
+    length = sizeof text;
+    MPI_Comm_get_info(MPI_COMM_WORLD, &used);
+    MPI_Info_get_string(used, "mpi_memory_alloc_kinds", &length, text, &flag);
+    CHECK(flag && strcmp(text, "mpi,system,sentinel") == 0, "the memory kinds of MPI_COMM_WORLD are %s", text);
+    MPI_Info_free(&used);
 }
 
 int main(int argc, char **argv)
@@ -235,6 +362,10 @@ int main(int argc, char **argv)
     neighbours();
     matched();
     others();
+    windows(0);
+    windows(1);
+    partitioned();
+    kinds();
     wrong();
     return end();
 }

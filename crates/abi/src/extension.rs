@@ -63,13 +63,39 @@ functions! {
     /// Copies bytes between any two of host and device memory, and waits.
     MPIX_Device_copy PMPIX_Device_copy(to: *mut c_void, from: *const c_void, bytes: usize) {
         anytime("MPIX_Device_copy", On::Nothing, |_| {
-            let span = |address: usize| -> Result<Span> {
-                match Address(address).plain(bytes) {
-                    Some(span) => Ok(span),
-                    None => fail!(Class::Buffer, "{bytes} bytes at {address:#x} are no memory"),
-                }
-            };
-            device::copy(span(to.expose_provenance())?, span(from.expose_provenance())?)
+            device::copy(span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?)
+        })
+    }
+
+    /// Makes a stream of the current device.
+    MPIX_Device_stream_create PMPIX_Device_stream_create(stream: *mut *mut c_void) {
+        anytime("MPIX_Device_stream_create", On::Nothing, |_| {
+            let out = Address(stream.expose_provenance());
+            backend();
+            out.store(device::create_stream()?)
+        })
+    }
+
+    /// Frees a stream of `MPIX_Device_stream_create`, whose work is over.
+    MPIX_Device_stream_free PMPIX_Device_stream_free(stream: *mut c_void) {
+        anytime("MPIX_Device_stream_free", On::Nothing, |_| device::destroy_stream(stream.addr()))
+    }
+
+    /// Copies as `MPIX_Device_copy`, when the stream comes to it.
+    MPIX_Device_stream_copy PMPIX_Device_stream_copy(
+        to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
+    ) {
+        anytime("MPIX_Device_stream_copy", On::Nothing, |_| {
+            let (to, from) = (span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?);
+            created(stream)?.copy(to, from)
+        })
+    }
+
+    /// Waits until a stream's work is over, outside MPI: the process may go on with MPI meanwhile.
+    MPIX_Device_stream_synchronize PMPIX_Device_stream_synchronize(stream: *mut c_void) {
+        anytime("MPIX_Device_stream_synchronize", On::Nothing, |guard| {
+            let stream = created(stream)?;
+            guard.unlocked(|| stream.synchronize())
         })
     }
 
@@ -86,6 +112,18 @@ functions! {
     /// For tests: lets the CPU touch an allocation of sentinel memory, or no longer (`device::set_open`).
     MPIX_Device_open PMPIX_Device_open(memory: *mut c_void, open: c_int) {
         anytime("MPIX_Device_open", On::Nothing, |_| device::set_open(memory.expose_provenance(), open != 0))
+    }
+}
+
+/// A stream of `MPIX_Device_stream_create`.
+fn created(stream: *mut c_void) -> Result<device::Stream> {
+    device::stream(device::stream_kind().unwrap_or("none"), stream.addr())
+}
+
+fn span(address: usize, bytes: usize) -> Result<Span> {
+    match Address(address).plain(bytes) {
+        Some(span) => Ok(span),
+        None => fail!(Class::Buffer, "{bytes} bytes at {address:#x} are no memory"),
     }
 }
 

@@ -26,6 +26,7 @@ mod lenient;
 pub mod shim;
 mod staging;
 mod stdio;
+pub mod stream;
 
 /// Which functions have a body: one line each, with the name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

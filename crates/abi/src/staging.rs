@@ -10,19 +10,67 @@
 use datatype::{Buffer, Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
+use objects::session::support_memory_kinds;
 use settings::Settings;
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use sys::{Block, Span};
 
 /// Device memory and its stand-in.
 #[derive(Debug)]
 pub struct Staged {
     user: Buffer,
-    block: Block,
+    block: Memory,
     /// The operation may write it.
     is_written: bool,
+    /// It holds what the program's memory held when the operation started.
+    is_filled: bool,
+    /// Offsets and lengths of what the program has got already, of a partitioned receive.
+    delivered: Mutex<Vec<(usize, usize)>>,
+}
+
+/// What stands in: the host's memory, or for a collective library a device's.
+#[derive(Debug)]
+enum Memory {
+    Host(Block),
+    Device(Span),
+}
+
+impl Memory {
+    fn new(bytes: usize, on_device: bool) -> Result<Memory> {
+        if !on_device {
+            return Ok(Memory::Host(Block::new(bytes)));
+        }
+        let address = device::alloc(bytes)?;
+        // SAFETY: allocated just now, and freed when this value is dropped.
+        Ok(Memory::Device(unsafe { Span::claim(address, bytes) }))
+    }
+
+    fn span(&self) -> Span {
+        match self {
+            Memory::Host(block) => block.span(),
+            Memory::Device(span) => *span,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Memory::Device(span) = self {
+            // A device that refuses its own memory has failed; the next call of it says so.
+            let _ = device::free(span.address());
+        }
+    }
+}
+
+/// When a stand-in gets the program's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// At once.
+    Now,
+    /// By `fill`, once it is known who carries out the operation.
+    Later,
 }
 
 /// A function of a binding (contract of `MPIX_Request_attach`, include/mpi-ext.h).
@@ -81,6 +129,14 @@ impl StandIns {
             }
         }
     }
+
+    /// Those of device memory, whose bytes may be copied in parts.
+    pub(crate) fn of_device(&self) -> &[Staged] {
+        match self {
+            StandIns::Device(all) => all,
+            StandIns::Copy(_) => &[],
+        }
+    }
 }
 
 thread_local! {
@@ -89,12 +145,24 @@ thread_local! {
 
 /// Loads the backend that the settings name.
 pub(crate) fn start(settings: &Settings) -> Result<()> {
-    device::start(match settings.device {
+    let choice = match settings.device {
         settings::Device::Off => device::Choice::Off,
         settings::Device::Auto => device::Choice::Auto,
         settings::Device::Cuda => device::Choice::Cuda,
         settings::Device::Sentinel => device::Choice::Sentinel,
-    })
+    };
+    device::start(choice, settings.device_seed)?;
+    match device::name() {
+        // MPI Forum, Memory Allocation Kinds Side Document 1.0, section 3.
+        Some("cuda") => support_memory_kinds(&["cuda", "cuda:device", "cuda:host", "cuda:managed"]),
+        Some(_) => support_memory_kinds(&["sentinel", "sentinel:device"]),
+        None => (),
+    }
+    if settings.ccl != "off" {
+        ccl::start(&settings.ccl)?;
+        device::look_always();
+    }
+    Ok(())
 }
 
 /// What stands in for a buffer: itself, unless a part of it is on a device. An address, as many elements, and
@@ -108,6 +176,7 @@ pub(crate) fn stand_in(
     elements: usize,
     bytes: usize,
     layout: &Arc<Layout>,
+    fill: Fill,
 ) -> Result<(usize, usize, &Arc<Layout>)> {
     // SAFETY: the program passed it as a buffer of so many elements (contract of `args/memory.rs`).
     let user = unsafe { Loan::claim(address, elements, bytes, layout) }.buffer();
@@ -120,14 +189,42 @@ pub(crate) fn stand_in(
     if !there? {
         return Ok((address, elements, layout));
     }
-    let staged = Staged { block: Block::new(bytes), user, is_written: true };
-    staged.fetch(0, bytes)?;
+    let mut staged = Staged::new(user, false)?;
+    if fill == Fill::Now {
+        staged.fill()?;
+    }
     let stands_in = staged.block.span().address();
     LIST.with_borrow_mut(|list| list.push(staged));
     Ok((stands_in, bytes, datatype::predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout()))
 }
 
 impl Staged {
+    /// A stand-in for a buffer of the program, on the host or on a device.
+    pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
+        let block = Memory::new(user.bytes(), on_device)?;
+        Ok(Staged { user, block, is_written: true, is_filled: false, delivered: Mutex::default() })
+    }
+
+    /// The stand-in's address.
+    pub(crate) fn address(&self) -> usize {
+        self.block.span().address()
+    }
+
+    /// Fetches all bytes, unless they are there.
+    pub(crate) fn fill(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.is_filled, true) {
+            self.fetch(0, self.user.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Says what an operation that begins now does with it.
+    pub(crate) fn use_for(&mut self, is_read: bool, is_written: bool) -> Result<()> {
+        self.is_written = is_written;
+        self.is_filled = !is_read;
+        self.fill()
+    }
+
     /// Copies packed bytes `[offset, offset + bytes)` of the program's memory to the stand-in.
     pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
         self.each(offset, bytes, |user, ours| device::copy(ours, user))
@@ -135,10 +232,32 @@ impl Staged {
 
     /// Copies packed bytes of the stand-in to the program's memory, if the operation may have written them.
     pub(crate) fn deliver(&self, offset: usize, bytes: usize) -> Result<()> {
-        if !self.is_written {
+        if !self.is_written || !self.is_filled {
             return Ok(());
         }
         self.each(offset, bytes, device::copy)
+    }
+
+    /// As `deliver`, before the operation is over. Then these bytes are the program's.
+    pub(crate) fn deliver_early(&self, offset: usize, bytes: usize) -> Result<()> {
+        let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        if delivered.contains(&(offset, bytes)) {
+            return Ok(());
+        }
+        delivered.push((offset, bytes));
+        self.deliver(offset, bytes)
+    }
+
+    /// Delivers what has not been delivered early, and forgets that.
+    fn deliver_rest(&self) -> Result<()> {
+        let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
+        early.sort_unstable();
+        let mut at = 0;
+        for (offset, bytes) in early {
+            self.deliver(at, offset.saturating_sub(at))?;
+            at = at.max(offset + bytes);
+        }
+        self.deliver(at, self.user.bytes() - at)
     }
 
     fn each(&self, offset: usize, bytes: usize, copy: impl Fn(Span, Span) -> Result<()>) -> Result<()> {
@@ -153,12 +272,17 @@ impl Staged {
     }
 
     fn stands_for(&self, buffer: &Buffer) -> bool {
-        self.block.span().address() == buffer.base()
+        self.address() == buffer.base()
     }
 }
 
 fn deliver(all: &[Staged]) -> Result<()> {
-    all.iter().try_for_each(|staged| staged.deliver(0, staged.user.bytes()))
+    all.iter().try_for_each(Staged::deliver_rest)
+}
+
+/// Gives the stand-ins of the running call the program's bytes.
+pub(crate) fn fill() -> Result<()> {
+    LIST.with_borrow_mut(|list| list.iter_mut().try_for_each(Staged::fill))
 }
 
 /// Takes this thread's list, for a request or for the time of a function of the program.

@@ -210,7 +210,7 @@ impl Call {
     /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the
     /// vector of a reduction or broadcast, a block of an allgather or all-to-all (in the mean, where lengths
     /// differ and all ranks know them), 0 of the other v- and w-collectives, one rank's block of the others.
-    pub(crate) fn bytes(&self, size: u32) -> u64 {
+    pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
         let block = |whole: &Part| whole.total() / u64::from(size.max(1));
         match self.collective {

@@ -4,8 +4,12 @@
 //! of the memory, or in the device's primary one for memory of a pool, which has none.
 //! Written from NVIDIA's documentation of the driver API (CUDA 12); docs/gpu.md says where it has run.
 
+use crate::words::Words;
 use error::{Class, Result, fail};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
 use sys::Span;
 
 /// The driver's library: the name under which every installation has it.
@@ -23,18 +27,35 @@ const RANGE_START: c_uint = 11;
 const RANGE_BYTES: c_uint = 12;
 /// CU_MEMORYTYPE_DEVICE.
 const ON_DEVICE: c_uint = 2;
+/// CU_STREAM_NON_BLOCKING.
+const NON_BLOCKING: c_uint = 1;
+/// CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP.
+const PORTABLE: c_uint = 1;
+const MAPPED: c_uint = 2;
+/// CU_STREAM_WAIT_VALUE_GEQ.
+const GREATER_OR_EQUAL: c_uint = 0;
 
 /// Functions of the driver that this file needs.
-pub(crate) struct Cuda {
+pub struct Cuda {
     attribute: unsafe extern "C" fn(*mut c_void, c_uint, u64) -> Code,
-    copy: unsafe extern "C" fn(u64, u64, usize) -> Code,
-    wait: unsafe extern "C" fn(*mut c_void) -> Code,
+    wait: unsafe extern "C" fn(usize) -> Code,
     device: unsafe extern "C" fn(*mut c_int, c_int) -> Code,
     primary: unsafe extern "C" fn(*mut Context, c_int) -> Code,
     push: unsafe extern "C" fn(Context) -> Code,
     pop: unsafe extern "C" fn(*mut Context) -> Code,
     alloc: unsafe extern "C" fn(*mut u64, usize) -> Code,
     free: unsafe extern "C" fn(u64) -> Code,
+    host_alloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
+    host_pointer: unsafe extern "C" fn(*mut u64, *mut c_void, c_uint) -> Code,
+    stream: unsafe extern "C" fn(*mut usize, c_uint) -> Code,
+    destroy: unsafe extern "C" fn(usize) -> Code,
+    copy_async: unsafe extern "C" fn(u64, u64, usize, usize) -> Code,
+    write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
+    wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
+    capturing: unsafe extern "C" fn(usize, *mut c_uint) -> Code,
+    context_of: unsafe extern "C" fn(usize, *mut Context) -> Code,
+    /// The stream of this file's copies in each context.
+    own: Mutex<BTreeMap<usize, usize>>,
     name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     /// Last: the functions above lie in it.
     _library: libloading::Library,
@@ -66,7 +87,6 @@ impl Cuda {
         let count: unsafe extern "C" fn(*mut c_int) -> Code = symbol!("cuDeviceGetCount");
         let cuda = Cuda {
             attribute: symbol!("cuPointerGetAttribute"),
-            copy: symbol!("cuMemcpy"),
             wait: symbol!("cuStreamSynchronize"),
             device: symbol!("cuDeviceGet"),
             primary: symbol!("cuDevicePrimaryCtxRetain"),
@@ -74,6 +94,16 @@ impl Cuda {
             pop: symbol!("cuCtxPopCurrent_v2"),
             alloc: symbol!("cuMemAlloc_v2"),
             free: symbol!("cuMemFree_v2"),
+            host_alloc: symbol!("cuMemHostAlloc"),
+            host_pointer: symbol!("cuMemHostGetDevicePointer_v2"),
+            stream: symbol!("cuStreamCreate"),
+            destroy: symbol!("cuStreamDestroy_v2"),
+            copy_async: symbol!("cuMemcpyAsync"),
+            write_value: symbol!("cuStreamWriteValue32_v2"),
+            wait_value: symbol!("cuStreamWaitValue32_v2"),
+            capturing: symbol!("cuStreamIsCapturing"),
+            context_of: symbol!("cuStreamGetCtx"),
+            own: Mutex::default(),
             name: symbol!("cuGetErrorName"),
             _library: library,
         };
@@ -113,17 +143,34 @@ impl Cuda {
             from.copy_to(to);
             return Ok(());
         }
-        let _context = self.enter(there.address())?;
+        let context = self.enter(there.address())?;
+        // A stream of this file's own: the default one would wait for streams that wait for MPI.
+        let stream = self.own_stream(context.context)?;
         // SAFETY: both ranges are mapped (contract of `Span`); addresses are unified, so the driver knows
         // which of them are on a device.
-        let code = unsafe { (self.copy)(to.address() as u64, from.address() as u64, to.bytes()) };
-        self.check("cuMemcpy", code)?;
-        if is_up {
-            // From pageable memory cuMemcpy may return before the last bytes are on the device.
-            // SAFETY: null is the default stream of the current context.
-            self.check("cuStreamSynchronize", unsafe { (self.wait)(std::ptr::null_mut()) })?;
+        let code =
+            unsafe { (self.copy_async)(to.address() as u64, from.address() as u64, to.bytes(), stream) };
+        self.check("cuMemcpyAsync", code)?;
+        // SAFETY: a stream of the current context.
+        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
+    }
+
+    /// The stream for copies in the current context.
+    fn own_stream(&self, context: Context) -> Result<usize> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = own.get(&context.addr()) {
+            return Ok(*stream);
         }
-        Ok(())
+        let stream = self.new_stream()?;
+        own.insert(context.addr(), stream);
+        Ok(stream)
+    }
+
+    fn new_stream(&self) -> Result<usize> {
+        let mut stream = 0;
+        // SAFETY: it stores one handle.
+        self.check("cuStreamCreate", unsafe { (self.stream)(&mut stream, NON_BLOCKING) })?;
+        Ok(stream)
     }
 
     pub(crate) fn alloc(&self, bytes: usize) -> Result<usize> {
@@ -166,7 +213,7 @@ impl Cuda {
     fn enter_context(&self, context: Context) -> Result<Entered<'_>> {
         // SAFETY: the driver named the context.
         self.check("cuCtxPushCurrent", unsafe { (self.push)(context) })?;
-        Ok(Entered(self))
+        Ok(Entered { cuda: self, context })
     }
 
     /// The context that the runtime of a program uses, too. It is kept for the life of the process.
@@ -198,14 +245,92 @@ impl Cuda {
     }
 }
 
+// Streams (`crate::Stream`).
+impl Cuda {
+    pub(crate) fn create_stream(&self) -> Result<usize> {
+        let _context = self.enter_context(self.primary_of(0)?)?;
+        self.new_stream()
+    }
+
+    pub(crate) fn destroy_stream(&self, stream: usize) -> Result<()> {
+        // SAFETY: a stream of the program, which is its to end.
+        self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
+    }
+
+    /// Two words in pinned memory, which all contexts reach.
+    pub(crate) fn words(&self) -> Result<&'static Words> {
+        let _context = self.enter_context(self.primary_of(0)?)?;
+        let mut at = std::ptr::null_mut();
+        // SAFETY: it stores one pointer.
+        let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
+        self.check("cuMemHostAlloc", code)?;
+        // SAFETY: so many bytes, aligned to a page, which nobody frees.
+        unsafe { at.cast::<Words>().write(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) }) };
+        // SAFETY: written just now.
+        Ok(unsafe { &*at.cast::<Words>() })
+    }
+
+    pub(crate) fn hand_over(&self, stream: usize, words: &'static Words, count: u32) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        let mut state = 0;
+        // SAFETY: a stream of the program; it stores one number.
+        self.check("cuStreamIsCapturing", unsafe { (self.capturing)(stream, &mut state) })?;
+        if state != 0 {
+            fail!(
+                Class::Other,
+                "the stream is being captured into a graph, which cannot hold MPI operations"
+            );
+        }
+        let [reached, done] = [self.seen(&words.reached)?, self.seen(&words.done)?];
+        // SAFETY: pinned memory that is never freed.
+        self.check("cuStreamWriteValue32", unsafe { (self.write_value)(stream, reached, count, 0) })?;
+        // SAFETY: as above. GREATER_OR_EQUAL compares as a counter that wraps.
+        let code = unsafe { (self.wait_value)(stream, done, count, GREATER_OR_EQUAL) };
+        self.check("cuStreamWaitValue32", code)
+    }
+
+    pub(crate) fn copy_later(&self, stream: usize, to: Span, from: Span) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: the program keeps both ranges until its stream has copied them (contract of `Span`).
+        let code =
+            unsafe { (self.copy_async)(to.address() as u64, from.address() as u64, to.bytes(), stream) };
+        self.check("cuMemcpyAsync", code)
+    }
+
+    pub(crate) fn synchronize(&self, stream: usize) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: a stream of the program.
+        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
+    }
+
+    fn enter_stream(&self, stream: usize) -> Result<Entered<'_>> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a stream of the program; it stores one pointer.
+        self.check("cuStreamGetCtx", unsafe { (self.context_of)(stream, &mut context) })?;
+        self.enter_context(context)
+    }
+
+    /// The address by which the device sees pinned memory.
+    fn seen(&self, word: &'static AtomicU32) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: it stores one address.
+        let code = unsafe { (self.host_pointer)(&mut address, word.as_ptr().cast(), 0) };
+        self.check("cuMemHostGetDevicePointer", code)?;
+        Ok(address)
+    }
+}
+
 /// A context that is current.
-struct Entered<'a>(&'a Cuda);
+struct Entered<'a> {
+    cuda: &'a Cuda,
+    context: Context,
+}
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
         // SAFETY: it takes away what `enter_context` has pushed, and stores one pointer.
-        unsafe { (self.0.pop)(&mut context) };
+        unsafe { (self.cuda.pop)(&mut context) };
     }
 }
 

@@ -3,18 +3,22 @@
 //! Purpose: the layers above touch device memory through `copy` only. A process has one backend, loaded at
 //! run time by `start`: `cuda` (the driver API, by dlopen) or `sentinel` (memory that the CPU cannot touch,
 //! for tests on every machine).
-//! Invariants: `on` is false until a backend runs, and then no other function needs to be called. An address
-//! that belongs to no device is the host's.
-//! Read next: `sentinel.rs`, `cuda.rs`; `abi/src/staging.rs` uses them.
+//! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
+//! address that belongs to no device is the host's.
+//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`; `abi/src/staging.rs` uses them.
 mod cuda;
 mod sentinel;
+mod stream;
+mod words;
 
 use cuda::Cuda;
 use error::{Class, Result, fail};
 use sentinel::Sentinel;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use stream::Stream;
 use sys::Span;
+pub use words::{Words, is_at};
 
 /// Which backend to use (OUTBOARD_DEVICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +41,16 @@ enum Backend {
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
-/// Loads a backend. Later calls change nothing.
+/// Loads a backend. Later calls change nothing. `seed`: the delays of sentinel streams, 0 for none.
 ///
 /// Errors: the one that was asked for cannot be had.
-pub fn start(choice: Choice) -> Result<()> {
-    if on() {
+pub fn start(choice: Choice, seed: u64) -> Result<()> {
+    if BACKEND.get().is_some() {
         return Ok(());
     }
     let backend = match choice {
         Choice::Off => return Ok(()),
-        Choice::Sentinel => Backend::Sentinel(Sentinel::new()?),
+        Choice::Sentinel => Backend::Sentinel(Sentinel::new(seed)?),
         Choice::Cuda => Backend::Cuda(Cuda::load(cuda::DRIVER)?),
         Choice::Auto => match Cuda::load(cuda::DRIVER) {
             Ok(cuda) => Backend::Cuda(cuda),
@@ -58,7 +62,12 @@ pub fn start(choice: Choice) -> Result<()> {
     Ok(())
 }
 
-/// Whether a backend runs: one load, for programs without devices.
+/// Makes `on` true even without a backend: a collective library takes calls off their fast path, too.
+pub fn look_always() {
+    ON.store(true, Ordering::Release);
+}
+
+/// Whether a backend runs, or `look_always` was called: one load, for programs without devices.
 #[inline(always)]
 pub fn on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -126,5 +135,47 @@ pub fn set_open(address: usize, open: bool) -> Result<()> {
     match BACKEND.get() {
         Some(Backend::Sentinel(sentinel)) => sentinel.set_open(address, open),
         _ => fail!(Class::Other, "only sentinel memory can be opened to the CPU"),
+    }
+}
+
+/// The stream with the handle `handle` of the program, which calls streams `kind`: `cudaStream_t`, or
+/// `sentinel`.
+///
+/// Errors (MPI_ERR_ARG): the backend has no such streams.
+pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
+    match (BACKEND.get(), kind) {
+        (Some(Backend::Cuda(cuda)), "cudaStream_t") => Ok(Stream::Cuda(cuda, handle)),
+        (Some(Backend::Sentinel(sentinel)), "sentinel") => {
+            Ok(Stream::Sentinel(sentinel, sentinel.stream(handle)?))
+        }
+        _ => match stream_kind() {
+            Some(here) => fail!(Class::Arg, "the type of a stream is {kind}, but this device has {here}"),
+            None => fail!(Class::Arg, "the type of a stream is {kind}, but OUTBOARD_DEVICE is off"),
+        },
+    }
+}
+
+/// What the streams of the backend are called.
+pub fn stream_kind() -> Option<&'static str> {
+    name().map(|name| if name == "cuda" { "cudaStream_t" } else { name })
+}
+
+/// Makes a stream for the program, and returns its handle.
+///
+/// Errors (MPI_ERR_OTHER): no backend runs, or it cannot.
+pub fn create_stream() -> Result<usize> {
+    match BACKEND.get() {
+        None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),
+        Some(Backend::Cuda(cuda)) => cuda.create_stream(),
+        Some(Backend::Sentinel(sentinel)) => sentinel.create_stream(),
+    }
+}
+
+/// Ends a stream of `create_stream`, once its work is over.
+pub fn destroy_stream(handle: usize) -> Result<()> {
+    match BACKEND.get() {
+        None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),
+        Some(Backend::Cuda(cuda)) => cuda.destroy_stream(handle),
+        Some(Backend::Sentinel(sentinel)) => sentinel.destroy_stream(handle),
     }
 }

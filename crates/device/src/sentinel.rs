@@ -2,26 +2,30 @@
 //!
 //! A sealed memfd is mapped twice: where the program has its addresses, PROT_NONE, and where only this file
 //! copies. So a CPU that touches the program's addresses dies at once, and so does a kernel call on them
-//! (EFAULT).
+//! (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
 use error::{Class, Result, fail};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use sys::Span;
 
 /// Addresses of one process. The memfd is sparse, so they cost nothing.
 const BYTES: usize = 1 << 36;
 const PAGE_BYTES: usize = 4096;
 
-pub(crate) struct Sentinel {
+pub struct Sentinel {
     fd: OwnedFd,
     /// The program's map, which the CPU cannot touch.
     base: usize,
     /// This file's map of the same bytes.
     inner: usize,
     blocks: Mutex<Blocks>,
+    /// By handle, which begins at 1.
+    streams: Mutex<Vec<Option<Arc<Queue>>>>,
+    seed: u64,
 }
 
 /// Allocations by their address.
@@ -35,13 +39,13 @@ struct Blocks {
 }
 
 impl Sentinel {
-    pub(crate) fn new() -> Result<Sentinel> {
+    pub(crate) fn new(seed: u64) -> Result<Sentinel> {
         let fd = match sys::memory::create("outboard-sentinel", BYTES as u64) {
             Ok(fd) => fd,
             Err(error) => fail!(Class::NoMem, "cannot make the memory of OUTBOARD_DEVICE=sentinel: {error}"),
         };
         let (base, inner) = (map(&fd, libc::PROT_NONE)?, map(&fd, libc::PROT_READ | libc::PROT_WRITE)?);
-        Ok(Sentinel { fd, base, inner, blocks: Mutex::default() })
+        Ok(Sentinel { fd, base, inner, blocks: Mutex::default(), streams: Mutex::default(), seed })
     }
 
     fn blocks(&self) -> MutexGuard<'_, Blocks> {
@@ -142,6 +146,106 @@ impl Sentinel {
     }
 }
 
+impl Sentinel {
+    fn streams(&self) -> MutexGuard<'_, Vec<Option<Arc<Queue>>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn create_stream(&self) -> Result<usize> {
+        let mut streams = self.streams();
+        let number = streams.len() as u64 + 1;
+        let delays = if self.seed == 0 { 0 } else { self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number };
+        streams.push(Some(Queue::start(delays)?));
+        Ok(streams.len())
+    }
+
+    pub(crate) fn stream(&self, handle: usize) -> Result<Arc<Queue>> {
+        match self.streams().get(handle.wrapping_sub(1)) {
+            Some(Some(queue)) => Ok(queue.clone()),
+            _ => fail!(Class::Arg, "{handle:#x} is no stream of OUTBOARD_DEVICE=sentinel"),
+        }
+    }
+
+    pub(crate) fn destroy_stream(&self, handle: usize) -> Result<()> {
+        let queue = self.stream(handle)?;
+        self.streams()[handle - 1] = None;
+        queue.stop();
+        Ok(())
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A stream: a thread that does one job after the other.
+pub struct Queue {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    is_busy: bool,
+    stopped: bool,
+}
+
+impl Queue {
+    /// `delays`: the seed of the delays before jobs, 0 for none.
+    fn start(delays: u64) -> Result<Arc<Queue>> {
+        let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new() });
+        let ours = queue.clone();
+        match std::thread::Builder::new().name("sentinel-stream".into()).spawn(move || ours.serve(delays)) {
+            Ok(_) => Ok(queue),
+            Err(error) => fail!(Class::Other, "no thread can be made for a stream: {error}"),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, job: impl FnOnce() + Send + 'static) {
+        self.state().jobs.push_back(Box::new(job));
+        self.news.notify_all();
+    }
+
+    /// Waits until all jobs are done.
+    pub(crate) fn drain(&self) {
+        let mut state = self.state();
+        while state.is_busy || !state.jobs.is_empty() {
+            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop(&self) {
+        self.state().stopped = true;
+        self.news.notify_all();
+    }
+
+    fn serve(&self, mut seed: u64) {
+        sys::signal::block_all();
+        loop {
+            let mut state = self.state();
+            while state.jobs.is_empty() && !state.stopped {
+                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let Some(job) = state.jobs.pop_front() else { return };
+            state.is_busy = true;
+            drop(state);
+            if seed != 0 {
+                // xorshift64 (Marsaglia 2003).
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                std::thread::sleep(Duration::from_micros(seed % 2000));
+            }
+            job();
+            self.state().is_busy = false;
+            self.news.notify_all();
+        }
+    }
+}
+
 /// Maps all of `fd`, for ever.
 fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
@@ -162,7 +266,7 @@ mod tests {
     // Goal: bytes come back as they were put in, and a wrong address is named as what it is.
     #[test]
     fn copies_and_refuses() {
-        let sentinel = Sentinel::new().unwrap();
+        let sentinel = Sentinel::new(0).unwrap();
         let (memory, data) = (sentinel.alloc(5000).unwrap(), Block::of(&[7; 5000]));
         // SAFETY: only `copy` gets the span.
         let there = unsafe { Span::claim(memory, 5000) };
@@ -182,7 +286,7 @@ mod tests {
     // Goal: the kernel refuses the program's addresses, as the CPU would.
     #[test]
     fn is_closed_until_it_is_opened() {
-        let sentinel = Sentinel::new().unwrap();
+        let sentinel = Sentinel::new(0).unwrap();
         let memory = sentinel.alloc(1).unwrap();
         let zero = std::fs::File::open("/dev/zero").unwrap();
         // SAFETY: the kernel checks the address; nothing else uses the byte.

@@ -8,10 +8,12 @@
 
 use crate::shim;
 use crate::translate;
-use abi::args::{Handle, Out};
+use abi::args::{Handle, In, Out};
 use abi::foreign::{self, Kind};
 use abi::process::{Guard, On, anytime, call};
+use abi::stream;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 
 /// Exports a pointer variable of C, which Fortran's start-up code may set.
@@ -254,31 +256,22 @@ functions! {
         });
         c_int::from(complete)
     }
-    MPIX_Info_set_hex PMPIX_Info_set_hex(info: c_int, key: usize, value: *const u8, bytes: c_int) -> c_int {
-        // SAFETY: the value has so many bytes (contract of this file).
-        let digits = (0..bytes.max(0) as usize).map(|at| unsafe { value.wrapping_add(at).read() });
-        let mut text: String = digits.map(|byte| format!("{byte:02x}")).collect();
-        text.push('\0');
-        // SAFETY: as above; the value is our own C string.
-        unsafe { shim::PMPI_Info_set(info, key, text.as_ptr() as usize) }
-    }
     MPIX_Async_get_state PMPIX_Async_get_state(_thing: usize) -> usize {
         refused("MPIX_Async_get_state");
         0
     }
-    MPIX_Stream_progress PMPIX_Stream_progress(stream: c_int) -> c_int {
-        if stream != STREAM_NULL {
-            return refused("MPIX_Stream_progress of a stream");
-        }
-        translate::code_to(call("MPIX_Stream_progress", On::Nothing, |guard| {
-            foreign::progress(guard);
-            Ok(())
-        }))
-    }
 }
 
-/// MPIX_STREAM_NULL.
-const STREAM_NULL: c_int = 0x3c00_0000;
+/// The place of a handle.
+fn out(address: usize, name: &'static str) -> Out<Handle> {
+    Out::foreign(address, name, &translate::HANDLE)
+}
+
+use translate::code_to as code;
+
+abi::stream_functions! {
+    handle: c_int, from: translate::handle_from, to: translate::handle_to, out: out, shim: crate::shim
+}
 
 /// Answers no.
 fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
@@ -292,11 +285,9 @@ macro_rules! refused {
     )* } };
 }
 
-// Fault tolerance, streams, threads as ranks, callbacks with a state, progress threads, the blocks of a
-// datatype.
+// Fault tolerance, messages between streams of one comm, threads as ranks, callbacks with a state, progress
+// threads, the blocks of a datatype.
 refused! {
-    MPIX_Allreduce_enqueue PMPIX_Allreduce_enqueue
-    MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c
     MPIX_Async_spawn PMPIX_Async_spawn
     MPIX_Async_start PMPIX_Async_start
     MPIX_Comm_agree PMPIX_Comm_agree
@@ -304,29 +295,16 @@ refused! {
     MPIX_Comm_failure_ack PMPIX_Comm_failure_ack
     MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked
     MPIX_Comm_get_failed PMPIX_Comm_get_failed
-    MPIX_Comm_get_stream PMPIX_Comm_get_stream
     MPIX_Comm_revoke PMPIX_Comm_revoke
     MPIX_Comm_shrink PMPIX_Comm_shrink
     MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x
     MPIX_Grequest_class_allocate PMPIX_Grequest_class_allocate
     MPIX_Grequest_class_create PMPIX_Grequest_class_create
     MPIX_Grequest_start PMPIX_Grequest_start
-    MPIX_Irecv_enqueue PMPIX_Irecv_enqueue
-    MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c
-    MPIX_Isend_enqueue PMPIX_Isend_enqueue
-    MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c
     MPIX_Op_create_x PMPIX_Op_create_x
-    MPIX_Recv_enqueue PMPIX_Recv_enqueue
-    MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c
-    MPIX_Send_enqueue PMPIX_Send_enqueue
-    MPIX_Send_enqueue_c PMPIX_Send_enqueue_c
     MPIX_Session_create_errhandler_x PMPIX_Session_create_errhandler_x
     MPIX_Start_progress_thread PMPIX_Start_progress_thread
     MPIX_Stop_progress_thread PMPIX_Stop_progress_thread
-    MPIX_Stream_comm_create PMPIX_Stream_comm_create
-    MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex
-    MPIX_Stream_create PMPIX_Stream_create
-    MPIX_Stream_free PMPIX_Stream_free
     MPIX_Stream_irecv PMPIX_Stream_irecv
     MPIX_Stream_irecv_c PMPIX_Stream_irecv_c
     MPIX_Stream_isend PMPIX_Stream_isend
@@ -341,7 +319,5 @@ refused! {
     MPIX_Threadcomm_start PMPIX_Threadcomm_start
     MPIX_Type_iov PMPIX_Type_iov
     MPIX_Type_iov_len PMPIX_Type_iov_len
-    MPIX_Wait_enqueue PMPIX_Wait_enqueue
-    MPIX_Waitall_enqueue PMPIX_Waitall_enqueue
     MPIX_Win_create_errhandler_x PMPIX_Win_create_errhandler_x
 }

@@ -6,7 +6,7 @@ use crate::context::{Claim, Context, ID, Partial};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
-use crate::session::MEMORY_KINDS;
+use crate::session::default_memory_kinds;
 use crate::topology::Topology;
 use error::{Class, Result, fail};
 use std::ops::Range;
@@ -104,7 +104,7 @@ impl Comm {
             name: name.to_owned(),
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
-            info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
+            info: Info::from([("mpi_memory_alloc_kinds", &*default_memory_kinds())]),
             flat: Flat::Counted(0),
             queue: Queue::Counted(0),
             topology: None,

@@ -4,6 +4,7 @@ use crate::constants as c;
 use crate::handle::Handle;
 use crate::info::Info;
 use error::{Class, Result, fail};
+use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Session {
@@ -18,9 +19,27 @@ pub struct Session {
 /// The process sets by name.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// The memory kinds of buffers, as the info key `mpi_memory_alloc_kinds` names them (MPI 5.0, section
-/// 11.4.3).
-pub const MEMORY_KINDS: &str = "mpi,system";
+/// The memory kinds of buffers that are always there, as the info key `mpi_memory_alloc_kinds` names them
+/// (MPI 5.0, section 11.4.3).
+const MEMORY_KINDS: &str = "mpi,system";
+
+/// The kinds of the device that is on: the kind, then with each restrictor.
+static DEVICE_KINDS: OnceLock<&[&str]> = OnceLock::new();
+
+/// Notes that calls take memory of a device, of these kinds: the kind, then with each restrictor.
+pub fn support_memory_kinds(kinds: &'static [&'static str]) {
+    // Later calls name the same device.
+    let _ = DEVICE_KINDS.set(kinds);
+}
+
+fn device_kinds() -> &'static [&'static str] {
+    DEVICE_KINDS.get().copied().unwrap_or_default()
+}
+
+/// The memory kinds that need not be asked for.
+pub fn default_memory_kinds() -> String {
+    [MEMORY_KINDS].into_iter().chain(device_kinds().first().copied()).collect::<Vec<_>>().join(",")
+}
 
 const LEVELS: [(&str, i32); 4] = [
     ("MPI_THREAD_SINGLE", c::THREAD_SINGLE),
@@ -45,11 +64,13 @@ impl Session {
 
 /// The wanted memory kinds that are supported, and those that always are.
 pub fn memory_kinds(hints: &Info) -> String {
-    let mut kinds = MEMORY_KINDS.to_owned();
+    let mut kinds = default_memory_kinds();
     let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");
     for kind in wanted.split(',').map(str::trim) {
         let restrictors = ["mpi:alloc_mem", "mpi:win_allocate", "mpi:win_allocate_shared"];
-        if restrictors.contains(&kind) && !kinds.split(',').any(|known| known == kind) {
+        if (restrictors.contains(&kind) || device_kinds().contains(&kind))
+            && !kinds.split(',').any(|known| known == kind)
+        {
             kinds = format!("{kinds},{kind}");
         }
     }

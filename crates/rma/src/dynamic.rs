@@ -103,7 +103,7 @@ impl Window {
                 }
                 None => {
                     match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
-                        Some(attached) => Memory::Local(attached.span),
+                        Some(attached) => Memory::own(attached.span)?,
                         None => Memory::Private(address),
                     }
                 }

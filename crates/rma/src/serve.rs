@@ -1,4 +1,5 @@
-//! A thread that copies private memory for peers where cross-memory attach is refused.
+//! A thread that copies private memory for peers where cross-memory attach is refused, as it is for a
+//! device's memory.
 //!
 //! The asking process writes a request into its mailbox, in its own arena: addresses in the owner's memory,
 //! and the bytes. It puts the mailbox's offset into its slot of the owner's inbox, wakes the owner's thread,
@@ -163,10 +164,11 @@ impl ServerThread {
                 return false;
             }
             let there = mailbox.bytes.slice(done, bytes);
-            if mailbox.words[WAY].load(Ordering::Relaxed) == Way::Put as u64 {
-                there.copy_to(here);
-            } else {
-                here.copy_to(there);
+            // The memory may be a device's; a freed one is refused.
+            let is_put = mailbox.words[WAY].load(Ordering::Relaxed) == Way::Put as u64;
+            let copied = if is_put { device::copy(here, there) } else { device::copy(there, here) };
+            if copied.is_err() {
+                return false;
             }
             done += bytes;
         }
@@ -263,7 +265,10 @@ impl Asker {
             match state.load(Ordering::Acquire) {
                 DONE => return Ok(()),
                 REFUSED => {
-                    fail!(Class::RmaRange, "peer {peer} says that this memory is in none of its windows")
+                    fail!(
+                        Class::RmaRange,
+                        "peer {peer} says that this memory is in none of its windows, or is a device's and freed"
+                    )
                 }
                 _ => {}
             }

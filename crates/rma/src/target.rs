@@ -42,10 +42,19 @@ pub(crate) enum Memory {
     Mapped(Span),
     /// This process's own private memory. Others update it in the latch, so this process does too.
     Local(Span),
-    /// Another process's private memory, at this address there.
+    /// Another process's private memory, at this address there; or this one's on a device, which its own
+    /// thread copies, too.
     Private(usize),
     /// What the member has attached, as of the latest look.
     Dynamic(Regions),
+}
+
+impl Memory {
+    /// This process's own private memory.
+    pub fn own(span: Span) -> Result<Memory> {
+        let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
+        Ok(if is_on_device { Memory::Private(span.address()) } else { Memory::Local(span) })
+    }
 }
 
 /// What a member of a dynamic window has attached.

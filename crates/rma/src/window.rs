@@ -161,7 +161,7 @@ impl Window {
                     };
                     Memory::Mapped(span)
                 }
-                (_, None, Some(span)) if member == rank as usize => Memory::Local(span),
+                (_, None, Some(span)) if member == rank as usize => Memory::own(span)?,
                 _ => Memory::Private(base),
             };
             let record = Record::open(&rma.segment, peer, record, peers.len())?;

@@ -1,2 +1,3 @@
-//! libmpi_abi.so.1: the C entry points of the MPI-5.0 standard ABI, and nothing else.
+//! libmpi_abi.so.1: the C entry points of the MPI-5.0 standard ABI, and those of include/mpi-ext.h.
+mod extra;
 mod shim;

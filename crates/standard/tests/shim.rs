@@ -59,14 +59,14 @@ fn exactly_the_functions_of_the_table_are_exported() {
     assert_eq!(expected.len(), 2 * 670);
     let extensions = std::fs::read_to_string(root().join("include/mpi-ext.h")).unwrap();
     let words = extensions.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    expected.extend(words.filter(|word| word.starts_with("MPIX_") && !is_constant(word)).flat_map(both));
+    expected.extend(words.filter(|word| word.starts_with("MPIX_") && !is_no_function(word)).flat_map(both));
     let variables = ["F_STATUS_", "F_STATUSES_", "F08_STATUS_", "F08_STATUSES_"];
     expected.extend(variables.map(|name| format!("MPI_{name}IGNORE")));
     assert_eq!(exported.symmetric_difference(&expected).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-fn is_constant(name: &str) -> bool {
-    !name.contains(char::is_lowercase)
+fn is_no_function(name: &str) -> bool {
+    !name.contains(char::is_lowercase) || name == "MPIX_Stream"
 }
 
 #[test]

@@ -75,6 +75,7 @@ counters! {
     ReduceScatterCalls "reduce_scatter_calls" Count "reduce-scatters started, of both kinds";
     ScanCalls "scan_calls" Count "scans started, exclusive ones included";
     NeighborCalls "neighbor_calls" Count "neighborhood collectives started, of every kind";
+    CclCalls "ccl_calls" Count "collectives given to the collective library (OUTBOARD_CCL)";
 
     BarrierWaits "barrier_waits" Count "waits of this rank for others, longer than a moment, in blocking barriers";
     BarrierWaitNs "barrier_wait_ns" Nanoseconds "time of these waits in barriers";

@@ -4,7 +4,7 @@
 //! datatype as the call says, and stays mapped until the operation has ended.
 
 use super::{Address, NULL_PAGE_END, Out};
-use crate::staging;
+use crate::staging::{self, Fill};
 use datatype::{Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants;
@@ -25,6 +25,7 @@ pub(crate) fn lent(
     elements: usize,
     bytes: usize,
     layout: &Arc<Layout>,
+    fill: Fill,
 ) -> Result<Loan<'_>> {
     if address.0 < NULL_PAGE_END && bytes > 0 {
         if address.is_in_place() {
@@ -36,7 +37,7 @@ pub(crate) fn lent(
     }
     // Plain words, so that a loan stays in registers where no device is on.
     let (address, elements, layout) = if device::on() && bytes > 0 {
-        staging::stand_in(address.0, elements, bytes, layout)?
+        staging::stand_in(address.0, elements, bytes, layout, fill)?
     } else {
         (address.0, elements, layout)
     };

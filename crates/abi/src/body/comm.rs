@@ -340,7 +340,8 @@ fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out
     }
 }
 
-/// MPI_Comm_free: the comm is freed at once. Operations under way on it hold what they need.
+/// MPI_Comm_free: the comm is freed at once. Operations under way on it hold what they need; those enqueued
+/// on its stream are awaited.
 pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     guard.blame(On::Comm(handle));
@@ -351,8 +352,9 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     attribute::delete_all(guard, Kind::Comm, handle)?;
     let context = guard.objects.comm(handle)?.context;
     buffers::detach_before_free(guard, p2p::Owner::Comm(context))?;
+    guard.wait(|process| process.job().streams.are_idle(Some(context)).then_some(()));
     let freed = guard.objects.comms.remove(handle)?;
-    detach(&mut guard.job().coll, &freed);
+    detach(guard.job(), &freed);
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     crate::connect::publish(guard);
     comm.set(c::COMM_NULL)

@@ -71,7 +71,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         }
         silence.check(process, "MPI_Finalize");
         let job = process.job();
-        (job.p2p.is_quiet() && job.io.is_quiet()).then_some(())
+        (job.p2p.is_quiet() && job.io.is_quiet() && job.streams.are_idle(None)).then_some(())
     });
     if departs {
         super::session::say_goodbye(guard);

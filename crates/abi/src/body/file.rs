@@ -178,7 +178,7 @@ pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let synced = if deletes { Ok(()) } else { guard.unlocked(|| storage.sync()) };
     let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
     let file = guard.job().files.remove(handle)?;
-    detach(&mut guard.job().coll, &file.comm);
+    detach(guard.job(), &file.comm);
     if let Some(counter) = file.counter {
         epoch::win_unlock_all(guard, counter)?;
         window::free(guard, counter)?;

@@ -6,6 +6,7 @@ use crate::args::{Address, Handle, Out, lent};
 use crate::lenient::{self, Taken};
 use crate::process::{Guard, Win};
 use crate::request::Work;
+use crate::staging::Fill;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
@@ -160,7 +161,7 @@ pub fn compare_and_swap(
     let target = window.target(target_rank)?;
     let (range, _) = range_of(objects, target_disp, 1, datatype)?;
     let element = |address| {
-        let buffer = lent(address, 1, range.bytes, range.layout)?;
+        let buffer = lent(address, 1, range.bytes, range.layout, Fill::Now)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
@@ -285,12 +286,12 @@ fn origin_of<'a>(
     range: TargetRange<'a>,
 ) -> Result<Loan<'a>> {
     if datatype == target_datatype && count == range.count as i64 {
-        return lent(address, range.count, range.bytes, range.layout);
+        return lent(address, range.count, range.bytes, range.layout, Fill::Now);
     }
     let layout = objects.committed(datatype)?.layout();
     let elements = crate::args::count(count, name)?;
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, datatype) };
-    lent(address, elements, bytes, layout)
+    lent(address, elements, bytes, layout, Fill::Now)
 }
 
 #[cold]

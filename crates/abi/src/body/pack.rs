@@ -2,7 +2,7 @@
 
 use crate::args::{Address, Handle, OutCount, Text, count, lent};
 use crate::process::Guard;
-use crate::staging;
+use crate::staging::{self, Fill};
 use datatype::{Buffer, Datatype, predefined};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
@@ -137,7 +137,7 @@ fn packed_range(
     }
     let layout = predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout();
     let part = Address(address.0.wrapping_add(start as usize));
-    let span = lent(part, bytes as usize, bytes as usize, layout)?.contiguous();
+    let span = lent(part, bytes as usize, bytes as usize, layout, Fill::Now)?.contiguous();
     Ok((span.expect("bytes have no gaps"), end as i64))
 }
 

@@ -76,7 +76,7 @@ pub fn pready_range(
 
 fn ready_range(guard: &mut Guard, low: i32, high: i32, request: Handle) -> Result<()> {
     // The bounds are checked before the list is made: with wrong ones it could be very long.
-    if let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() {
+    if let Some(Recipe::Partitioned(made)) = recipe(guard.job(), request)? {
         check_partition(low, made.partitions)?;
         check_partition(high, made.partitions)?;
     } else {
@@ -109,7 +109,7 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
 }
 
 fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
-    let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() else {
+    let Some(Recipe::Partitioned(made)) = recipe(guard.job(), request)? else {
         fail!(Class::Request, "{request} is not a partitioned request");
     };
     let made = made.clone();
@@ -120,10 +120,18 @@ fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
     let arrived = |process: &mut Process| {
         let over = process.peek(request)?;
         let Job { requests, p2p, coll, .. } = process.job();
-        let arrived = match &requests.get(request)?.work {
+        let work = requests.get(request)?.work.as_ref();
+        let arrived = match work.map(Work::plain) {
             Some(Work::Parts(parts)) => parts.has_arrived(p2p, coll, partition),
             _ => over,
         };
+        if arrived && let Some(Work::Staged(_, staged)) = work {
+            let bytes = made.buffer.bytes() / made.partitions as usize;
+            staged
+                .of_device()
+                .iter()
+                .try_for_each(|one| one.deliver_early(partition as usize * bytes, bytes))?;
+        }
         Ok(arrived.then_some(()))
     };
     let arrived = guard.poll(Counter::VainParrived, || Awaiting::Request(request), arrived)?;
@@ -149,8 +157,8 @@ fn make(
     guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32,
     handle: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    if staging::any() {
-        fail!(Class::Buffer, "partitioned communication takes no device memory yet");
+    if sends {
+        staging::reads(&buffer);
     }
     let me = guard.objects.me;
     let comm = guard.objects.comms.get_mut(handle)?;
@@ -167,6 +175,11 @@ fn make(
     enter_persistent(guard, handle, recipe, request)
 }
 
+/// A request's recipe, whatever stands in for its memory.
+fn recipe(job: &mut Job, request: Handle) -> Result<Option<&Recipe>> {
+    Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::plain))
+}
+
 fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     match u32::try_from(partition) {
         Ok(partition) if partition < partitions => Ok(partition),
@@ -181,8 +194,13 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;
-    let (Some(Recipe::Partitioned(made)), Some(work)) = (entry.recipe.as_deref(), &mut entry.work) else {
+    let recipe = entry.recipe.as_deref().map(Recipe::plain);
+    let (Some(Recipe::Partitioned(made)), Some(work)) = (recipe, &mut entry.work) else {
         fail!(Class::Request, "{request} is not an active partitioned send");
+    };
+    let (work, staged) = match work {
+        Work::Staged(work, staged) => (&mut **work, Some(staged.clone())),
+        work => (work, None),
     };
     let Work::Parts(parts) = work else {
         fail!(Class::Request, "all partitions of {request} are ready already")
@@ -204,6 +222,10 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
                 if twice { "listed twice" } else { "ready already" }
             );
         }
+    }
+    let bytes = made.buffer.bytes() / made.partitions as usize;
+    for one in staged.iter().flat_map(|staged| staged.of_device()) {
+        partitions.iter().try_for_each(|partition| one.fetch(*partition as usize * bytes, bytes))?;
     }
     let Job { p2p, coll, .. } = job;
     partitions.iter().try_for_each(|partition| parts.send(p2p, coll, *partition as u32))?;

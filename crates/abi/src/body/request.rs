@@ -231,7 +231,10 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
         Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
         _ => {
             let over = guard.peek(handle)?;
-            if !over && let Some(Work::Parts(parts)) = &guard.job().requests.get(handle)?.work {
+            if !over
+                && let Some(Work::Parts(parts)) =
+                    guard.job().requests.get(handle)?.work.as_ref().map(Work::plain)
+            {
                 fail!(Class::Request, "{}", parts.active(handle, "MPI_Request_free"));
             }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
@@ -336,6 +339,7 @@ pub(crate) fn enter_persistent(
     recipe: Recipe,
     request: Out<Handle>,
 ) -> Result<()> {
+    staging::fill()?;
     let recipe = match staging::taken() {
         Some(staged) => Recipe::Staged(Box::new(recipe), staged),
         None => recipe,

@@ -23,6 +23,8 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     guard.blame(On::Given(errhandler, c::SESSION_NULL));
     session.check()?;
     let hints = guard.objects.info_or_empty(info)?;
+    // The device says which memory kinds there are.
+    settings::load().and_then(crate::staging::start)?;
     let new = Session::new(errhandler, &hints)?;
     retain(&mut guard.objects.errhandlers, errhandler, Kind::Session)?;
     guard.join()?;
@@ -71,6 +73,7 @@ pub(crate) fn say_goodbye(guard: &mut Guard) {
 pub(crate) fn depart(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
+        guard.job().communicators = Default::default();
         // A later process in this rank's place of the segment goes on where this rank's ends of the rings
         // are.
         guard.job().p2p.release();
@@ -212,7 +215,7 @@ pub fn intercomm_create_from_groups(
     let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
     let found = guard.root_tells(temporary, local_leader as u32, found);
     let removed = guard.objects.comms.remove(temporary)?;
-    detach(&mut guard.job().coll, &removed);
+    detach(guard.job(), &removed);
     let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));
     // Both sides must come to the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");

@@ -9,7 +9,6 @@ use crate::attribute;
 use crate::collective::detach;
 use crate::process::{Facts, Win};
 use crate::process::{Guard, Job, On};
-use crate::staging;
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Info, Kind, constants as c};
@@ -162,7 +161,7 @@ fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Ha
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
-        detach(&mut guard.job().coll, &hidden);
+        detach(guard.job(), &hidden);
     }
     made
 }
@@ -283,7 +282,9 @@ fn expose(
     }
     let mut exposure = || -> Result<Exposure> {
         let job = guard.job();
-        staging::host_only(asked.base, asked.bytes as usize, "the memory of a window")?;
+        if device::on() && asked.bytes > 0 {
+            device::holds(asked.base, asked.bytes as usize)?;
+        }
         // The program's memory may be in an arena, too.
         let mapped =
             (asked.base != 0).then(|| job.rma.locate(Address(asked.base).exposed(asked.bytes))).flatten();
@@ -373,7 +374,7 @@ pub(crate) fn free(guard: &mut Guard, handle: Handle) -> Result<()> {
     job.mail.windows.remove(&window.key);
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    detach(&mut job.coll, &objects.comms.remove(comm)?);
+    detach(job, &objects.comms.remove(comm)?);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }
@@ -389,7 +390,11 @@ pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> R
     let job = guard.job();
     let window = &mut job.windows.get_mut(win)?.window;
     only_dynamic(window)?;
-    staging::host_only(base.0, bytes as usize, "the memory of a window")?;
+    if device::on() && bytes > 0 && device::holds(base.0, bytes as usize)? {
+        // Nobody reaches it but by this process's thread.
+        job.rma.may_ask(job.coll.memory())?;
+        job.rma.serve(job.coll.memory())?;
+    }
     window.attach(&mut job.rma, job.coll.memory(), base.exposed(bytes))
 }
 

@@ -4,9 +4,9 @@
 //! attach them at the same call.
 
 use crate::args::Handle;
-use crate::process::{Guard, Process};
+use crate::process::{Guard, Job, Process};
 use crate::request::{Planned, Work, to_bytes, to_words};
-use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
+use coll::{CALLS_BEFORE, Call, Form, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
 use sys::Block;
@@ -20,14 +20,16 @@ struct Member {
     size: usize,
 }
 
-/// Leaves the slots of a comm that is freed.
-pub(crate) fn detach(coll: &mut Coll, comm: &Comm) {
+/// Leaves the slots of a comm that is freed, its queue, its library's communicator, and its streams.
+pub(crate) fn detach(job: &mut Job, comm: &Comm) {
     if let Flat::Attached(set) = comm.flat {
-        coll.leave(set);
+        job.coll.leave(set);
     }
     if let Queue::Open(queue) = comm.queue {
-        coll.close_queue(queue);
+        job.coll.close_queue(queue);
     }
+    job.communicators.leave(comm.context);
+    job.streams.leave(comm.context);
 }
 
 impl Process {

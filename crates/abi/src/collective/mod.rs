@@ -3,11 +3,12 @@
 //! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and
 //! operators.
 //!
-//! Read next: `start.rs` (how a planned call runs: over slots, in a queue, by a schedule), `flat.rs`,
-//! `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
+//! Read next: `start.rs` (how a planned call runs: over slots, in a queue, by a schedule), `library.rs` (by a
+//! collective library), `flat.rs`, `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;
+mod library;
 mod neighborhood;
 mod reduction;
 mod start;
@@ -257,7 +258,7 @@ impl Process {
     }
 
     pub(crate) fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
-        self.buffer(address, count, datatype)
+        self.collective_buffer(address, count, datatype)
     }
 
     /// `count` elements for each of `blocks` ranks or neighbours.
@@ -272,7 +273,7 @@ impl Process {
         let Some(all) = count.checked_mul(blocks as i64) else {
             fail!(Class::Count, "{count} elements for each of {} processes are more than 2^63", blocks);
         };
-        self.buffer(address, all, datatype)
+        self.collective_buffer(address, all, datatype)
     }
 
     pub(crate) fn weighted(
@@ -284,7 +285,7 @@ impl Process {
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
             let address = address.displaced(displs[at].wrapping_mul(extent), counts[at])?;
-            process.buffer(address, counts[at], datatype)
+            process.collective_buffer(address, counts[at], datatype)
         };
         let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
         Ok(Part::Each(Arc::from(buffers?)))
@@ -297,7 +298,9 @@ impl Process {
     ) -> Result<Part> {
         let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
         let buffers: Result<Vec<_>> = (0..blocks)
-            .map(|at| self.buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at]))
+            .map(|at| {
+                self.collective_buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at])
+            })
             .collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }

@@ -213,7 +213,7 @@ impl Process {
         match bytes.and_then(|bytes| address.plain(bytes)) {
             Some(span) if !device::on() => Ok(Buffer::from(span)),
             // It finds the error, or device memory.
-            _ => self.buffer(address, count, datatype),
+            _ => self.collective_buffer(address, count, datatype),
         }
     }
 
@@ -242,7 +242,7 @@ impl Process {
                 (Shape::packed(datatype), operation, None)
             }
         };
-        let claim = |address, count| self.buffer(address, count, data.datatype);
+        let claim = |address, count| self.collective_buffer(address, count, data.datatype);
         let source = if in_place { data.recvbuf } else { data.sendbuf };
         let input = sent.map_or(Ok(Buffer::EMPTY), |count| claim(source, count))?;
         let output = received.map(|count| claim(data.recvbuf, count)).transpose()?;

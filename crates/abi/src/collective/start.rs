@@ -4,6 +4,7 @@
 use crate::args::{Handle, Out};
 use crate::process::{Guard, Job, Process, operation};
 use crate::request::{Checked, Image, Planned, Recipe, Work, to_bytes};
+use crate::staging;
 use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
@@ -13,7 +14,14 @@ use telemetry::{Counter, Operation};
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
-        planned.check()?;
+        if planned.check()?
+            && let Some(work) = self.go_elsewhere(&planned, true)?
+        {
+            let operation = self.begun(|| planned.told());
+            let error = self.finish(work).error;
+            operation::over(operation);
+            return error.map_or(Ok(()), Err);
+        }
         let operation = self.begun(|| planned.told());
         if self.run_flat(&planned)? {
             operation::over(operation);
@@ -38,8 +46,12 @@ impl Guard {
 
     /// Starts a nonblocking collective, and stores its request.
     pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
-        planned.check()?;
+        let elsewhere = planned.check()?;
         request.check()?;
+        if elsewhere && let Some(work) = self.go_elsewhere(&planned, false)? {
+            let work = self.request(planned.comm, work)?;
+            return request.set(work);
+        }
         let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
         let (comm, mut work) = planned.start(self)?;
         let operation = self.begun(|| told);
@@ -47,6 +59,20 @@ impl Guard {
         request.set(self.request(comm, work)?)?;
         self.let_edges_leave();
         Ok(())
+    }
+}
+
+impl Guard {
+    /// Starts a call by a collective library if that takes it. Else what stands in for device memory gets its
+    /// bytes.
+    #[cold]
+    #[inline(never)]
+    fn go_elsewhere(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
+        let work = self.by_library(planned, blocking)?;
+        if work.is_none() {
+            staging::fill()?;
+        }
+        Ok(work)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::{Address, Handle, lent};
 use crate::process::{FoundMessage, Guard, Job, Key, Process};
 use crate::request::{Completion, Request, Source, Work};
+use crate::staging::Fill;
 use datatype::Buffer;
 use objects::constants;
 use p2p::{Indirect, Leaves, Mode, Protocol, Ticket};
@@ -28,7 +29,7 @@ impl Process {
         let layout = self.objects.committed(datatype).ok()?.layout();
         let elements = usize::try_from(count).ok()?;
         let bytes = Buffer::bytes_of(elements, layout)?;
-        lent(address, elements, bytes, layout).ok()?.contiguous()
+        lent(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
     }
 
     /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.

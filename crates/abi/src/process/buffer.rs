@@ -3,6 +3,7 @@
 use super::Process;
 use crate::args::{ADDRESSABLE_BYTES, Address, lent};
 use crate::lenient::{self, Taken};
+use crate::staging::Fill;
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use objects::{Handle, constants};
@@ -13,6 +14,17 @@ impl Process {
     /// Errors: those of `lent`; the count is negative, or more bytes than memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
+        self.buffer_filled(address, count, datatype, Fill::Now)
+    }
+
+    /// As `buffer`, of a collective: what stands in for device memory is filled when the collective starts.
+    #[inline(always)]
+    pub(crate) fn collective_buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
+        self.buffer_filled(address, count, datatype, Fill::Later)
+    }
+
+    #[inline(always)]
+    fn buffer_filled(&self, address: Address, count: i64, datatype: Handle, fill: Fill) -> Result<Buffer> {
         let layout = match self.objects.committed(datatype) {
             Ok(datatype) => datatype.layout(),
             Err(error) => return self.no_buffer(count, datatype, error),
@@ -22,7 +34,7 @@ impl Process {
         else {
             fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
         };
-        Ok(lent(address, elements, bytes, layout)?.buffer())
+        Ok(lent(address, elements, bytes, layout, fill)?.buffer())
     }
 
     /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null.

@@ -64,6 +64,8 @@ impl Process {
             shared: segment.job(),
             p2p,
             coll,
+            communicators: Default::default(),
+            streams: Default::default(),
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
             files: Table::new(Kind::File),
             requests,

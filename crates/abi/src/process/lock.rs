@@ -118,7 +118,10 @@ impl Guard {
             let page = job.membership.segment.rank(job.membership.rank);
             page.thread_level.store(level as u32 + 1, Ordering::Relaxed);
         }
-        let level = level.max(self.tool_threads());
+        let mut level = level.max(self.tool_threads());
+        if self.job.as_ref().is_some_and(|job| job.streams.have_threads()) {
+            level = THREAD_MULTIPLE;
+        }
         let single = level == THREAD_SINGLE;
         SINGLE.store(single, Ordering::Relaxed);
         // Two users, such as two sessions, may each have a thread.

@@ -21,7 +21,7 @@ mod tools;
 mod wait;
 mod window;
 
-use crate::request::{Deferred, MatchedMessage, Operator, Request, Work};
+use crate::request::{Communicators, Deferred, MatchedMessage, Operator, Request, Streams, Work};
 use boot::Membership;
 pub use call::*;
 use coll::Coll;
@@ -101,6 +101,10 @@ pub struct Job {
     pub p2p: P2p,
     /// Collectives.
     pub coll: Coll,
+    /// Those that a collective library carries out.
+    pub(crate) communicators: Communicators,
+    /// MPIX streams.
+    pub(crate) streams: Streams,
     /// Accesses to files.
     pub io: io::Io,
     /// By MPI_File.

@@ -6,8 +6,10 @@
 mod deferred;
 mod generalized;
 mod image;
+mod library;
 mod partitioned;
 mod planned;
+mod stream;
 mod work;
 
 use crate::args::Status;
@@ -18,12 +20,15 @@ pub use deferred::Deferred;
 use error::{Error, Result};
 pub use generalized::Generalized;
 pub use image::{Image, Operator, Shape, UserOp};
+pub(crate) use library::{Carried, Communicators, Statement};
 use objects::context::Claim;
 use objects::{Group, Handle, Queue, constants};
 use p2p::{Mode, Outcome};
 pub use partitioned::{Partitioned, Parts};
 pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
 use std::sync::Arc;
+pub use stream::Enqueued;
+pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};
 pub use work::{Both, Work};
 
 /// How an operation ended.

@@ -40,14 +40,19 @@ impl Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
+    /// Whether devices or collective libraries take part in this process, so that the call may go elsewhere.
+    ///
     /// Errors: the program's buffers overlap (MPI 5.0, section 6.1). Those for neighbours are not compared.
     #[inline]
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<bool> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
         if device::on() {
-            return self.check_stand_ins();
+            return self.check_stand_ins().map(|()| true);
         }
-        if !*in_place && neighbors.is_none() && input.overlaps(output) { overlap() } else { Ok(()) }
+        if !*in_place && neighbors.is_none() && input.overlaps(output) {
+            overlap()?
+        }
+        Ok(false)
     }
 
     /// As `check`, where other memory may stand in for buffers. It also notes which of them are only read.

@@ -1,6 +1,6 @@
 //! An operation under way, and whether it is over.
 
-use super::{Checked, Completion, Generalized, Image, Operator, Parts, Source};
+use super::{Carried, Checked, Completion, Enqueued, Generalized, Image, Operator, Parts, Source};
 use crate::staging::{self, StandIns};
 use coll::Coll;
 use error::Result;
@@ -23,6 +23,8 @@ pub enum Work {
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Promise<Result<u64>>),
+    /// A collective that a collective library carries out.
+    Library(Box<Carried>),
     /// An operation on a window at a target on another host.
     Window(rma::Ended),
     /// A collective before which its members compare their arguments.
@@ -31,6 +33,8 @@ pub enum Work {
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
+    /// An operation in the order of a stream, which the program does not wait for.
+    Enqueued(Arc<Enqueued>),
     /// An operation for whose memory other memory stands in.
     Staged(Box<Work>, Arc<StandIns>),
     /// An operation of the program.
@@ -107,6 +111,7 @@ impl Work {
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p, coll),
+            Work::Enqueued(_) => Some(Enqueued::awaited_by_host()),
             Work::Staged(work, staged) => {
                 let mut completion = work.poll(p2p, coll, operators)?;
                 if let Err(error) = staged.deliver() {
@@ -114,6 +119,7 @@ impl Work {
                 }
                 Some(completion)
             }
+            Work::Library(carried) => carried.poll(coll),
             Work::Window(ended) => {
                 let error = ended.get()?.clone().err();
                 Some(Completion { error, ..Completion::EMPTY })
@@ -149,6 +155,7 @@ impl Work {
             Work::Parts(parts) => parts.awaits_heading(),
             Work::Staged(work, _) => work.is_driven(),
             Work::Checked(_) => true,
+            Work::Library(carried) => carried.is_driven(),
             _ => false,
         }
     }

@@ -1,0 +1,310 @@
+//! Collectives by a collective library (crate `ccl`): which ones, and as which steps.
+//!
+//! Invariants: whether a call goes to the library follows from what all members know alike, never from a
+//! rank's own buffers. A buffer that is not in the memory that the library takes, or has gaps, gets a
+//! stand-in there.
+//! Read next: `request/library.rs`, how a communicator is made.
+
+use crate::args::Handle;
+use crate::process::{Guard, Process};
+use crate::request::{Planned, Statement, Work};
+use crate::staging::{self, Staged, StandIns};
+use ccl::{Communicator, Library, Memory, Message, Step};
+use coll::{Call, Part};
+use datatype::{Basic, Buffer, PredefinedOp};
+use error::Result;
+use executor::Reduction;
+use schedule::algorithm::Collective;
+use std::sync::Arc;
+use telemetry::Counter;
+
+impl Guard {
+    /// Starts a collective by the library, if one is loaded and takes it. `blocking`: the caller waits.
+    ///
+    /// Errors: those of buffers, and of making a communicator.
+    pub(crate) fn by_library(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
+        let Some(library) = ccl::get() else { return Ok(None) };
+        let comm = self.objects.comm(planned.comm)?;
+        let (context, rank, size) = (comm.context, comm.rank, comm.size());
+        let plain = comm.remote.is_none() && !planned.as_one && planned.imaged.is_none();
+        if !plain || size < 2 || !takes(&planned.call, size) || settings::get().check != 0 {
+            return Ok(None);
+        }
+        let is_made = self.job().communicators.has(context);
+        // Blocking calls on different comms have one order on all ranks; others need not.
+        if !is_made && !blocking && !library.joins_in_any_order() {
+            return Ok(None);
+        }
+        let mut place = Place { on_device: library.memory() == Memory::Device, staged: Vec::new() };
+        let steps = steps(&planned.call, rank, size, &mut place)?;
+        // The stand-ins of the arguments were never filled, and nothing reads them.
+        drop(staging::take());
+        if !is_made {
+            self.make(library, planned.comm, context, rank, size)?;
+        }
+        telemetry::count(Counter::CclCalls, 1);
+        let work = Work::Library(Box::new(self.job().communicators.start(context, steps)));
+        Ok(Some(match place.staged.is_empty() {
+            true => work,
+            false => Work::Staged(Box::new(work), Arc::new(StandIns::Device(place.staged))),
+        }))
+    }
+}
+
+impl Process {
+    /// Begins a communicator for a comm.
+    fn make(
+        &mut self,
+        library: &'static Library,
+        comm: Handle,
+        context: u64,
+        rank: u32,
+        size: u32,
+    ) -> Result<()> {
+        let membership = self.job().membership;
+        let (segment, own) = (membership.segment, membership.rank);
+        let communicator = Communicator::new(library, rank, size, move || segment.rank(own).bell.ring())?;
+        let mut statement = Statement::new(library, rank, size);
+        let gather = Planned::gathering_bytes(comm, &statement.mine, &statement.all);
+        let Work::Coll(ticket, ..) = gather.start(self)?.1 else {
+            unreachable!("only OUTBOARD_CHECK makes another work")
+        };
+        statement.ticket = Some(ticket);
+        self.job().communicators.enter(context, communicator, statement);
+        Ok(())
+    }
+}
+
+/// Whether the library gets a call: all members say the same.
+fn takes(call: &Call, size: u32) -> bool {
+    use Collective::*;
+    let long = |bytes: u64| bytes > 0 && bytes >= settings::get().ccl_bytes_min as u64;
+    match call.collective {
+        Bcast | Gather | Scatter | Allgather | Allgatherv | Alltoall => long(call.bytes(size)),
+        Gatherv | Scatterv | Alltoallv | Alltoallw => call.neighbors.is_none(),
+        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => {
+            long(call.bytes(size)) && operation(call).is_some()
+        }
+        Barrier | Scan | Exscan => false,
+    }
+}
+
+/// The library's type and operator of a reduction, and the bytes of an element; nothing if it lacks them.
+fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
+    use ccl::{Kind, Op};
+    let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
+    let op = match op {
+        PredefinedOp::Sum => Op::Sum,
+        PredefinedOp::Prod => Op::Prod,
+        PredefinedOp::Max => Op::Max,
+        PredefinedOp::Min => Op::Min,
+        _ => return None,
+    };
+    let kind = match basic {
+        Basic::I8 => Kind::I8,
+        Basic::U8 => Kind::U8,
+        Basic::I32 => Kind::I32,
+        Basic::U32 => Kind::U32,
+        Basic::I64 => Kind::I64,
+        Basic::U64 => Kind::U64,
+        Basic::F16 => Kind::F16,
+        Basic::F32 => Kind::F32,
+        Basic::F64 => Kind::F64,
+        _ => return None,
+    };
+    Some((kind, op, basic.size()))
+}
+
+/// Finds buffers a place in the memory that the library takes.
+struct Place {
+    on_device: bool,
+    staged: Vec<Staged>,
+}
+
+impl Place {
+    /// The address of bytes that the library reads.
+    fn read(&mut self, buffer: &Buffer) -> Result<usize> {
+        self.find(buffer, true, false)
+    }
+
+    /// ... that it writes.
+    fn write(&mut self, buffer: &Buffer) -> Result<usize> {
+        self.find(buffer, false, true)
+    }
+
+    /// ... that it reads and writes.
+    fn update(&mut self, buffer: &Buffer) -> Result<usize> {
+        self.find(buffer, true, true)
+    }
+
+    fn find(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
+        let user = staging::user_of(buffer);
+        if user.bytes() == 0 {
+            return Ok(0);
+        }
+        if let Some(span) = user.contiguous()
+            && device::holds(span.address(), span.bytes())? == self.on_device
+        {
+            return Ok(span.address());
+        }
+        self.apart(buffer, is_read, is_written)
+    }
+
+    /// As the others, but never the program's own memory.
+    fn apart(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
+        let user = staging::user_of(buffer);
+        if user.bytes() == 0 {
+            return Ok(0);
+        }
+        let mut staged = Staged::new(user, self.on_device)?;
+        staged.use_for(is_read, is_written)?;
+        let address = staged.address();
+        self.staged.push(staged);
+        Ok(address)
+    }
+}
+
+/// The steps of a call at rank `rank` of `size`.
+fn steps(call: &Call, rank: u32, size: u32, place: &mut Place) -> Result<Vec<Step>> {
+    use Collective::*;
+    let is_root = call.root == rank;
+    let one = |step| Ok(vec![step]);
+    match call.collective {
+        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => reduction(call, rank, is_root, place),
+        Bcast => {
+            let Some(data) = call.output.buffers().first() else { return Ok(Vec::new()) };
+            let at = if is_root { place.read(data)? } else { place.write(data)? };
+            one(Step::Broadcast { at, bytes: data.bytes(), root: call.root })
+        }
+        Allgather => {
+            let Some(output) = call.output.buffers().first() else { return Ok(Vec::new()) };
+            let bytes = output.bytes() / size as usize;
+            let (from, to) = match call.input.buffers().first() {
+                Some(input) if !call.in_place => (place.read(input)?, place.write(output)?),
+                _ => {
+                    let to = place.update(output)?;
+                    (to + bytes * rank as usize, to)
+                }
+            };
+            one(Step::AllGather { from, to, bytes })
+        }
+        Gather | Gatherv if !is_root => {
+            let sends = single(&call.input, call.root, |data| place.read(data))?;
+            one(Step::Exchange { sends, recvs: Vec::new() })
+        }
+        Scatter | Scatterv if !is_root => {
+            let recvs = single(&call.output, call.root, |data| place.write(data))?;
+            one(Step::Exchange { sends: Vec::new(), recvs })
+        }
+        Gather | Gatherv => {
+            // In place, the root's own block is where it belongs, also if one stand-in has all blocks.
+            let recvs = blocks(&call.output, size, call.in_place.then_some(rank), |data| {
+                place.find(data, call.in_place, true)
+            })?;
+            let sends =
+                if call.in_place { Vec::new() } else { single(&call.input, rank, |data| place.read(data))? };
+            one(Step::Exchange { sends, recvs })
+        }
+        Scatter | Scatterv => {
+            let sends = blocks(&call.input, size, call.in_place.then_some(rank), |data| place.read(data))?;
+            let recvs = if call.in_place {
+                Vec::new()
+            } else {
+                single(&call.output, rank, |data| place.write(data))?
+            };
+            one(Step::Exchange { sends, recvs })
+        }
+        Allgatherv => {
+            let recvs = blocks(&call.output, size, call.in_place.then_some(rank), |data| place.write(data))?;
+            let own =
+                if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
+            let (at, bytes) = (place.read(own)?, own.bytes());
+            let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
+            let sends = sends.filter(|_| bytes > 0).map(|peer| Message { peer, at, bytes }).collect();
+            one(Step::Exchange { sends, recvs })
+        }
+        Alltoall | Alltoallv | Alltoallw => {
+            let sends = match call.in_place {
+                // What is sent and what is received are one buffer.
+                true => blocks(&call.output, size, None, |data| place.apart(data, true, false))?,
+                false => blocks(&call.input, size, None, |data| place.read(data))?,
+            };
+            let recvs = blocks(&call.output, size, None, |data| place.write(data))?;
+            one(Step::Exchange { sends, recvs })
+        }
+        Barrier | Scan | Exscan => unreachable!("`takes` refuses them"),
+    }
+}
+
+fn reduction(call: &Call, rank: u32, is_root: bool, place: &mut Place) -> Result<Vec<Step>> {
+    let (kind, op, element_bytes) = operation(call).expect("`takes` has asked");
+    let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
+    let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
+    let root = call.root;
+    match call.collective {
+        Collective::Allreduce | Collective::Reduce => {
+            let (from, to, count) = match (input, output) {
+                (Some(input), Some(output)) if !call.in_place => {
+                    (place.read(input)?, place.write(output)?, elements(input))
+                }
+                (Some(input), None) => (place.read(input)?, 0, elements(input)),
+                (_, Some(output)) => {
+                    let to = place.update(output)?;
+                    (to, to, elements(output))
+                }
+                (None, None) => return Ok(Vec::new()),
+            };
+            // A rank that gets no result may name what it sends.
+            let to = if is_root || call.collective == Collective::Allreduce { to } else { from };
+            Ok(vec![match call.collective {
+                Collective::Allreduce => Step::AllReduce { from, to, count, kind, op },
+                _ => Step::Reduce { from, to, count, kind, op, root },
+            }])
+        }
+        _ => {
+            let Some(input) = input else { return Ok(Vec::new()) };
+            // In place, the result lies where the vector began.
+            let from = if call.in_place { place.apart(input, true, false)? } else { place.read(input)? };
+            let to = output.map_or(Ok(0), |output| place.write(output))?;
+            let Part::CutAt { at, .. } = &call.input else {
+                let count = output.map_or(0, elements);
+                return Ok(vec![Step::ReduceScatter { from, to, count, kind, op }]);
+            };
+            let cuts = at.windows(2).enumerate().filter(|(_, cut)| cut[1] > cut[0]);
+            Ok(cuts
+                .map(|(root, cut)| {
+                    let (from, count) = (from + cut[0] as usize, (cut[1] - cut[0]) as usize / element_bytes);
+                    let root = root as u32;
+                    Step::Reduce { from, to: if root == rank { to } else { from }, count, kind, op, root }
+                })
+                .collect())
+        }
+    }
+}
+
+/// The whole of a part as a message to or from `peer`.
+fn single(part: &Part, peer: u32, mut at: impl FnMut(&Buffer) -> Result<usize>) -> Result<Vec<Message>> {
+    match part.buffers().first() {
+        Some(data) if data.bytes() > 0 => Ok(vec![Message { peer, at: at(data)?, bytes: data.bytes() }]),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The blocks of a part as messages to or from each rank but `without`.
+fn blocks(
+    part: &Part,
+    size: u32,
+    without: Option<u32>,
+    mut at: impl FnMut(&Buffer) -> Result<usize>,
+) -> Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    if let Part::PerRank(whole) = part {
+        let (bytes, at) = (whole.bytes() / size as usize, at(whole)?);
+        messages.extend((0..size).map(|peer| Message { peer, at: at + bytes * peer as usize, bytes }));
+    }
+    for (peer, data) in (0..).zip(part.each()).filter(|(peer, _)| Some(*peer) != without) {
+        messages.push(Message { peer, at: at(data)?, bytes: data.bytes() });
+    }
+    messages.retain(|message| message.bytes > 0 && Some(message.peer) != without);
+    Ok(messages)
+}

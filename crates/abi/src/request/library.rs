@@ -1,0 +1,125 @@
+//! Collectives that a collective library carries out, and their communicators. `collective/library.rs` starts
+//! them.
+
+use super::{Completion, to_bytes, to_words};
+use ccl::{Communicator, Ended, Id, Library, Step};
+use coll::{Coll, CollTicket};
+use error::{Class, Error, Result};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use sys::Block;
+
+/// The communicators of this process, by the context of their comm.
+#[derive(Default)]
+pub struct Communicators {
+    by_context: HashMap<u64, Made>,
+    /// Of freed comms. They end with the process's last finalize: others may still be at work in them.
+    freed: Vec<Made>,
+}
+
+type Made = (Arc<Communicator>, Arc<Mutex<Exchange>>);
+
+impl Communicators {
+    /// The communicator of a comm, if it has one.
+    pub(crate) fn has(&self, context: u64) -> bool {
+        self.by_context.contains_key(&context)
+    }
+
+    /// Enters a communicator, which `statement` begins to name: its exchange is the collective `ticket`.
+    pub(crate) fn enter(&mut self, context: u64, communicator: Communicator, statement: Statement) {
+        let communicator = Arc::new(communicator);
+        let exchange = Exchange { communicator: communicator.clone(), statement };
+        self.by_context.insert(context, (communicator, Arc::new(Mutex::new(exchange))));
+    }
+
+    /// Starts a collective by the communicator of a comm, which has one.
+    pub(crate) fn start(&self, context: u64, steps: Vec<Step>) -> Carried {
+        let (communicator, exchange) = &self.by_context[&context];
+        Carried { exchange: exchange.clone(), ended: communicator.start(steps) }
+    }
+
+    /// Leaves the communicator of a comm that is freed.
+    pub(crate) fn leave(&mut self, context: u64) {
+        self.freed.extend(self.by_context.remove(&context));
+    }
+}
+
+/// A collective that the library carries out.
+pub struct Carried {
+    exchange: Arc<Mutex<Exchange>>,
+    ended: Ended,
+}
+
+/// By which the members of a comm name its communicator: rank 0's id, and each rank's version, to all.
+pub(crate) struct Statement {
+    library: &'static Library,
+    /// The allgather of the statements; none when it is over.
+    pub ticket: Option<CollTicket>,
+    /// This rank's statement, which the schedule reads.
+    pub mine: Block,
+    /// All statements; the schedule writes them.
+    pub all: Block,
+}
+
+impl Statement {
+    /// That of rank `rank` of `size`, before its allgather.
+    pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
+        let id = if rank == 0 { library.make_id().ok() } else { None };
+        let mut mine = to_bytes(&[i64::from(library.told().1), i64::from(id.is_some())]);
+        mine.extend(id.unwrap_or_default());
+        mine.resize(statement_bytes(library), 0);
+        let all = Block::new(mine.len() * size as usize);
+        Statement { library, ticket: None, mine: Block::of(&mine), all }
+    }
+}
+
+struct Exchange {
+    communicator: Arc<Communicator>,
+    statement: Statement,
+}
+
+impl Exchange {
+    /// Goes on with it.
+    fn poll(&mut self, coll: &mut Coll) {
+        if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
+            self.statement.ticket = None;
+            self.communicator.identify(outcome.and_then(|()| self.agreed()));
+        }
+    }
+
+    /// Errors: rank 0 could not make an id, or versions differ.
+    fn agreed(&self) -> Result<Id> {
+        let Statement { library, all, .. } = &self.statement;
+        let all = all.to_vec();
+        let each: Vec<&[u8]> = all.chunks_exact(statement_bytes(library)).collect();
+        let (file, version) = library.told();
+        let words = |rank: usize| to_words(&each[rank][..16]);
+        if words(0)[1] == 0 {
+            return Err(Error::new(Class::Other, format!("{file}: rank 0 could not name a communicator")));
+        }
+        let other = (0..each.len()).find(|rank| words(*rank)[0] != i64::from(version));
+        if let Some(rank) = other {
+            let theirs = words(rank)[0];
+            let text = format!("{file} has version {version} here, and {theirs} at rank {rank} of the comm");
+            return Err(Error::new(Class::Other, text));
+        }
+        Ok(each[0][16..].to_vec())
+    }
+}
+
+fn statement_bytes(library: &Library) -> usize {
+    16 + library.id_bytes().next_multiple_of(8)
+}
+
+impl Carried {
+    pub(crate) fn poll(&self, coll: &mut Coll) -> Option<Completion> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).poll(coll);
+        let error = self.ended.get()?.clone().err();
+        Some(Completion { error, ..Completion::EMPTY })
+    }
+
+    /// Whether the communicator is still to be named, which each wait must go on with.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).statement.ticket.is_some()
+    }
+}

@@ -1,0 +1,110 @@
+//! MPIX streams and what is enqueued on them, as data; `crate::stream` says how they work.
+
+use super::Completion;
+use device::{Words, is_at};
+use error::{Class, Error, Result, fail};
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// MPIX_STREAM_NULL of MPICH. Streams have the numbers after it.
+pub const STREAM_NULL: i32 = 0x3c00_0000;
+
+/// All streams of the process.
+#[derive(Default)]
+pub struct Streams {
+    pub all: Slab<Stream>,
+    /// Those of a stream comm, by its context.
+    pub of_comm: HashMap<u64, Vec<i32>>,
+}
+
+pub struct Stream {
+    /// A device's stream and its thread; none: the stream only names an order of the program's own.
+    pub line: Option<Arc<Line>>,
+    /// Comms that have it.
+    pub comms: usize,
+}
+
+/// A device's stream, and the operations that wait for it.
+pub struct Line {
+    pub stream: device::Stream,
+    pub words: &'static Words,
+    pub queue: Mutex<Queue>,
+    pub news: Condvar,
+    pub wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+pub struct Queue {
+    pub jobs: VecDeque<(u32, Job)>,
+    /// Operations so far.
+    pub count: u32,
+    /// The first error of an operation that no call has returned yet.
+    pub error: Option<Error>,
+    pub stopped: bool,
+}
+
+/// An MPI call; it returns the call's code.
+pub type Job = Box<dyn FnOnce() -> c_int + Send>;
+
+/// A request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue.
+#[derive(Debug, Default)]
+pub struct Enqueued {
+    pub stream: i32,
+    /// The request of the operation, once the stream has come there, as the C functions have it.
+    pub real: AtomicUsize,
+}
+
+impl Line {
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        let count = self.queue().count;
+        is_at(&self.words.done, count)
+    }
+}
+
+impl Streams {
+    /// Whether some thread of a stream makes MPI calls.
+    pub(crate) fn have_threads(&self) -> bool {
+        self.all.iter().any(|(_, stream)| stream.line.is_some())
+    }
+
+    pub fn get(&mut self, number: i32) -> Result<&mut Stream> {
+        match self.all.get_mut((number - STREAM_NULL - 1) as usize) {
+            Some(stream) => Ok(stream),
+            None => fail!(Class::Arg, "{number:#x} is no MPIX stream"),
+        }
+    }
+
+    /// Whether all that was enqueued on a comm's streams is over, or on all if none is named.
+    pub(crate) fn are_idle(&self, context: Option<u64>) -> bool {
+        let of_comm = context.map(|context| self.of_comm.get(&context).map_or(&[][..], |list| list));
+        self.all
+            .iter()
+            .filter(|(at, _)| of_comm.is_none_or(|list| list.contains(&(*at as i32 + STREAM_NULL + 1))))
+            .all(|(_, stream)| stream.line.as_ref().is_none_or(|line| line.is_idle()))
+    }
+
+    /// Forgets a stream comm.
+    pub(crate) fn leave(&mut self, context: u64) {
+        for number in self.of_comm.remove(&context).unwrap_or_default() {
+            if let Ok(stream) = self.get(number) {
+                stream.comms -= 1;
+            }
+        }
+    }
+}
+
+impl Enqueued {
+    /// The completion of a request that the program itself waits for.
+    pub(crate) fn awaited_by_host() -> Completion {
+        let text =
+            "the request of an enqueued operation is awaited by MPIX_Wait_enqueue or MPIX_Waitall_enqueue";
+        Completion { error: Some(Error::new(Class::Request, text)), ..Completion::EMPTY }
+    }
+}

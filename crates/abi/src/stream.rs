@@ -1,0 +1,470 @@
+//! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
+//!
+//! A call `..._enqueue` gives the operation to a thread, and the stream two commands: to say that it has come
+//! to the operation, and to wait until that is over (`device::Stream::hand_over`). The thread then makes the
+//! MPI call of that name. So the program's thread waits for nothing, and order is kept.
+//! Invariants: a thread for each stream, so streams need not agree on an order; while there is one, calls
+//! take the process's lock. Datatypes and operators that an operation names are held until it is over.
+//! Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
+
+use crate::args::{self, Handle, Out};
+use crate::body;
+use crate::process::{Guard, On, call};
+pub use crate::request::Enqueued;
+use crate::request::{Line, STREAM_NULL, Stream, StreamJob, Work};
+use device::is_at;
+use error::{Class, Error, Result, fail};
+use objects::{Op, TypeEntry, constants as c};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Looks at the stream's word without a sleep between.
+const LOOKS: u32 = 200;
+/// The sleep between later ones. A device writes memory; it rings no bell.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// The thread of a stream.
+fn serve(line: &Line) {
+    sys::signal::block_all();
+    loop {
+        let mut queue = line.queue();
+        while queue.jobs.is_empty() && !queue.stopped {
+            queue = line.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some((count, job)) = queue.jobs.pop_front() else { return };
+        drop(queue);
+        let mut looks = 0;
+        while !is_at(&line.words.reached, count) {
+            looks += 1;
+            if looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(LOOK) }
+        }
+        if job() != c::SUCCESS {
+            let (code, sentence) = Guard::enter().latest_error.clone().unwrap_or_default();
+            let text = format!("an operation enqueued before has failed: {sentence}");
+            line.queue().error.get_or_insert(Error::new(Class::Other, text).with_code(code));
+        }
+        line.words.done.store(count, Ordering::Release);
+        (line.wake)();
+    }
+}
+
+/// MPIX_Stream_create: with the info keys `type` and `value` (bytes in hexadecimal) a device's stream.
+pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
+    stream.check()?;
+    let info = guard.objects.info_or_empty(info)?;
+    let line = match (info.get("type"), info.get("value")) {
+        (None, _) => None,
+        (Some(kind), Some(value)) => Some(start(guard, device::stream(kind, of_hex(value)?)?)?),
+        (Some(kind), None) => {
+            fail!(Class::Info, "the info says that the stream's type is {kind}, but no value")
+        }
+    };
+    let number = guard.job().streams.all.insert(Stream { line, comms: 0 });
+    guard.settle_lock();
+    stream.set(number as i32 + STREAM_NULL + 1)
+}
+
+fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<Line>> {
+    let membership = guard.job().membership;
+    let (segment, rank) = (membership.segment, membership.rank);
+    let wake = Box::new(move || segment.rank(rank).bell.ring());
+    let words = stream.words()?;
+    let line = Arc::new(Line { stream, words, queue: Mutex::default(), news: Condvar::new(), wake });
+    let ours = line.clone();
+    match std::thread::Builder::new().name("outboard-stream".into()).spawn(move || serve(&ours)) {
+        Ok(_) => Ok(line),
+        Err(error) => fail!(Class::Other, "no thread can be made for a stream: {error}"),
+    }
+}
+
+/// The pointer that MPIX_Info_set_hex wrote: its bytes in the order of memory.
+fn of_hex(text: &str) -> Result<usize> {
+    let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
+    match bytes.and_then(|bytes| <[u8; size_of::<usize>()]>::try_from(bytes).ok()) {
+        Some(bytes) => Ok(usize::from_ne_bytes(bytes)),
+        None => fail!(Class::InfoValue, "the value {text} of a stream is not 8 bytes in hexadecimal"),
+    }
+}
+
+/// MPIX_Stream_free: it waits for what was enqueued.
+pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
+    let number = stream.get()?;
+    let comms = guard.job().streams.get(number)?.comms;
+    if comms > 0 {
+        fail!(Class::Other, "stream {number:#x} belongs to {comms} comms, which must be freed first");
+    }
+    let line = guard.job().streams.get(number)?.line.clone();
+    let error = line.and_then(|line| {
+        guard.wait(|_| line.is_idle().then_some(()));
+        let mut queue = line.queue();
+        queue.stopped = true;
+        line.news.notify_one();
+        queue.error.take()
+    });
+    guard.job().streams.all.remove((number - STREAM_NULL - 1) as usize);
+    guard.settle_lock();
+    stream.set(STREAM_NULL)?;
+    error.map_or(Ok(()), Err)
+}
+
+/// MPIX_Stream_comm_create and, of several streams, MPIX_Stream_comm_create_multiplex.
+pub fn comm_create(guard: &mut Guard, comm: Handle, streams: &[i32], newcomm: Out<Handle>) -> Result<()> {
+    let numbers: Vec<i32> = streams.iter().copied().filter(|number| *number != STREAM_NULL).collect();
+    numbers.iter().try_for_each(|number| guard.job().streams.get(*number).map(|_| ()))?;
+    body::comm::comm_dup(guard, comm, newcomm)?;
+    let context = guard.objects.comm(newcomm.get()?)?.context;
+    for number in &numbers {
+        guard.job().streams.get(*number)?.comms += 1;
+    }
+    guard.job().streams.of_comm.insert(context, numbers);
+    Ok(())
+}
+
+/// MPIX_Comm_get_stream
+pub fn comm_get_stream(guard: &mut Guard, comm: Handle, index: i32, stream: Out<i32>) -> Result<()> {
+    let context = guard.objects.comm(comm)?.context;
+    let list = guard.job().streams.of_comm.get(&context).cloned();
+    match list.as_ref().and_then(|list| list.get(usize::try_from(index).ok()?)) {
+        Some(number) => stream.set(*number),
+        None if index == 0 => stream.set(STREAM_NULL),
+        None => {
+            fail!(Class::Arg, "idx is {index}, but {comm} has {} streams", list.map_or(0, |list| list.len()))
+        }
+    }
+}
+
+/// MPIX_Stream_progress
+pub fn progress(guard: &mut Guard, stream: i32) -> Result<()> {
+    if stream != STREAM_NULL {
+        guard.job().streams.get(stream)?;
+    }
+    guard.progress();
+    Ok(())
+}
+
+/// The length of an array.
+pub fn length(count: c_int, name: &'static str) -> Result<usize> {
+    args::count(i64::from(count), name)
+}
+
+/// Enqueues the call `name` on the stream of a stream comm.
+///
+/// Errors: the comm has no device's stream, or several; an operation enqueued before has failed.
+pub fn enqueue(name: &'static str, comm: Handle, job: impl FnOnce() -> c_int + Send + 'static) -> c_int {
+    call(name, On::Comm(comm), |guard| {
+        let line = line_of(guard, comm)?.1;
+        hand_over(&line, Box::new(job))
+    })
+}
+
+fn line_of(guard: &mut Guard, comm: Handle) -> Result<(i32, Arc<Line>)> {
+    let context = guard.objects.comm(comm)?.context;
+    let streams = &mut guard.job().streams;
+    let numbers = streams.of_comm.get(&context).cloned().unwrap_or_default();
+    match numbers[..] {
+        [number] => match &streams.get(number)?.line {
+            Some(line) => Ok((number, line.clone())),
+            None => fail!(Class::Comm, "the stream of {comm} is not a device's (info keys type and value)"),
+        },
+        [] => fail!(Class::Comm, "{comm} has no stream; MPIX_Stream_comm_create makes a comm with one"),
+        _ => fail!(
+            Class::Comm,
+            "{comm} has {} streams; an enqueued operation needs a comm with one",
+            numbers.len()
+        ),
+    }
+}
+
+fn hand_over(line: &Line, job: StreamJob) -> Result<()> {
+    let mut queue = line.queue();
+    if let Some(error) = queue.error.take() {
+        return Err(error);
+    }
+    let count = queue.count.wrapping_add(1);
+    line.stream.hand_over(line.words, count)?;
+    queue.count = count;
+    queue.jobs.push_back((count, job));
+    line.news.notify_one();
+    Ok(())
+}
+
+/// Enqueues the start of a nonblocking operation, and makes its request: only an enqueued wait ends it.
+pub fn enqueue_start(
+    name: &'static str,
+    comm: Handle,
+    request: Out<Handle>,
+    job: impl FnOnce(&AtomicUsize) -> c_int + Send + 'static,
+) -> c_int {
+    call(name, On::Comm(comm), |guard| {
+        request.check()?;
+        let (stream, line) = line_of(guard, comm)?;
+        let enqueued = Arc::new(Enqueued { stream, real: AtomicUsize::new(0) });
+        let theirs = enqueued.clone();
+        hand_over(&line, Box::new(move || job(&theirs.real)))?;
+        request.set(guard.request(comm, Work::Enqueued(enqueued))?)
+    })
+}
+
+/// Enqueues the wait for requests of `enqueue_start`, all of one stream.
+pub fn enqueue_wait(
+    name: &'static str,
+    requests: &[Out<Handle>],
+    job: impl FnOnce(&[Arc<Enqueued>]) -> c_int + Send + 'static,
+) -> c_int {
+    call(name, On::Nothing, |guard| {
+        let mut found = Vec::new();
+        for request in requests {
+            let handle = request.get()?;
+            match guard.job().requests.get(handle)?.work.as_ref().map(Work::plain) {
+                Some(Work::Enqueued(enqueued)) => found.push(enqueued.clone()),
+                _ => fail!(
+                    Class::Request,
+                    "{handle} is no request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue"
+                ),
+            }
+        }
+        let Some(first) = found.first() else { return Ok(()) };
+        if let Some(other) = found.iter().find(|other| other.stream != first.stream) {
+            fail!(Class::Request, "requests are of streams {:#x} and {:#x}", first.stream, other.stream);
+        }
+        let Some(line) = guard.job().streams.get(first.stream)?.line.clone() else { return Ok(()) };
+        hand_over(&line, Box::new(move || job(&found)))?;
+        for request in requests {
+            guard.job().requests.remove(request.get()?)?;
+            request.set(c::REQUEST_NULL)?;
+        }
+        Ok(())
+    })
+}
+
+/// A datatype of an enqueued operation: a handle that stays when the program frees its own.
+///
+/// A bad handle stays as it is: the operation says so.
+pub fn hold_datatype(handle: Handle) -> Handle {
+    let guard = &mut Guard::enter();
+    match guard.objects.datatype(handle) {
+        Ok(found) if !found.is_permanent() => {
+            let datatype = found.clone();
+            let entry = TypeEntry { datatype, name: String::new(), attributes: Default::default() };
+            guard.objects.datatypes.insert(entry).unwrap_or(handle)
+        }
+        _ => handle,
+    }
+}
+
+/// Ends `hold_datatype`.
+pub fn release_datatype(held: Handle) {
+    let guard = &mut Guard::enter();
+    if guard.objects.datatype(held).is_ok_and(|found| !found.is_permanent())
+        && let Ok(entry) = guard.objects.datatypes.entry(held)
+    {
+        entry.discard();
+    }
+}
+
+/// An operator of an enqueued operation, as `hold_datatype`.
+pub fn hold_op(op: Handle) -> Handle {
+    let guard = &mut Guard::enter();
+    match guard.objects.op(op) {
+        Ok(found @ Op::User { .. }) => guard.objects.ops.insert(found).unwrap_or(op),
+        _ => op,
+    }
+}
+
+/// Ends `hold_op`.
+pub fn release_op(held: Handle) {
+    let guard = &mut Guard::enter();
+    if let Ok(Op::User { .. }) = guard.objects.op(held) {
+        let _ = guard.objects.ops.remove(held);
+    }
+}
+
+/// Exports the functions of streams in an ABI, whose handles have the type `handle`. `out` makes an
+/// `Out<Handle>` of an address, and `shim` has the MPI functions. The file that uses it has a function `code`
+/// for what a function returns.
+#[macro_export]
+macro_rules! stream_functions {
+    (handle: $handle:ty, from: $from:path, to: $to:path, out: $out:path, shim: $shim:path) => {
+        use $shim as calls;
+        $crate::stream_functions! { @names
+            MPIX_Stream_create PMPIX_Stream_create(info: $handle, stream: usize) {
+                let stream = Out::new(stream, "stream");
+                code(call("MPIX_Stream_create", On::Nothing, |guard| {
+                    stream::create(guard, $from(info), stream)
+                }))
+            }
+            MPIX_Stream_free PMPIX_Stream_free(stream: usize) {
+                let stream = Out::new(stream, "stream");
+                code(call("MPIX_Stream_free", On::Nothing, |guard| stream::free(guard, stream)))
+            }
+            MPIX_Stream_comm_create PMPIX_Stream_comm_create(comm: $handle, stream: c_int, newcomm: usize) {
+                code(call("MPIX_Stream_comm_create", On::Comm($from(comm)), |guard| {
+                    stream::comm_create(guard, $from(comm), &[stream], $out(newcomm, "newcomm"))
+                }))
+            }
+            MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex(
+                comm: $handle, count: c_int, array_of_streams: usize, newcomm: usize
+            ) {
+                code(call("MPIX_Stream_comm_create_multiplex", On::Comm($from(comm)), |guard| {
+                    let streams = In::<i32>::new(array_of_streams, "array_of_streams");
+                    let streams = streams.read(stream::length(count, "count")?)?;
+                    stream::comm_create(guard, $from(comm), &streams, $out(newcomm, "newcomm"))
+                }))
+            }
+            MPIX_Comm_get_stream PMPIX_Comm_get_stream(comm: $handle, idx: c_int, stream: usize) {
+                code(call("MPIX_Comm_get_stream", On::Comm($from(comm)), |guard| {
+                    stream::comm_get_stream(guard, $from(comm), idx, Out::new(stream, "stream"))
+                }))
+            }
+            MPIX_Stream_progress PMPIX_Stream_progress(stream: c_int) {
+                code(call("MPIX_Stream_progress", On::Nothing, |guard| stream::progress(guard, stream)))
+            }
+            MPIX_Wait_enqueue PMPIX_Wait_enqueue(request: usize, status: usize) {
+                code(stream::enqueue_wait("MPIX_Wait_enqueue", &[$out(request, "request")], move |all| {
+                    // SAFETY: the status is the program's (contract of the file), the request ours.
+                    unsafe { calls::PMPI_Wait(all[0].real.as_ptr() as usize, status) }
+                }))
+            }
+            MPIX_Waitall_enqueue PMPIX_Waitall_enqueue(count: c_int, requests: usize, statuses: usize) {
+                let at = |index: usize| $out(requests + index * size_of::<$handle>(), "array_of_requests");
+                let requests: Vec<_> = (0..count.max(0) as usize).map(at).collect();
+                code(stream::enqueue_wait("MPIX_Waitall_enqueue", &requests, move |all| {
+                    // SAFETY: an atomic word of ours, of which the first bytes are the handle.
+                    let handle = |one: &Arc<stream::Enqueued>| unsafe {
+                        one.real.as_ptr().cast::<$handle>().read()
+                    };
+                    let mut handles: Vec<$handle> = all.iter().map(handle).collect();
+                    let (count, at) = (handles.len() as c_int, handles.as_mut_ptr() as usize);
+                    // SAFETY: as above.
+                    unsafe { calls::PMPI_Waitall(count, at, statuses) }
+                }))
+            }
+            MPIX_Info_set_hex PMPIX_Info_set_hex(info: $handle, key: usize, value: *const u8, bytes: c_int) {
+                // SAFETY: the value has so many bytes (contract of this file).
+                let digits = (0..bytes.max(0) as usize).map(|at| unsafe { value.wrapping_add(at).read() });
+                let mut text: String = digits.map(|byte| format!("{byte:02x}")).collect();
+                text.push('\0');
+                // SAFETY: as above; the value is our own C string.
+                unsafe { calls::PMPI_Info_set(info, key, text.as_ptr() as usize) }
+            }
+        }
+        $crate::stream_functions! { @counted $handle, $from, $to, $out, c_int:
+            MPIX_Send_enqueue PMPIX_Send_enqueue PMPI_Send,
+            MPIX_Recv_enqueue PMPIX_Recv_enqueue PMPI_Recv,
+            MPIX_Isend_enqueue PMPIX_Isend_enqueue PMPI_Isend,
+            MPIX_Irecv_enqueue PMPIX_Irecv_enqueue PMPI_Irecv,
+            MPIX_Allreduce_enqueue PMPIX_Allreduce_enqueue PMPI_Allreduce,
+            MPIX_Bcast_enqueue PMPIX_Bcast_enqueue PMPI_Bcast
+        }
+        $crate::stream_functions! { @counted $handle, $from, $to, $out, i64:
+            MPIX_Send_enqueue_c PMPIX_Send_enqueue_c PMPI_Send_c,
+            MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c PMPI_Recv_c,
+            MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c PMPI_Isend_c,
+            MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c PMPI_Irecv_c,
+            MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c PMPI_Allreduce_c,
+            MPIX_Bcast_enqueue_c PMPIX_Bcast_enqueue_c PMPI_Bcast_c
+        }
+    };
+    (@counted $handle:ty, $from:path, $to:path, $out:path, $count:ty:
+     $send:ident $psend:ident $mpi_send:ident,
+     $recv:ident $precv:ident $mpi_recv:ident,
+     $isend:ident $pisend:ident $mpi_isend:ident,
+     $irecv:ident $pirecv:ident $mpi_irecv:ident,
+     $allreduce:ident $pallreduce:ident $mpi_allreduce:ident,
+     $bcast:ident $pbcast:ident $mpi_bcast:ident
+    ) => {
+        $crate::stream_functions! { @names
+            $send $psend(
+                buf: usize, count: $count, datatype: $handle, dest: c_int, tag: c_int, comm: $handle
+            ) {
+                let held = stream::hold_datatype($from(datatype));
+                code(stream::enqueue(stringify!($send), $from(comm), move || {
+                    // SAFETY: the arguments are those of the function's own (contract of the file).
+                    let code = unsafe { calls::$mpi_send(buf, count, $to(held), dest, tag, comm) };
+                    stream::release_datatype(held);
+                    code
+                }))
+            }
+            $recv $precv(
+                buf: usize, count: $count, datatype: $handle, source: c_int, tag: c_int, comm: $handle,
+                status: usize
+            ) {
+                let held = stream::hold_datatype($from(datatype));
+                code(stream::enqueue(stringify!($recv), $from(comm), move || {
+                    // SAFETY: as above.
+                    let code = unsafe { calls::$mpi_recv(buf, count, $to(held), source, tag, comm, status) };
+                    stream::release_datatype(held);
+                    code
+                }))
+            }
+            $isend $pisend(
+                buf: usize, count: $count, datatype: $handle, dest: c_int, tag: c_int, comm: $handle,
+                request: usize
+            ) {
+                let held = stream::hold_datatype($from(datatype));
+                let request = $out(request, "request");
+                code(stream::enqueue_start(stringify!($isend), $from(comm), request, move |real| {
+                    let at = real.as_ptr() as usize;
+                    // SAFETY: as above; the request is a word of ours.
+                    let code = unsafe { calls::$mpi_isend(buf, count, $to(held), dest, tag, comm, at) };
+                    stream::release_datatype(held);
+                    code
+                }))
+            }
+            $irecv $pirecv(
+                buf: usize, count: $count, datatype: $handle, source: c_int, tag: c_int, comm: $handle,
+                request: usize
+            ) {
+                let held = stream::hold_datatype($from(datatype));
+                let request = $out(request, "request");
+                code(stream::enqueue_start(stringify!($irecv), $from(comm), request, move |real| {
+                    let at = real.as_ptr() as usize;
+                    // SAFETY: as above.
+                    let code = unsafe { calls::$mpi_irecv(buf, count, $to(held), source, tag, comm, at) };
+                    stream::release_datatype(held);
+                    code
+                }))
+            }
+            $allreduce $pallreduce(
+                sendbuf: usize, recvbuf: usize, count: $count, datatype: $handle, op: $handle, comm: $handle
+            ) {
+                let (held, op) = (stream::hold_datatype($from(datatype)), stream::hold_op($from(op)));
+                code(stream::enqueue(stringify!($allreduce), $from(comm), move || {
+                    // SAFETY: as above.
+                    let code = unsafe {
+                        calls::$mpi_allreduce(sendbuf, recvbuf, count, $to(held), $to(op), comm)
+                    };
+                    stream::release_datatype(held);
+                    stream::release_op(op);
+                    code
+                }))
+            }
+            $bcast $pbcast(
+                buffer: usize, count: $count, datatype: $handle, root: c_int, comm: $handle
+            ) {
+                let held = stream::hold_datatype($from(datatype));
+                code(stream::enqueue(stringify!($bcast), $from(comm), move || {
+                    // SAFETY: as above.
+                    let code = unsafe { calls::$mpi_bcast(buffer, count, $to(held), root, comm) };
+                    stream::release_datatype(held);
+                    code
+                }))
+            }
+        }
+    };
+    (@names $($name:ident $profiled:ident($($argument:ident: $kind:ty),*) $body:block)*) => { $(
+        #[doc = concat!("`", stringify!($name), "`")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $profiled($($argument: $kind),*) -> c_int $body
+
+        #[doc = concat!("`", stringify!($name), "`")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            // SAFETY: the same function (contract of this file).
+            unsafe { $profiled($($argument),*) }
+        }
+    )* };
+}

@@ -1,0 +1,36 @@
+//! Collective libraries of vendors (NCCL, RCCL, oneCCL), loaded at run time, behind one table of functions.
+//!
+//! Purpose: a collective becomes `Step`s; a `Communicator` carries them out in a thread of its own, because a
+//! library's call may block until all ranks have made it, and MPI calls must go on meanwhile.
+//! Invariants: the steps of one communicator are carried out in the order in which they were given. After an
+//! error a communicator carries out nothing more.
+//! Read next: `library.rs` (the table), `communicator.rs`; `abi/src/collective/library.rs` makes the steps.
+
+mod communicator;
+mod library;
+mod step;
+
+pub use communicator::{Communicator, Ended};
+use error::Result;
+pub use library::{Id, Library, Memory};
+use std::sync::OnceLock;
+pub use step::{Kind, Message, Op, Step};
+
+static LIBRARY: OnceLock<Library> = OnceLock::new();
+
+/// Loads the library that `name` names: `nccl`, `rccl`, `mscclpp`, `oneccl`, or a file. Later calls change
+/// nothing.
+///
+/// Errors (MPI_ERR_OTHER): it is not here, is no such library, or needs a device that is not on.
+pub fn start(name: &str) -> Result<()> {
+    if LIBRARY.get().is_none() {
+        let library = Library::load(name)?;
+        LIBRARY.get_or_init(|| library);
+    }
+    Ok(())
+}
+
+/// The library of this process, if one is loaded.
+pub fn get() -> Option<&'static Library> {
+    LIBRARY.get()
+}

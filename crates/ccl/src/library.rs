@@ -1,0 +1,385 @@
+//! The table of functions that NCCL-shaped libraries share.
+//!
+//! The functions are found by their names, whatever version the library has. Two shapes are known: `nccl`
+//! (also RCCL's and MSCCL++'s) and `oneccl`. Facts are from NCCL's user guide and from oneCCL's ccl.h.
+
+use crate::step::{self, Step};
+use error::{Class, Error, Result, fail};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// What memory a library takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    Host,
+    Device,
+}
+
+/// How the functions of a family differ from another's.
+struct Shape {
+    prefix: &'static str,
+    id_bytes: usize,
+    in_progress: c_int,
+    /// The code that says that another process failed.
+    remote_error: Option<c_int>,
+    memory: Memory,
+    /// Whether ranks may make communicators in different orders.
+    in_any_order: bool,
+}
+
+const NCCL: Shape = Shape {
+    prefix: "nccl",
+    id_bytes: 128,
+    in_progress: 7,
+    remote_error: Some(6),
+    memory: Memory::Device,
+    in_any_order: true,
+};
+/// Its calls without a stream take the host's memory.
+const ONECCL: Shape = Shape {
+    prefix: "oneccl",
+    id_bytes: 4096,
+    in_progress: 6,
+    remote_error: None,
+    memory: Memory::Host,
+    in_any_order: false,
+};
+
+/// Files by the names of libraries.
+const FILES: [(&str, &[&str]); 4] = [
+    ("nccl", &["libnccl.so.2", "libnccl.so"]),
+    ("rccl", &["librccl.so.1", "librccl.so"]),
+    ("mscclpp", &["libmscclpp_nccl.so"]),
+    ("oneccl", &["libccl.so.2"]),
+];
+
+/// A communicator of the library.
+pub(crate) type Raw = *mut c_void;
+type Stream = *mut c_void;
+type Kind = c_int;
+type Op = c_int;
+
+/// The name of a communicator to be, made by its rank 0.
+pub type Id = Vec<u8>;
+
+/// `ncclUniqueId` is passed by value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Bytes<const N: usize>([u8; N]);
+
+impl<const N: usize> Bytes<N> {
+    fn of(id: &Id) -> Bytes<N> {
+        Bytes(id.as_slice().try_into().expect("an id has the bytes of its library's shape"))
+    }
+}
+
+enum Init {
+    Nccl(unsafe extern "C" fn(*mut Raw, c_int, Bytes<128>, c_int) -> c_int),
+    Oneccl(unsafe extern "C" fn(*mut Raw, usize, Bytes<4096>, c_int) -> c_int),
+}
+
+/// A loaded library.
+pub struct Library {
+    shape: &'static Shape,
+    file: String,
+    version: c_int,
+    unique_id: unsafe extern "C" fn(*mut u8) -> c_int,
+    init: Init,
+    destroy: unsafe extern "C" fn(Raw) -> c_int,
+    abort: Option<unsafe extern "C" fn(Raw) -> c_int>,
+    async_error: Option<unsafe extern "C" fn(Raw, *mut c_int) -> c_int>,
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    last_error: Option<unsafe extern "C" fn(Raw) -> *const c_char>,
+    group_start: unsafe extern "C" fn() -> c_int,
+    group_end: unsafe extern "C" fn() -> c_int,
+    all_reduce: unsafe extern "C" fn(usize, usize, usize, Kind, Op, Raw, Stream) -> c_int,
+    reduce: unsafe extern "C" fn(usize, usize, usize, Kind, Op, c_int, Raw, Stream) -> c_int,
+    reduce_scatter: unsafe extern "C" fn(usize, usize, usize, Kind, Op, Raw, Stream) -> c_int,
+    broadcast: unsafe extern "C" fn(usize, usize, usize, Kind, c_int, Raw, Stream) -> c_int,
+    all_gather: unsafe extern "C" fn(usize, usize, usize, Kind, Raw, Stream) -> c_int,
+    send: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
+    recv: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
+    /// oneCCL's: its groups of sends and receives return before the bytes are there.
+    all_to_all_v:
+        Option<unsafe extern "C" fn(usize, *const usize, usize, *const usize, Kind, Raw, Stream) -> c_int>,
+    /// Last: the functions above lie in it.
+    _library: libloading::Library,
+}
+
+impl Library {
+    /// Errors: those of `crate::start`.
+    pub(crate) fn load(name: &str) -> Result<Library> {
+        let named = FILES.iter().find(|(known, _)| *known == name).map(|(_, files)| *files);
+        let mut said = String::new();
+        for file in named.unwrap_or(&[name]) {
+            // SAFETY: the initialisers of such a library may run at any time; another file under its name is
+            // the user's.
+            match unsafe { libloading::Library::new(file) } {
+                Ok(library) => return Library::of(file, library),
+                Err(error) => said = format!("{file} cannot be loaded ({error})"),
+            }
+        }
+        fail!(
+            Class::Other,
+            "{said}; OUTBOARD_CCL takes nccl, rccl, mscclpp, oneccl, or the path of a library with NCCL's functions"
+        )
+    }
+
+    fn of(file: &str, library: libloading::Library) -> Result<Library> {
+        let has = |shape: &Shape| {
+            // SAFETY: the symbol is only looked up.
+            unsafe { library.get::<*const c_void>(format!("{}AllReduce", shape.prefix).as_bytes()) }.is_ok()
+        };
+        let Some(shape) = [&NCCL, &ONECCL].into_iter().find(|shape| has(shape)) else {
+            fail!(
+                Class::Other,
+                "{file} is no collective library: it has no ncclAllReduce and no onecclAllReduce"
+            );
+        };
+        if shape.memory == Memory::Device && device::name().is_none() {
+            fail!(Class::Other, "{file} takes device memory only; set OUTBOARD_DEVICE, too");
+        }
+        if shape.prefix == ONECCL.prefix {
+            use_libfabric();
+        }
+        macro_rules! maybe {
+            ($name:literal) => {
+                // SAFETY: the field has the type that the library's header gives the function.
+                unsafe { library.get(format!("{}{}", shape.prefix, $name).as_bytes()) }
+                    .ok()
+                    .map(|found| *found)
+            };
+        }
+        macro_rules! symbol {
+            ($name:literal) => {
+                match maybe!($name) {
+                    Some(symbol) => symbol,
+                    None => fail!(Class::Other, "{file} has no {}{}", shape.prefix, $name),
+                }
+            };
+        }
+        let get_version: unsafe extern "C" fn(*mut c_int) -> c_int = symbol!("GetVersion");
+        let mut version = 0;
+        // SAFETY: it stores one number.
+        unsafe { get_version(&mut version) };
+        Ok(Library {
+            shape,
+            file: file.into(),
+            version,
+            unique_id: symbol!("GetUniqueId"),
+            init: match shape.id_bytes {
+                128 => Init::Nccl(symbol!("CommInitRank")),
+                _ => Init::Oneccl(symbol!("CommInitRank")),
+            },
+            destroy: symbol!("CommDestroy"),
+            abort: maybe!("CommAbort"),
+            async_error: maybe!("CommGetAsyncError"),
+            error_string: symbol!("GetErrorString"),
+            last_error: maybe!("GetLastError"),
+            group_start: symbol!("GroupStart"),
+            group_end: symbol!("GroupEnd"),
+            all_reduce: symbol!("AllReduce"),
+            reduce: symbol!("Reduce"),
+            reduce_scatter: symbol!("ReduceScatter"),
+            broadcast: symbol!("Broadcast"),
+            all_gather: symbol!("AllGather"),
+            send: symbol!("Send"),
+            recv: symbol!("Recv"),
+            all_to_all_v: maybe!("AllToAllV"),
+            _library: library,
+        })
+    }
+
+    /// What memory its calls take.
+    pub fn memory(&self) -> Memory {
+        self.shape.memory
+    }
+
+    /// Whether ranks may make communicators in different orders. If not, only blocking calls may make one.
+    pub fn joins_in_any_order(&self) -> bool {
+        self.shape.in_any_order
+    }
+
+    /// The file that was loaded, and the version as the library counts it.
+    pub fn told(&self) -> (&str, i32) {
+        (&self.file, self.version)
+    }
+
+    /// Bytes of an `Id`.
+    pub fn id_bytes(&self) -> usize {
+        self.shape.id_bytes
+    }
+
+    /// Names a communicator to be. Its rank 0 does so, and the others hear of it.
+    ///
+    /// Errors: the library's.
+    pub fn make_id(&self) -> Result<Id> {
+        let mut id = vec![0; self.shape.id_bytes];
+        // SAFETY: it stores so many bytes.
+        let code = unsafe { (self.unique_id)(id.as_mut_ptr()) };
+        self.check("GetUniqueId", code, std::ptr::null_mut())?;
+        Ok(id)
+    }
+
+    /// Begins to make rank `rank` of a communicator; it is there when `is_over` says so.
+    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Raw> {
+        let mut raw = std::ptr::null_mut();
+        let code = match self.init {
+            // SAFETY: `raw` outlives the call; the id is one of this library's.
+            Init::Nccl(init) => unsafe { init(&mut raw, size as c_int, Bytes::of(id), rank as c_int) },
+            // SAFETY: as above.
+            Init::Oneccl(init) => unsafe { init(&mut raw, size as usize, Bytes::of(id), rank as c_int) },
+        };
+        self.check("CommInitRank", code, raw)?;
+        Ok(raw)
+    }
+
+    /// Begins one step.
+    ///
+    /// Errors: the library's.
+    ///
+    /// # Safety
+    /// The addresses are memory that the library takes, long enough, and stay so until the step is over.
+    pub(crate) unsafe fn begin(&self, step: &Step, raw: Raw) -> Result<()> {
+        const BYTE: Kind = step::Kind::I8 as Kind;
+        let stream = std::ptr::null_mut();
+        let (name, code) = match *step {
+            Step::AllReduce { from, to, count, kind, op } => {
+                // SAFETY: contract of this function; so below.
+                let code = unsafe { (self.all_reduce)(from, to, count, kind as Kind, op as Op, raw, stream) };
+                ("AllReduce", code)
+            }
+            Step::Reduce { from, to, count, kind, op, root } => {
+                let (kind, op, root) = (kind as Kind, op as Op, root as c_int);
+                // SAFETY: as above.
+                ("Reduce", unsafe { (self.reduce)(from, to, count, kind, op, root, raw, stream) })
+            }
+            Step::ReduceScatter { from, to, count, kind, op } => {
+                let (kind, op) = (kind as Kind, op as Op);
+                // SAFETY: as above.
+                ("ReduceScatter", unsafe { (self.reduce_scatter)(from, to, count, kind, op, raw, stream) })
+            }
+            Step::Broadcast { at, bytes, root } => {
+                // SAFETY: as above.
+                ("Broadcast", unsafe { (self.broadcast)(at, at, bytes, BYTE, root as c_int, raw, stream) })
+            }
+            Step::AllGather { from, to, bytes } => {
+                // SAFETY: as above.
+                ("AllGather", unsafe { (self.all_gather)(from, to, bytes, BYTE, raw, stream) })
+            }
+            Step::Exchange { ref sends, ref recvs } => {
+                // SAFETY: it has no arguments.
+                self.check("GroupStart", unsafe { (self.group_start)() }, raw)?;
+                for send in sends {
+                    // SAFETY: as above.
+                    let code =
+                        unsafe { (self.send)(send.at, send.bytes, BYTE, send.peer as c_int, raw, stream) };
+                    self.check("Send", code, raw)?;
+                }
+                for recv in recvs {
+                    // SAFETY: as above.
+                    let code =
+                        unsafe { (self.recv)(recv.at, recv.bytes, BYTE, recv.peer as c_int, raw, stream) };
+                    self.check("Recv", code, raw)?;
+                }
+                // SAFETY: it has no arguments.
+                ("GroupEnd", unsafe { (self.group_end)() })
+            }
+        };
+        self.check(name, code, raw)
+    }
+
+    /// Whether an exchange is one call of all ranks, `exchange`; else it is a step like others.
+    pub(crate) fn exchanges_at_once(&self) -> bool {
+        self.all_to_all_v.is_some()
+    }
+
+    /// Begins an exchange of bytes between all ranks: those for each rank, one after the other, at `from`;
+    /// those from each at `to`.
+    ///
+    /// # Safety
+    /// As `begin`; the counts stay, too.
+    pub(crate) unsafe fn exchange(
+        &self,
+        (from, sent): (usize, &[usize]),
+        (to, received): (usize, &[usize]),
+        raw: Raw,
+    ) -> Result<()> {
+        let call = self.all_to_all_v.expect("`exchanges_at_once` was asked");
+        let (sent, received) = (sent.as_ptr(), received.as_ptr());
+        // SAFETY: contract of this function.
+        let code =
+            unsafe { call(from, sent, to, received, step::Kind::I8 as Kind, raw, std::ptr::null_mut()) };
+        self.check("AllToAllV", code, raw)
+    }
+
+    /// Whether all that was begun is over.
+    ///
+    /// Errors: what went wrong meanwhile.
+    pub(crate) fn is_over(&self, raw: Raw) -> Result<bool> {
+        let Some(async_error) = self.async_error else { return Ok(true) };
+        let mut state = 0;
+        // SAFETY: the communicator is alive; it stores one number.
+        let code = unsafe { async_error(raw, &mut state) };
+        self.check("CommGetAsyncError", code, raw)?;
+        if state == self.shape.in_progress {
+            return Ok(false);
+        }
+        self.check("an operation", state, raw)?;
+        Ok(true)
+    }
+
+    /// Ends a communicator, whose operations are over.
+    pub(crate) fn leave(&self, raw: Raw) {
+        // SAFETY: it is alive, and not used again. What it says does not matter any more.
+        unsafe { (self.destroy)(raw) };
+    }
+
+    /// Ends a communicator after an error.
+    pub(crate) fn abort(&self, raw: Raw) {
+        if let Some(abort) = self.abort {
+            // SAFETY: as in `leave`.
+            unsafe { abort(raw) };
+        }
+    }
+
+    fn check(&self, function: &str, code: c_int, raw: Raw) -> Result<()> {
+        if code == 0 || code == self.shape.in_progress {
+            return Ok(());
+        }
+        let class = if Some(code) == self.shape.remote_error { Class::ProcAborted } else { Class::Other };
+        // SAFETY: it returns a constant string for any number.
+        let text = said(unsafe { (self.error_string)(code) });
+        // SAFETY: the communicator is alive or null.
+        let last = self.last_error.map(|last| said(unsafe { last(raw) })).filter(|last| !last.is_empty());
+        let (name, prefix) = (&self.file, self.shape.prefix);
+        let last = last.map_or(String::new(), |last| format!("; {last}"));
+        Err(Error::new(class, format!("{name}: {prefix}{function} failed with {code} ({text}{last})")))
+    }
+}
+
+/// oneCCL's own default is to load an MPI, which in this process would be this library.
+fn use_libfabric() {
+    // SAFETY: both are strings. It is called within MPI_Init, as other settings of a process are made.
+    unsafe { libc::setenv(c"CCL_ATL_TRANSPORT".as_ptr(), c"ofi".as_ptr(), 0) };
+}
+
+fn said(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: a string of the library, which stays until its next call.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: what is missing is said in a sentence that names the setting.
+    #[test]
+    fn a_wrong_library_is_named() {
+        let said = |name| Library::load(name).err().expect("it is no such library").message.clone();
+        assert!(said("libnone-such.so.1").contains("OUTBOARD_CCL takes nccl"));
+        assert!(said("libc.so.6").contains("has no ncclAllReduce"));
+    }
+}

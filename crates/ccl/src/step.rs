@@ -1,0 +1,78 @@
+//! What a library is asked to do.
+
+/// The types of elements that NCCL-shaped libraries share. The values are theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Kind {
+    I8 = 0,
+    U8 = 1,
+    I32 = 2,
+    U32 = 3,
+    I64 = 4,
+    U64 = 5,
+    F16 = 6,
+    F32 = 7,
+    F64 = 8,
+    Bf16 = 9,
+}
+
+/// The operators that they share. The values are theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Op {
+    Sum = 0,
+    Prod = 1,
+    Max = 2,
+    Min = 3,
+}
+
+/// One operation of the library. Addresses are of memory that it takes (`Library::memory`), which stays the
+/// library's until the operation has ended. Counts are elements.
+#[derive(Clone, Debug)]
+pub enum Step {
+    AllReduce {
+        from: usize,
+        to: usize,
+        count: usize,
+        kind: Kind,
+        op: Op,
+    },
+    Reduce {
+        from: usize,
+        to: usize,
+        count: usize,
+        kind: Kind,
+        op: Op,
+        root: u32,
+    },
+    ReduceScatter {
+        from: usize,
+        to: usize,
+        count: usize,
+        kind: Kind,
+        op: Op,
+    },
+    Broadcast {
+        at: usize,
+        bytes: usize,
+        root: u32,
+    },
+    AllGather {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
+    /// Messages to and from ranks, at most one each way with each of them.
+    Exchange {
+        sends: Vec<Message>,
+        recvs: Vec<Message>,
+    },
+}
+
+/// A part of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub peer: u32,
+    pub at: usize,
+    pub bytes: usize,
+}

@@ -1,0 +1,78 @@
+//! Streams of a device: work in order, beside the program. What MPI needs of one is a pair of words in the
+//! host's memory: the stream writes one when it has come to an MPI operation, and waits for the other.
+
+use crate::cuda::Cuda;
+use crate::sentinel::{Queue, Sentinel};
+use crate::words::{Words, is_at};
+use error::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use sys::Span;
+
+/// A stream of the program.
+#[derive(Clone)]
+pub enum Stream {
+    /// A handle of CUDA's.
+    Cuda(&'static Cuda, usize),
+    /// A worker thread.
+    Sentinel(&'static Sentinel, Arc<Queue>),
+}
+
+impl Stream {
+    /// Words for this stream. They are never freed: the device may write them at any time.
+    pub fn words(&self) -> Result<&'static Words> {
+        match self {
+            Stream::Cuda(cuda, _) => cuda.words(),
+            Stream::Sentinel(..) => {
+                Ok(Box::leak(Box::new(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) })))
+            }
+        }
+    }
+
+    /// Enqueues an operation, the `count`-th: the stream says that it has come there, and waits until the
+    /// operation is over. The caller does not wait.
+    ///
+    /// Errors (MPI_ERR_OTHER): the stream is being captured into a graph, or the device failed.
+    pub fn hand_over(&self, words: &'static Words, count: u32) -> Result<()> {
+        match self {
+            Stream::Cuda(cuda, stream) => cuda.hand_over(*stream, words, count),
+            Stream::Sentinel(_, queue) => {
+                queue.push(move || words.reached.store(count, Ordering::Release));
+                queue.push(move || {
+                    while !is_at(&words.done, count) {
+                        std::thread::sleep(std::time::Duration::from_micros(20));
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Enqueues a copy.
+    pub fn copy(&self, to: Span, from: Span) -> Result<()> {
+        match self {
+            Stream::Cuda(cuda, stream) => cuda.copy_later(*stream, to, from),
+            Stream::Sentinel(sentinel, queue) => {
+                // What is wrong with an address is said now; later nobody would hear it.
+                sentinel.holds(to.address(), to.bytes())?;
+                sentinel.holds(from.address(), from.bytes())?;
+                let sentinel = *sentinel;
+                queue.push(move || {
+                    sentinel.copy(to, from).expect("memory of a copy was freed before its stream came to it")
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until all its work is over.
+    pub fn synchronize(&self) -> Result<()> {
+        match self {
+            Stream::Cuda(cuda, stream) => cuda.synchronize(*stream),
+            Stream::Sentinel(_, queue) => {
+                queue.drain();
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! MPIX streams (include/mpi-ext.h), which the standard does not have.
+//!
+//! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI
+//! requires.
+#![allow(non_snake_case, clippy::missing_safety_doc)]
+
+use abi::args::{Handle, In, Out};
+use abi::process::{On, call};
+use abi::stream;
+use std::convert::{identity, identity as code};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+abi::stream_functions! {
+    handle: Handle, from: identity, to: identity, out: Out::<Handle>::new, shim: crate::shim
+}
