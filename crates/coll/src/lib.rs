@@ -438,6 +438,17 @@ impl Coll {
         self.executor.called(call);
     }
 
+    /// The rank's executor, for joining its proxy.
+    pub fn executor(&mut self) -> &mut Executor {
+        &mut self.executor
+    }
+
+    /// As `Executor::has_orders`.
+    #[inline]
+    pub fn has_orders(&self) -> bool {
+        self.executor.has_orders()
+    }
+
     /// As `Executor::exchange`.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         self.executor.exchange(port)

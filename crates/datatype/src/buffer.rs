@@ -268,6 +268,19 @@ impl Buffer {
         sys::remote::attachable(first, last, self.bytes)
     }
 
+    /// From the first of the buffer's bytes to the last: for registering it. What lies in gaps may not even
+    /// be mapped.
+    pub fn hull(&self) -> Span {
+        let Some(Gaps { layout, skip }) = &self.gaps else {
+            // SAFETY: the maker promised that the bytes stay mapped.
+            return unsafe { Span::claim(self.base, self.bytes) };
+        };
+        let count = (skip + self.bytes).div_ceil(layout.size.max(1));
+        let Some((first, end)) = layout.reach(count) else { return Span::EMPTY };
+        // SAFETY: as above; nobody reads what lies in gaps.
+        unsafe { Span::claim(self.base.wrapping_add_signed(first as isize), (end - first) as usize) }
+    }
+
     /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap
     /// order.
     pub fn pieces(&self, offset: usize, bytes: usize, mut each: impl FnMut(Span)) {

@@ -7,6 +7,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::Habit;
+use crate::lent::Launch;
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, STAGED};
@@ -14,9 +15,11 @@ use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
 use error::{Class, Result, fail};
-use schedule::{Action, Blocks, Schedule};
+use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::lend::Lent;
 use transport::shm::{Allocator, Arena, LocalRank};
 
 use crate::engine;
@@ -61,6 +64,8 @@ pub struct InstanceBlock {
     data: Option<(u64, u64)>,
     /// For which driver and peers the addresses were chosen: (a proxy, peers that can read private memory).
     addressed: Option<(bool, bool)>,
+    /// Whether a proxy on another computer carries edges to ranks of this host, too.
+    lent: bool,
     scratch: Vec<u64>,
     /// The peers of the latest start, as which `run` has them.
     stated: Option<Arc<[u32]>>,
@@ -160,6 +165,7 @@ impl Program {
             bound: None,
             data: None,
             addressed: None,
+            lent: false,
             scratch: Vec::new(),
             partitions: None,
             parameters: None,
@@ -205,6 +211,33 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The memory of a published instance that a proxy on another computer needs.
+    pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<Span> {
+        let record = &block.run.record;
+        let tables = (self.exports_at, 16 * self.plan.exports.len() as u64);
+        let words = |words: Option<(u64, u64)>| words.map(|(at, count)| (at, 8 * count));
+        let inside =
+            [Some((record.at(), record::record_bytes(self.plan.schedule.steps.len()))), Some(tables)];
+        let inside = inside.into_iter().chain([words(self.words), words(block.parameters), block.data]);
+        let spans = inside.flatten().filter_map(|(at, bytes)| arena.span(at, bytes));
+        let mut all: Vec<Span> = spans.filter(|span| span.bytes() > 0).collect();
+        each_buffer(bindings_of(&block.bound), |buffer| {
+            let hull = buffer.hull();
+            if hull.bytes() > 0 && !all.contains(&hull) {
+                all.push(hull);
+            }
+        });
+        all
+    }
+
+    /// What a proxy must know of a published instance beside its memory.
+    pub fn launch(&self, block: &InstanceBlock, lent: Vec<Lent>) -> Launch {
+        let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
+        Launch { stamp, program: self.id, version: block.version, steps: block.run.steps() as u32, lent }
+    }
+}
+
 impl InstanceBlock {
     /// Bytes of scratch and staging.
     pub fn data_bytes(&self) -> u64 {
@@ -238,8 +271,12 @@ impl InstanceBlock {
 
     /// Takes a start's parameters and measures them; chooses no addresses yet.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
-        if self.suits(start) {
+        let lent = start.fetched && executor.reach.segment.has_dpu();
+        if self.suits(start) && self.lent == lent {
             return Ok(());
+        }
+        if std::mem::replace(&mut self.lent, lent) != lent {
+            self.stated = None;
         }
         self.bound = None;
         (self.version, self.addressed) = (0, None);
@@ -271,7 +308,7 @@ impl InstanceBlock {
         self.run.buffers.reduction = start.reduction;
         if !self.stated.as_ref().is_some_and(|stated| same_peers(stated, &start.peers)) {
             let segment = &executor.reach.segment;
-            self.run.peers = start.peers.iter().map(|&peer| Peer::of(peer, segment)).collect();
+            self.run.peers = start.peers.iter().map(|&peer| Peer::among(peer, segment, lent)).collect();
             self.stated = Some(start.peers.clone());
         }
         self.bound = Some(Bound {
@@ -394,7 +431,9 @@ impl InstanceBlock {
                 match run.buffers.locate(from.buffer, spot.at[0]) {
                     Some((Region::Local(span), offset, _)) => {
                         let address = span.address() + offset as usize;
-                        arena.offset_of(address).map_or(address as u64, |offset| offset | IN_ARENA)
+                        let is_here = !self.lent || matches!(from.buffer, BufferId::Scratch(_));
+                        let inside = arena.offset_of(address).filter(|_| is_here);
+                        inside.map_or(address as u64, |offset| offset | IN_ARENA)
                     }
                     _ => IN_ARENA,
                 }
@@ -405,14 +444,13 @@ impl InstanceBlock {
     }
 
     fn encode(&mut self, executor: &mut ExecutorParts) -> Result<()> {
-        let mut words = Vec::new();
         let partitions = partitions_of(&self.partitions);
-        buffers::encode(
-            &mut words,
+        let words = buffers::encode(
             &self.run.buffers,
             partitions,
             &self.scratch,
             &self.run.peers,
+            self.lent,
             executor.reach,
             executor.rank,
         )?;

@@ -11,7 +11,7 @@ use datatype::{Basic, Buffer, Layout, PredefinedOp};
 use error::{Class, Result, fail};
 use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
-use transport::shm::{LocalRank, Segment};
+use transport::shm::LocalRank;
 
 /// Lengths of the blocks of a user's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,17 +273,18 @@ const PART_FLAT: u64 = 0;
 const PART_GAPS: u64 = 1;
 const PART_GAPS_MAPPED: u64 = 2;
 
-/// Writes an operation's parameters as words, for a proxy.
+/// Writes an operation's parameters as words, for a proxy; `lent`: one on another computer, which knows
+/// user's buffers by their addresses only.
 pub fn encode(
-    words: &mut Vec<u64>,
     buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
     peers: &[Peer],
+    lent: bool,
     reach: &Reach,
     rank: LocalRank,
-) -> Result<()> {
-    words.clear();
+) -> Result<Vec<u64>> {
+    let mut words = Vec::new();
     let arena = reach.arena(rank).map_err(|fault| fault.error(rank.peer()))?;
     match buffers.reduction {
         Some(Reduction::Predefined { op, basic, element_bytes }) => {
@@ -308,8 +309,8 @@ pub fn encode(
             words.push(part.end);
             match &part.region {
                 Region::Local(span) if span.bytes() > 0 => match arena.offset_of(span.address()) {
-                    Some(offset) => words.extend([PART_FLAT, offset | IN_ARENA]),
-                    None => words.extend([PART_FLAT, span.address() as u64]),
+                    Some(offset) if !lent => words.extend([PART_FLAT, offset | IN_ARENA]),
+                    _ => words.extend([PART_FLAT, span.address() as u64]),
                 },
                 Region::LocalGaps(buffer) => {
                     let Some((layout, skip)) = buffer.parts() else { continue };
@@ -319,7 +320,7 @@ pub fn encode(
                         layouts.len() - 1
                     });
                     let origin = arena.span(0, 0).map_or(0, |span| span.address());
-                    let (kind, base) = match inside(arena, buffer) {
+                    let (kind, base) = match !lent && inside(arena, buffer) {
                         true => (PART_GAPS_MAPPED, buffer.base().wrapping_sub(origin)),
                         false => (PART_GAPS, buffer.base()),
                     };
@@ -338,7 +339,7 @@ pub fn encode(
     words.push(peers.len() as u64);
     words
         .extend(peers.chunks(2).map(|two| pair(two[0].number(), two.get(1).map_or(0, |peer| peer.number()))));
-    Ok(())
+    Ok(words)
 }
 
 /// Whether a buffer with gaps lies wholly inside the arena, by its first and last bytes.
@@ -407,7 +408,7 @@ pub fn decode(
     }
     for index in 0..schedule.scratch.len() {
         let bytes = partitions.scratch_bytes(plan, index);
-        let region = Region::Local(arena.span(words.next()?, bytes)?);
+        let region = reach.scratch(rank, words.next()?, bytes)?;
         buffers.parts.push(vec![BufferPart { start: 0, end: bytes, region }]);
     }
     let mut layouts = Vec::new();
@@ -425,7 +426,7 @@ pub fn decode(
         buffers.parts[buffer][part].region =
             Region::RemoteGaps(RemoteLayout { rank, mapped, base, layout, skip });
     }
-    let peers = words.peers(schedule.size, &reach.segment)?;
+    let peers = words.peers(schedule.size, reach)?;
     (words.at == words.words.len()).then_some((buffers, peers))
 }
 
@@ -471,14 +472,16 @@ impl<'a> Words<'a> {
         Lengths::new(blocks, cut)
     }
 
-    fn peers(&mut self, size: u32, segment: &Segment) -> Option<Arc<[Peer]>> {
+    fn peers(&mut self, size: u32, reach: &Reach) -> Option<Arc<[Peer]>> {
         let count = self.next()?;
         let words = self.take(count.div_ceil(2))?;
         let halves = words.iter().flat_map(|&word| [crate::checked::high(word), crate::checked::low(word)]);
         if count != u64::from(size) {
             return None;
         }
-        let ranks = segment.shape().ranks;
-        halves.take(count as usize).map(|peer| (peer < ranks).then(|| Peer::of(peer, segment))).collect()
+        let ranks = reach.segment.shape().ranks;
+        let all_are_remote = reach.lent.is_some();
+        let peer = |peer| (peer < ranks).then(|| Peer::among(peer, &reach.segment, all_are_remote));
+        halves.take(count as usize).map(peer).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 
+mod lending;
 mod policy;
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
@@ -8,8 +9,9 @@ use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
 use crate::fault::Fault;
 use crate::habit::{Begun, Waits};
+use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
-use crate::note::EdgePort;
+use crate::note::{EdgePort, Kind};
 use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
 use crate::watch::{Health, ProxyWatch};
@@ -21,6 +23,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Carried, Counter, Event};
+use transport::lend::Lent;
 use transport::shm::{Allocator, LocalRank, Segment};
 
 /// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
@@ -77,6 +80,8 @@ pub struct Executor {
     /// Messages to ranks on other nodes that instances want.
     edges: Vec<Edge>,
     far: FarEdges,
+    /// Where the rank's proxy runs on another computer.
+    lending: Option<Lending>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -91,6 +96,10 @@ struct Instance {
     finished: bool,
     /// If it tells whether the rank works beside operations.
     begun: Option<Begun>,
+    /// What a proxy on another computer was lent for it.
+    lent: Vec<Lent>,
+    /// Whether such a proxy knows that this rank drives it.
+    kept: bool,
 }
 
 impl Executor {
@@ -131,6 +140,7 @@ impl Executor {
             idle_bytes: 0,
             edges: Vec::new(),
             far: FarEdges::default(),
+            lending: None,
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
@@ -170,11 +180,16 @@ impl Executor {
         if has_nodes {
             block.run.expect_remote(start.fetched);
         }
-        let away = away && self.launch(&block);
+        let mut lent = Vec::new();
+        let away = away && self.launch(key, &block, &mut lent);
+        let kept = start.fetched && !away && self.lending.is_some();
+        if kept {
+            self.say_kept(Kind::Keep, (start.context, start.sequence));
+        }
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
         let begun = self.is_judged(&block, &start).then(|| self.waits.begin());
-        let instance = Instance { program: key, block, ticket, away, finished: false, begun };
+        let instance = Instance { program: key, block, ticket, away, finished: false, begun, lent, kept };
         let index = self.outstanding.insert(instance) as u32;
         if away {
             self.away.push(index);
@@ -245,13 +260,15 @@ impl Executor {
     /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
-        far.exchange(port, reach, |from, note, data| {
+        let moved = far.exchange(port, reach, |from, note, data| {
             let run = |index: &u32| outstanding[*index as usize].block.run.is_of(note);
             if let Some(&index) = driven.iter().find(|index| run(index)) {
                 // A rank's engine stores every fault in its step; only a test's driver dies.
                 let _ = outstanding[index as usize].block.run.take_note(from, note, data, reach);
             }
-        })
+        })?;
+        self.take_orders();
+        Ok(moved)
     }
 
     /// The next message to a rank on another node that an operation wants; `edge_ended` tells when it has
@@ -307,6 +324,11 @@ impl Executor {
         let instance = self.outstanding.remove(index);
         if let Some(begun) = instance.begun {
             self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        }
+        self.take_back(&instance.lent);
+        if instance.kept {
+            let run = &instance.block.run;
+            self.say_kept(Kind::End, (run.context, run.sequence));
         }
         if instance.away {
             self.away.retain(|&away| away as usize != index);
@@ -458,10 +480,18 @@ impl Executor {
     }
 
     /// Hands an instance to the proxy; false if the ring is full.
-    fn launch(&mut self, block: &InstanceBlock) -> bool {
+    fn launch(&mut self, program: usize, block: &InstanceBlock, lent: &mut Vec<Lent>) -> bool {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
-        let pushed = segment.rank(self.rank).launches.push(block.run.record.at());
+        let pushed = match self.launch_lent(program, block) {
+            Some(ranges) => {
+                *lent = ranges;
+                true
+            }
+            None if self.reach.segment.has_dpu() => false,
+            None => self.reach.segment.rank(self.rank).launches.push(block.run.record.at()),
+        };
+        let segment = &self.reach.segment;
         if !pushed {
             self.counters.refused += 1;
             self.count(Counter::OffloadRefused, 1);
@@ -500,6 +530,7 @@ impl Executor {
         if health == Health::Alive {
             return back;
         }
+        self.fence();
         let complete =
             |run: &crate::engine::Execution| run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE;
         let mut taken = 0;
@@ -511,8 +542,9 @@ impl Executor {
         }
         if health == Health::Fenced && taken > 0 {
             let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
+            let act = if self.reach.segment.has_dpu() { "cut off" } else { "killed" };
             self.warnings.push_back(format!(
-                "rank {} killed proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {taken} operations",
+                "rank {} {act} proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {taken} operations",
                 self.rank, self.config.proxy_timeout_ms
             ));
         }
@@ -524,6 +556,8 @@ impl Executor {
         let index = self.away.swap_remove(at);
         let instance = &mut self.outstanding[index as usize];
         instance.away = false;
+        let lent = std::mem::take(&mut instance.lent);
+        instance.kept = self.lending.is_some();
         let run = &mut instance.block.run;
         run.record.head(Head::State).store(0, Ordering::Relaxed);
         run.record.head(Head::Driver).store(0, Ordering::Relaxed);
@@ -534,6 +568,7 @@ impl Executor {
         telemetry::event(Event::Recover { proxy, context, sequence });
         self.counters.recovered += 1;
         self.count(Counter::Recovered, 1);
+        self.take_back(&lent);
     }
 
     /// Keeps a block for the next start of its program, without scratch if too much would lie idle.

@@ -393,6 +393,7 @@ impl Execution {
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
+        reach.tell(self.rank, &self.record, step);
         reach.fault_point()?;
         if let (Action::Recv { from, .. }, Some(source)) = (action, &self.states[step as usize].source) {
             source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -414,6 +415,7 @@ impl Execution {
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
+        reach.tell(self.rank, &self.record, step);
         reach.fault_point()?;
         self.states[step as usize].done = done;
         Ok(if complete { Did::All } else { Did::Something })

@@ -21,6 +21,7 @@ mod engine;
 mod far;
 mod fault;
 mod habit;
+mod lent;
 mod memory;
 mod note;
 mod peer;
@@ -35,6 +36,7 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
 pub use config::Config;
+pub use lent::{Borrow, Lend};
 pub use note::EdgePort;
 pub use start::{
     Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,

@@ -4,8 +4,12 @@
 //! addressed); `fetch_into` copies them to a span; `put` copies a span over them.
 
 use crate::fault::{Corruption, Fault};
+use crate::lent::LentMemory;
+use crate::note::{Kind, Note};
+use crate::record::InstanceRecord;
 use datatype::{Buffer, Layout};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -31,6 +35,8 @@ pub enum Driver {
 pub enum Region {
     /// Addressable: memory of this process or a mapped arena.
     Local(Span),
+    /// Scratch that a proxy on another computer has, too: read here, written here and to the rank.
+    Mirrored { span: Span, rank: LocalRank, address: usize },
     /// Memory of this process with gaps.
     LocalGaps(Buffer),
     /// Private memory of another process.
@@ -73,6 +79,8 @@ pub struct Reach {
     pub driver: Driver,
     /// The bytes that a step moves at a time.
     pub chunk_bytes: u64,
+    /// A proxy's on another computer: how it reaches the memory of ranks.
+    pub lent: Option<LentMemory>,
     arenas: Box<[OnceCell<Arena>]>,
     bounces: OnceCell<Option<Map>>,
     pieces: RefCell<Vec<Piece>>,
@@ -107,6 +115,7 @@ impl Reach {
             segment,
             driver,
             chunk_bytes: chunk_bytes.max(64),
+            lent: None,
             arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
             bounces: OnceCell::new(),
             pieces: RefCell::new(Vec::new()),
@@ -125,6 +134,15 @@ impl Reach {
         }
         let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer, code: 12 })?;
         Ok(entry.get_or_init(|| arena))
+    }
+
+    /// Scratch of an instance, at an offset of its rank's arena.
+    pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
+        let span = self.arena(rank).ok()?.span(at, bytes)?;
+        Some(match &self.lent {
+            None => Region::Local(span),
+            Some(lent) => Region::Mirrored { span, rank, address: lent.address(rank, at)? as usize },
+        })
     }
 
     /// Counts in the driver's page.
@@ -174,10 +192,35 @@ impl Reach {
         }
     }
 
+    /// Before notes leave: what they say must lie in the memory of its rank.
+    pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
+        if let Some(lent) = self.lent.as_ref().filter(|_| !outbox.is_empty()) {
+            lent.settle();
+        }
+    }
+
+    /// Writes a step's `done` to a rank on another computer; if that is lost, whatever comes next fails.
+    pub(crate) fn tell(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
+        if let Some(lent) = &self.lent {
+            let _ = lent.tell(rank, record, step);
+        }
+    }
+
+    /// Whether a note tells of progress that its rank does not know of, and never will by us.
+    pub(crate) fn must_not_tell(&self, note: &Note) -> bool {
+        let Some(lent) = &self.lent else { return false };
+        let rank = match note.kind {
+            Kind::Done => note.receiver,
+            Kind::Known => note.sender,
+            _ => return false,
+        };
+        self.segment.local(rank).is_some_and(|rank| lent.is_lost(rank))
+    }
+
     /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
     /// region is local. It is valid until the next fetch with the same bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
-        if let Region::Local(span) = region {
+        if let Region::Local(span) | Region::Mirrored { span, .. } = region {
             return Ok(span.slice(offset as usize, bytes as usize));
         }
         let span = self.bounce(bounce)?.slice(0, bytes as usize);
@@ -188,7 +231,7 @@ impl Reach {
     /// Copies bytes from `offset` of a region to `into`.
     pub fn fetch_into(&self, region: &Region, offset: u64, into: Span) -> Result<(), Fault> {
         match region {
-            Region::Local(span) => {
+            Region::Local(span) | Region::Mirrored { span, .. } => {
                 span.slice(offset as usize, into.bytes()).copy_to(into);
                 self.count(Counter::CopiedBytes, into.bytes() as u64);
             }
@@ -197,8 +240,11 @@ impl Reach {
                 self.count(Counter::CopiedBytes, into.bytes() as u64);
             }
             Region::Remote { rank, address } => {
-                self.count(Counter::CmaBytes, into.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), into.bytes());
+                if let Some(lent) = &self.lent {
+                    return lent.read(*rank, &[piece], into);
+                }
+                self.count(Counter::CmaBytes, into.bytes() as u64);
                 remote::read(self.pid(*rank), &[piece], &[into])
                     .map_err(|error| unreachable(*rank, &error))?;
             }
@@ -214,13 +260,22 @@ impl Reach {
                 from.copy_to(span.slice(offset as usize, from.bytes()));
                 self.count(Counter::CopiedBytes, from.bytes() as u64);
             }
+            Region::Mirrored { span, rank, address } => {
+                from.copy_to(span.slice(offset as usize, from.bytes()));
+                if let Some(lent) = &self.lent {
+                    lent.write(*rank, &[(address.wrapping_add(offset as usize), from.bytes())], from)?;
+                }
+            }
             Region::LocalGaps(buffer) => {
                 buffer.unpack(offset as usize, from);
                 self.count(Counter::CopiedBytes, from.bytes() as u64);
             }
             Region::Remote { rank, address } => {
-                self.count(Counter::CmaBytes, from.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), from.bytes());
+                if let Some(lent) = &self.lent {
+                    return lent.write(*rank, &[piece], from);
+                }
+                self.count(Counter::CmaBytes, from.bytes() as u64);
                 remote::write(self.pid(*rank), &[piece], &[from])
                     .map_err(|error| unreachable(*rank, &error))?;
             }
@@ -237,7 +292,7 @@ impl Reach {
         let mut done = 0;
         while done < bytes {
             let part = match from.0 {
-                Region::Local(_) => bytes,
+                Region::Local(_) | Region::Mirrored { .. } => bytes,
                 _ => (bytes - done).min(BOUNCE_BYTES as u64),
             };
             let span = self.fetch(from.0, from.1 + done, part, Bounce::Left)?;
@@ -273,6 +328,12 @@ impl Reach {
         far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {
             pieces.push((address, bytes));
         });
+        if let Some(lent) = &self.lent {
+            return match way {
+                Transfer::Fetch => lent.read(far.rank, &pieces, span),
+                Transfer::Put => lent.write(far.rank, &pieces, span),
+            };
+        }
         self.count(if far.mapped { Counter::CopiedBytes } else { Counter::CmaBytes }, span.bytes() as u64);
         if !far.mapped {
             let moved = match way {

@@ -53,6 +53,20 @@ pub(crate) enum Kind {
     Done,
     /// From the server: the sender knows.
     Known,
+    /// From the server: the sending rank drives the instance, and answers for it.
+    Elsewhere,
+    /// To a proxy on another computer (`lent.rs`): a rank joins it, ...
+    Join,
+    /// ... has the instance driven whose record lies at `offset` of its arena, ...
+    Launch,
+    /// ... drives an instance itself, ...
+    Keep,
+    /// ... which has ended.
+    End,
+    /// From such a proxy: the rank has joined.
+    Welcome,
+    /// From such a proxy: an instance is complete. Only wakes the rank; the record's state says so, too.
+    Over,
 }
 
 /// A note about one edge.
@@ -98,7 +112,8 @@ impl Note {
 
     /// A note, and what follows it; nothing if it is none.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
-        let kinds = [Kind::Fetch, Kind::Data, Kind::Failed, Kind::Done, Kind::Known];
+        use Kind::*;
+        let kinds = [Fetch, Data, Failed, Done, Known, Elsewhere, Join, Launch, Keep, End, Welcome, Over];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
             return None;
@@ -121,6 +136,23 @@ impl Note {
             total: long(32),
         };
         Some((note, payload.slice(NOTE_BYTES, payload.bytes() - NOTE_BYTES)))
+    }
+
+    /// A note of or to a rank about an instance as a whole.
+    pub fn order(kind: Kind, rank: u32, context: u64, sequence: u32, offset: u64) -> Note {
+        Note {
+            kind,
+            context,
+            sequence,
+            sender: rank,
+            receiver: rank,
+            to: 0,
+            edge: 0,
+            step: 0,
+            attempt: 0,
+            offset,
+            total: 0,
+        }
     }
 
     /// Whether both are about the same edge of the same instance.
@@ -156,7 +188,7 @@ mod tests {
         let (read, data) = Note::read(&note.header(), packet.span()).expect("it is one");
         assert_eq!((read, data.bytes()), (note, 3));
         assert!(Note::read(&note.header(), packet.span().slice(0, NOTE_BYTES - 1)).is_none());
-        for kind in [0, transport::route::EDGE - 1, Kind::Known as u8 + 1, u8::MAX] {
+        for kind in [0, transport::route::EDGE - 1, Kind::Over as u8 + 1, u8::MAX] {
             assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
         }
     }

@@ -4,9 +4,10 @@ use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
 use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
+use crate::lent::{self, Borrow, Launch, LentMemory};
 use crate::memory::{Driver, Reach, Stop};
-use crate::note::EdgePort;
-use crate::record::{self, Head, InstanceRecord, RETURNED};
+use crate::note::{EdgePort, Kind, Note};
+use crate::record::{self, COMPLETE, Head, InstanceRecord, RETURNED};
 use crate::{Config, buffers};
 use error::Result;
 use progress::{Idle, Pace, Turn};
@@ -39,11 +40,21 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell after `proxy_poll_us` without work,
 /// and returns when all its ranks have left, when `mpirun` ends the job, or when its parent has died.
-/// `open` opens its way to other hosts, once the job has any. Errors: that cannot be had, or is lost
-/// (MPI_ERR_PROC_ABORTED); its ranks had best go on without it.
-pub fn run(segment: &Segment, index: u32, config: &Config, open: impl Fn() -> Result<Port>) -> Result<()> {
+/// `open` opens its way to other hosts, once the job has any. `borrow` is its way to the memory of its ranks,
+/// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED);
+/// its ranks had best go on without it.
+pub fn run(
+    segment: &Segment,
+    index: u32,
+    config: &Config,
+    borrow: Option<Box<dyn Borrow>>,
+    open: impl Fn() -> Result<Port>,
+) -> Result<()> {
     let mut network = segment.has_far_proxies().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
+    if let Some(way) = borrow {
+        proxy.borrow(way);
+    }
     let page = segment.proxy(index);
     // From here on it is given work, and its heart beats: opening the network can take a second.
     page.set_state(State::Running);
@@ -54,7 +65,8 @@ pub fn run(segment: &Segment, index: u32, config: &Config, open: impl Fn() -> Re
         nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
         gives_in: true,
     });
-    let (mut looked, mut begun) = (0, sys::clock::now());
+    let (mut looked, mut begun, mut shown) = (0, sys::clock::now(), 0);
+    let show_ns = (config.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
     loop {
         let mut moved = proxy.poll();
         if let Some(network) = &mut network {
@@ -72,7 +84,11 @@ pub fn run(segment: &Segment, index: u32, config: &Config, open: impl Fn() -> Re
             page.counters.set(Counter::InstancesLive, proxy.runs.len() as u64);
             let served = proxy.look_after_ranks();
             let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
-            if !served || ending || sys::process::parent() != parent {
+            if now - shown > show_ns {
+                shown = now;
+                proxy.beat();
+            }
+            if !served || ending || proxy.is_fenced() || sys::process::parent() != parent {
                 page.set_state(State::Finalized);
                 return Ok(());
             }
@@ -127,6 +143,27 @@ impl Proxy {
         }
     }
 
+    /// Makes it a proxy on another computer than its ranks, whose memory it reaches in this way.
+    pub fn borrow(&mut self, way: Box<dyn Borrow>) {
+        self.reach.lent = Some(LentMemory::new(way));
+        self.far.own = Some(self.reach.segment.proxy_endpoint(self.index));
+        // They run once they have joined.
+        self.absent.append(&mut self.ranks);
+    }
+
+    /// Shows ranks on another computer that it lives.
+    pub fn beat(&self) {
+        if let Some(lent) = &self.reach.lent {
+            lent.beat(self.reach.segment.proxy(self.index).heartbeat.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Whether its ranks, on another computer, have given it up.
+    pub fn is_fenced(&self) -> bool {
+        let segment = &self.reach.segment;
+        self.reach.lent.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
+    }
+
     /// Takes new instances and drives each once; whether anything moved.
     pub fn poll(&mut self) -> bool {
         if self.dead {
@@ -145,11 +182,124 @@ impl Proxy {
             return Ok(false);
         }
         let Proxy { far, reach, runs, dead, .. } = self;
-        far.exchange(port, reach, |from, note, data| {
+        let moved = far.exchange(port, reach, |from, note, data| {
             if let Some(run) = runs.iter_mut().find(|run| run.is_of(note)) {
                 *dead |= run.take_note(from, note, data, reach).is_err();
             }
-        })
+        })?;
+        while let Some((from, note, words)) = self.far.ordered.pop_front() {
+            if self.obey(from, &note, &words).is_none() {
+                telemetry::count(Counter::NetRefused, 1);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Does what a rank on another computer says; nothing if it cannot say that.
+    fn obey(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
+        let Proxy { reach, far, .. } = self;
+        let lent = reach.lent.as_ref()?;
+        let rank =
+            reach.segment.local(from).filter(|rank| reach.segment.proxy_of(*rank) == Some(self.index))?;
+        if note.sender != from {
+            return None;
+        }
+        let key = (from, note.context, note.sequence);
+        match note.kind {
+            Kind::Join => {
+                let (name, arena, heartbeat) = lent::read_join(words)?;
+                if !lent.meet(rank, &name, arena, heartbeat) {
+                    return None;
+                }
+                self.forget(rank);
+                self.reach.segment.rank(rank).set_state(State::Running);
+                let answer = Note::order(Kind::Welcome, from, 0, 0, 0);
+                self.far.orders.push_back((from, answer, Vec::new()));
+            }
+            Kind::Launch => {
+                let launch = Launch::read(words)?;
+                if !lent.bind(rank, note.offset, launch.lent.clone()) {
+                    return None;
+                }
+                if let Err(fault) = self.mirror(rank, note, &launch) {
+                    self.end_lent(rank, note.offset, key, RETURNED);
+                    return matches!(fault, Fault::Unreachable { .. }).then_some(());
+                }
+                match self.adopt(rank, note.offset) {
+                    Ok(run) => self.runs.push(run),
+                    Err(_) => self.end_lent(rank, note.offset, key, RETURNED),
+                }
+            }
+            Kind::Keep => drop(far.server.kept.insert(key)),
+            Kind::End => drop(far.server.kept.remove(&key)),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Forgets all that belonged to a rank.
+    fn forget(&mut self, rank: LocalRank) {
+        self.runs.retain(|run| run.rank != rank);
+        self.idle.retain(|&(owner, _), _| owner != rank);
+        self.plans.retain(|&(owner, _), _| owner != rank);
+        self.far.server.kept.retain(|(owner, ..)| *owner != rank.peer());
+        self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
+    }
+
+    /// Has an instance's record here as the rank has it, with program and parameters where they are new.
+    fn mirror(&mut self, rank: LocalRank, note: &Note, launch: &Launch) -> std::result::Result<(), Fault> {
+        let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
+        let Launch { stamp, program, version, steps, .. } = *launch;
+        let arena = self.reach.arena(rank)?.clone();
+        let (at, outside) = (note.offset, corrupt(Corruption::Offset));
+        let record = InstanceRecord::new(&arena, at, steps).ok_or(outside)?;
+        let Some(lent) = &self.reach.lent else { return Err(outside) };
+        let head = |which: Head| record.head(which).load(Ordering::Relaxed);
+        let is_here = self.idle.contains_key(&(rank, at))
+            && (head(Head::Program), head(Head::ParametersVersion)) == (program, version);
+        if !is_here {
+            lent.pull(rank, &arena, at, record::record_bytes(steps as usize))?;
+            let said = (head(Head::Program), head(Head::ParametersVersion), head(Head::Steps));
+            if said != (program, version, steps.into()) {
+                return Err(corrupt(Corruption::Program));
+            }
+            let pull = |at: Head, words: u64| match words <= WORDS_MAX {
+                true => lent.pull(rank, &arena, head(at), 8 * words),
+                false => Err(corrupt(Corruption::Program)),
+            };
+            if !self.plans.contains_key(&(rank, program)) {
+                pull(Head::ProgramAt, head(Head::ProgramWords))?;
+                pull(Head::ExportsAt, head(Head::Exports).saturating_mul(2))?;
+            }
+            pull(Head::ParametersAt, head(Head::ParametersWords))?;
+        }
+        record.reset();
+        record.head(Head::Driver).store(1 + u64::from(self.index), Ordering::Relaxed);
+        record.link(&self.reach.segment.rank(rank).directory[..], stamp, note.context);
+        Ok(())
+    }
+
+    /// An instance of a rank on another computer is complete, or is given back: nothing is done for it any
+    /// more once the rank can see that.
+    fn end_lent(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
+        let Some(lent) = &self.reach.lent else { return };
+        let Ok(arena) = self.reach.arena(rank) else { return };
+        let directory = &self.reach.segment.rank(rank).directory[..];
+        let written = match record::find(directory, arena, key.1, key.2) {
+            Ok(record::Lookup::Here(record, _)) if record.at() == at => {
+                record.unlink(directory);
+                lent.report(rank, &record)
+            }
+            _ => Ok(()),
+        };
+        if state == RETURNED {
+            self.far.server.kept.insert(key);
+        }
+        // What cannot be written belongs to a rank that needs it no more.
+        if written.is_ok() && lent.write_state(rank, at, state).is_ok() {
+            self.far.outbox.push_back((rank.peer(), Note::order(Kind::Over, rank.peer(), key.1, key.2, at)));
+        }
+        lent.release(rank, at);
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
@@ -173,7 +323,9 @@ impl Proxy {
         ranks.retain(|&rank| {
             let page = reach.segment.rank(rank);
             match page.state() {
-                State::Running if page.scalars[VERDICT].load(Ordering::Relaxed) == 0 => {
+                State::Running
+                    if reach.lent.is_none() && page.scalars[VERDICT].load(Ordering::Relaxed) == 0 =>
+                {
                     let reached = cma::reaches(&reach.segment, rank);
                     page.scalars[VERDICT].store(if reached { REACHED } else { REFUSED }, Ordering::Relaxed);
                     true
@@ -305,6 +457,7 @@ impl Proxy {
                     let run = self.runs.swap_remove(at);
                     self.reach.segment.rank(run.rank).bell.ring();
                     self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);
+                    self.end_run(&run, COMPLETE);
                     self.keep(run);
                 }
                 // Parameters cannot name a user's function, and the rank may reach what the proxy is refused.
@@ -312,6 +465,7 @@ impl Proxy {
                     let run = self.runs.swap_remove(at);
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);
                     self.reach.segment.rank(run.rank).bell.ring();
+                    self.end_run(&run, RETURNED);
                     moved = true;
                 }
                 #[cfg(test)]
@@ -322,6 +476,11 @@ impl Proxy {
             }
         }
         moved
+    }
+
+    fn end_run(&mut self, run: &Execution, state: u64) {
+        let key = (run.rank.peer(), run.context, run.sequence);
+        self.end_lent(run.rank, run.record.at(), key, state);
     }
 
     fn keep(&mut self, run: Execution) {

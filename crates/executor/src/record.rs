@@ -159,6 +159,16 @@ impl InstanceRecord {
         )
     }
 
+    /// The words of the head from the fault on.
+    pub fn report(&self) -> Vec<u64> {
+        (Head::Fault as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
+    }
+
+    /// Where a word of a step lies in the arena.
+    pub fn place(&self, step: u32, field: Field) -> u64 {
+        self.at + 8 * (HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64)
+    }
+
     /// Clears memory that held something else.
     pub fn clear(&self) {
         for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {

@@ -8,6 +8,7 @@ use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region};
 use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
 use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use transport::route::Sent;
@@ -23,6 +24,9 @@ pub(crate) struct Server {
     jobs: Vec<Job>,
     /// Bytes of a packet, until they leave.
     packet: Option<Block>,
+    /// Instances, by sending rank, that a rank drives whose memory is another computer's (`lent.rs`): it
+    /// answers for them.
+    pub kept: HashSet<(u32, u64, u32)>,
 }
 
 /// One edge that somebody fetches.
@@ -66,6 +70,9 @@ impl Server {
     /// Stores that a send has been received, and returns the answer. If its instance has ended, it knows.
     pub fn done(&mut self, note: Note, reach: &Reach) -> Option<Note> {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
+        if self.is_kept(&note) {
+            return Some(Note { kind: Kind::Elsewhere, ..note });
+        }
         let rank = reach.segment.local(note.sender)?;
         if let Ok(Some((record, stamp))) = find(rank, &note, reach)
             && let Ok(step) = record::export(&record, note.to, note.edge)
@@ -74,6 +81,7 @@ impl Server {
             let word = record.step(step, Field::Done);
             if record.head(Head::Stamp).load(Ordering::Acquire) == stamp {
                 word.store(total | COMPLETE, Ordering::Release);
+                reach.tell(rank, &record, step);
                 reach.wake(rank);
             }
         }
@@ -82,11 +90,17 @@ impl Server {
 
     /// Gives each job a turn; whether anything left.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach) -> bool {
-        let Server { jobs, packet } = self;
+        let Server { jobs, packet, kept } = self;
         let mut moved = false;
         jobs.retain_mut(|job| {
             if reach.segment.is_gone(job.to) {
                 return false;
+            }
+            if !kept.is_empty() && kept.contains(&instance(&job.note)) {
+                let note = Note { kind: Kind::Elsewhere, ..job.note };
+                let sent = port.send(job.to, &note.header(), NOTE_BYTES, |span| note.write(span));
+                moved |= sent == Sent::Done;
+                return sent == Sent::Full;
             }
             for _ in 0..PACKETS_PER_TURN {
                 match job.turn(port, reach, packet) {
@@ -95,6 +109,11 @@ impl Server {
                     Ok(Turn::Over) => {
                         moved = true;
                         return false;
+                    }
+                    // A rank that this computer does not reach any more answers itself.
+                    Err(Fault::Unreachable { .. }) if reach.lent.is_some() => {
+                        kept.insert(instance(&job.note));
+                        break;
                     }
                     Err(fault) => {
                         let sent = job.fail(port, fault);
@@ -106,6 +125,11 @@ impl Server {
             true
         });
         moved
+    }
+
+    /// Whether its rank drives the sending instance, and answers for it.
+    fn is_kept(&self, note: &Note) -> bool {
+        !self.kept.is_empty() && self.kept.contains(&instance(note))
     }
 
     /// Whether anybody waits for anything.
@@ -123,6 +147,11 @@ impl Server {
                 .is_none_or(|rank| !matches!(find(rank, &job.note, reach), Ok(None))),
         })
     }
+}
+
+/// The sending instance of an edge.
+fn instance(note: &Note) -> (u32, u64, u32) {
+    (note.sender, note.context, note.sequence)
 }
 
 impl Source {

@@ -31,6 +31,8 @@ pub struct ProxyWatch {
     segment: Segment,
     proxy: u32,
     timeout_ns: u64,
+    /// Its endpoint, if it runs on another computer.
+    lent: Option<u32>,
     process: Option<Process>,
     beat: u64,
     /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
@@ -47,7 +49,9 @@ pub struct ProxyWatch {
 impl ProxyWatch {
     /// A watch over a proxy. Nothing is opened before the proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
+        let lent = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {
+            lent,
             segment,
             proxy,
             timeout_ns: timeout_ms.saturating_mul(1_000_000),
@@ -69,6 +73,9 @@ impl ProxyWatch {
             return false;
         }
         let page = self.segment.proxy(self.proxy);
+        if let Some(endpoint) = self.lent {
+            return !self.segment.is_gone(endpoint);
+        }
         if page.state() != State::Running {
             return false;
         }
@@ -88,7 +95,8 @@ impl ProxyWatch {
     /// Checks the proxy; called while it has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
-        if self.ended || page.state() == State::Dead {
+        let is_gone = self.lent.is_some_and(|endpoint| self.segment.is_gone(endpoint));
+        if self.ended || is_gone || page.state() == State::Dead {
             self.ended = true;
             return if self.first { Health::Fenced } else { Health::Dead };
         }
@@ -112,6 +120,12 @@ impl ProxyWatch {
         }
         // A long gap between two looks (the whole machine may have stopped) counts as one look.
         self.still_ns += since.min(self.timeout_ns / 8);
+        if self.still_ns > self.timeout_ns && self.lent.is_some() {
+            // The rank takes its memory back, which fences as well as a kill.
+            self.segment.proxy(self.proxy).scalars[FENCED].store(1, Ordering::Relaxed);
+            (self.ended, self.first) = (true, true);
+            return Health::Fenced;
+        }
         if self.still_ns > self.timeout_ns && !self.killed && !self.starves() {
             // Without a pidfd there is no fence: mpirun will see the proxy's end.
             if let Some(process) = &self.process {

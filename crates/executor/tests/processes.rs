@@ -30,7 +30,8 @@ fn main() {
             let index = index.parse().unwrap();
             segment.proxy(index).pid.store(sys::process::id(), Ordering::Release);
             segment.proxy(index).set_state(State::Running);
-            outboard_executor::proxy::run(&segment, index, &config(scenario), || unreachable!()).unwrap();
+            outboard_executor::proxy::run(&segment, index, &config(scenario), None, || unreachable!())
+                .unwrap();
         }
         ["measure", ..] => {
             steps();

@@ -1,10 +1,11 @@
 //! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
 //! `mpirun --proxies`.
 
-use executor::Config;
+use executor::{Borrow, Config};
 use telemetry::Counter;
+use transport::lend::Borrower;
 use transport::route_fabric::Port;
-use transport::shm::Member;
+use transport::shm::{Member, Segment};
 
 /// The program: serves until its ranks have gone, and returns the exit code.
 pub fn run() -> u8 {
@@ -26,7 +27,14 @@ pub fn run() -> u8 {
         let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
         Port::open(segment, Member::Proxy(membership.proxy), library, provider)
     };
-    if let Err(error) = executor::proxy::run(segment, membership.proxy, &config, open) {
+    let borrow = match borrow(segment, settings) {
+        Ok(borrow) => borrow,
+        Err(error) => {
+            eprintln!("outboard-proxy {}: {error}", membership.proxy);
+            return 1;
+        }
+    };
+    if let Err(error) = executor::proxy::run(segment, membership.proxy, &config, borrow, open) {
         eprintln!("outboard-proxy {}: {error}", membership.proxy);
         return 1;
     }
@@ -36,4 +44,13 @@ pub fn run() -> u8 {
         return 1;
     }
     0
+}
+
+/// The way to the memory of ranks on another computer, if they are there.
+fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Borrow>>> {
+    if !segment.has_dpu() {
+        return Ok(None);
+    }
+    let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
+    Ok(Some(Box::new(Borrower::open(segment, library, provider)?)))
 }

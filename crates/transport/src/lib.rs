@@ -7,6 +7,7 @@
 //!
 //! Read next: `route.rs`, `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
+pub mod lend;
 mod net;
 pub mod owned;
 mod packet;

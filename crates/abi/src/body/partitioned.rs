@@ -57,6 +57,7 @@ pub fn precv_init(
 /// MPI_Pready
 pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> {
     let made = ready(guard, &[partition], request);
+    guard.job().let_orders_leave();
     for_owner(guard, request, made)
 }
 

@@ -25,6 +25,24 @@ pub struct WindowMail {
     pub(crate) windows: HashMap<u64, Handle>,
 }
 
+impl Job {
+    /// Lets what a partition asks of a proxy on another computer leave at once: the program may compute next.
+    #[inline]
+    pub(crate) fn let_orders_leave(&mut self) {
+        if self.coll.has_orders() {
+            self.exchange_orders();
+        }
+    }
+
+    /// As above. A lost connection is told by the next round of progress.
+    #[cold]
+    pub(super) fn exchange_orders(&mut self) {
+        if let Some(network) = self.p2p.network() {
+            let _ = self.coll.exchange(network);
+        }
+    }
+}
+
 /// How many messages about windows may be on their way in; the others wait at their senders.
 const ARRIVING_MAX: usize = 16;
 

@@ -13,8 +13,13 @@ use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use transport::lend::Lender;
 use transport::route::Reach;
 use transport::{route_fabric, route_shm};
+
+/// How long a proxy on another computer may take to answer.
+const JOIN: Duration = Duration::from_secs(20);
 
 impl Process {
     /// Joins the job, or returns to it.
@@ -86,7 +91,7 @@ impl Process {
             window_polls: 0,
             vain: Vain::default(),
         }));
-        Ok(())
+        self.job().join_dpu()
     }
 
     /// Opens the way to other hosts, if some of `peers` are there.
@@ -121,6 +126,34 @@ impl Process {
         self.phase = Phase::Running;
         self.thread_level = level;
         self.main_thread = Some(std::thread::current().id());
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Joins the proxy of this rank, if it runs on another computer. Without an answer the rank goes on
+    /// without it. Errors (MPI_ERR_OTHER): memory cannot be lent.
+    fn join_dpu(&mut self) -> Result<()> {
+        let (settings, segment) = (settings::get(), self.membership.segment);
+        if !segment.has_dpu() {
+            return Ok(());
+        }
+        let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
+        let lender = Lender::open(segment, library, provider)?;
+        self.coll.executor().join_lent(Box::new(lender));
+        let begun = Instant::now();
+        while !self.coll.executor().is_welcome() {
+            self.exchange_orders();
+            if begun.elapsed() > JOIN {
+                eprintln!(
+                    "Outboard: rank {} has had no answer of its proxy on another computer for {} s (--dpu-hostfile): it goes on without",
+                    self.membership.rank,
+                    JOIN.as_secs()
+                );
+                self.coll.executor().fence();
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
         Ok(())
     }
 }

@@ -36,12 +36,15 @@ impl Executor {
             asked = false;
             self.count(Counter::OffloadSpared, 1);
         }
+        let is_lent = self.reach.segment.has_dpu();
         let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
         // It answers other hosts, too, and is then watched.
         let mut possible = watch.takes_work() && asked;
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
         possible &= block.runs <= self.config.layout_runs_max;
-        let private = block.private_bytes > 0;
+        // A proxy on another computer takes part in the edges that are fetched.
+        possible &= !is_lent || start.fetched && self.lending.as_ref().is_some_and(|it| it.is_welcome);
+        let private = block.private_bytes > 0 && !is_lent;
         if possible && private && (self.proxy_is_refused() || !block.attachable()) {
             possible = false;
             if !self.warned_unreachable {
@@ -70,6 +73,10 @@ impl Executor {
     /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
     #[cold]
     pub(super) fn can_be_read(&mut self, start: &Start) -> bool {
+        if self.reach.segment.has_dpu() {
+            // By keys; and if it comes to that, by itself.
+            return self.reach.segment.job().cma_forbidden.load(Ordering::Relaxed) == 0;
+        }
         let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
         let has_others = start.peers.iter().any(|peer| is_other(&peer));
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];

@@ -30,6 +30,8 @@ struct Fetch {
     asked: Option<(u32, u32)>,
     /// The server knows that all has been received.
     is_known: bool,
+    /// The sending rank answers itself, not its server.
+    is_elsewhere: bool,
     fault: Option<Fault>,
 }
 
@@ -47,7 +49,7 @@ impl Fetches {
     /// Whether an answer has come that the step has not seen.
     pub(super) fn has_news(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
-        fetch.is_known || fetch.fault.is_some()
+        fetch.is_known || fetch.fault.is_some() || fetch.is_elsewhere && fetch.asked.is_none()
     }
 }
 
@@ -84,6 +86,7 @@ impl Execution {
         let state = &self.states[step as usize];
         match (note.kind, state.settling) {
             (Kind::Known, true) => fetch.is_known = true,
+            (Kind::Elsewhere, _) => (fetch.is_elsewhere, fetch.asked) = (true, None),
             (Kind::Failed, false) => fetch.fault = Some(server::failed(note.sender, data)),
             (Kind::Data, false) => {
                 let begun = state.done;
@@ -105,6 +108,7 @@ impl Execution {
                 reach.fault_point()?;
                 let word = end | if end == total { COMPLETE } else { 0 };
                 self.record.step(step, Field::Done).store(word, Ordering::Release);
+                reach.tell(self.rank, &self.record, step);
                 reach.fault_point()?;
                 self.states[step as usize].done = end;
                 self.states[step as usize].said_all = end == total;
@@ -149,7 +153,7 @@ impl Execution {
         if !may_begin && !is_settling {
             return Ok(Did::Nothing);
         }
-        let server = reach.segment.server_of(peer);
+        let server = if fetch.is_elsewhere { peer } else { reach.segment.server_of(peer) };
         if fetch.asked.is_some_and(|(asked, _)| asked == server) {
             return Ok(Did::Nothing);
         }

@@ -289,6 +289,7 @@ fn run(seed: u64) -> [u64; 3] {
     let proxies = rng.random_range(1..=2);
     let mut jobs: Vec<Job> =
         (0..nodes).map(|node| Job::on_node(node, nodes, &node_of, proxies, &config)).collect();
+    lend_some(&mut jobs, &config, rng);
     let mut network = Network::default();
     let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
     let mut packets = Packets { bytes_max, ..Packets::default() };
@@ -342,14 +343,30 @@ fn run(seed: u64) -> [u64; 3] {
     panic!("the job hangs: {left:?}");
 }
 
+/// Has the proxies of some hosts run on another computer, in half of the jobs on several hosts.
+fn lend_some(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
+    if jobs.len() > 1 && rng.random() {
+        jobs.iter_mut().filter(|_| rng.random_ratio(3, 4)).for_each(|job| job.lend(config));
+    }
+}
+
 /// A node hears of a death, or a proxy gets its turn.
 fn turn_node(jobs: &mut [Job], packets: &mut Packets, unheard: &mut Vec<(usize, u32)>, rng: &mut SmallRng) {
     if !unheard.is_empty() && rng.random_ratio(1, 5) {
         let (node, endpoint) = unheard.swap_remove(rng.random_range(0..unheard.len()));
-        jobs[node].segment.set_endpoint(endpoint, &[]);
+        jobs[node].hear(endpoint);
         return;
     }
     let job = jobs.choose_mut(rng).expect("there is a node");
+    // A rank takes its proxy on another computer for dead, which it may not be.
+    if job.mirror.is_some() && rng.random_ratio(1, 2000) {
+        let own = job.segment.proxy_endpoint(rng.random_range(0..job.proxies.len() as u32));
+        if !job.segment.is_gone(own) {
+            job.hear(own);
+            unheard.extend((0..jobs.len()).map(|node| (node, own)));
+        }
+        return;
+    }
     if let Some(dead) = turn_proxy(job, packets, rng) {
         unheard.extend((0..jobs.len()).map(|node| (node, dead)));
     }

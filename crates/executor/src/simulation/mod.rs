@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod faults;
+mod lending;
 mod network;
 mod plans;
 mod random;
@@ -24,6 +25,8 @@ pub struct Job {
     pub segment: Segment,
     pub ranks: Vec<Rank>,
     pub proxies: Vec<Proxy>,
+    /// That of the computer on which the proxies run, if it is another.
+    pub mirror: Option<Segment>,
 }
 
 /// A rank: its executor and its memory.
@@ -75,7 +78,40 @@ impl Job {
         proxies.iter_mut().for_each(|proxy| {
             proxy.look_after_ranks();
         });
-        Job { segment, ranks, proxies }
+        Job { segment, ranks, proxies, mirror: None }
+    }
+
+    /// Has the proxies run on another computer; before anything starts.
+    pub fn lend(&mut self, config: &Config) {
+        let (mirror, _fd) = Segment::create(self.segment.shape()).unwrap();
+        let job = self.segment.job();
+        let ranks = self.segment.shape().ranks;
+        let node_of: Vec<u32> = (0..ranks).map(|peer| self.segment.node_of(peer)).collect();
+        let word = |word: &std::sync::atomic::AtomicU32| word.load(Ordering::Relaxed);
+        mirror.set_nodes(word(&job.node), word(&job.nodes), &node_of, 1);
+        [job, mirror.job()].iter().for_each(|job| job.dpu.store(1, Ordering::Relaxed));
+        let keys = lending::Keys::default();
+        let proxy = |index| {
+            let mut proxy = Proxy::new(mirror.clone(), index, config);
+            proxy.borrow(Box::new(lending::ProxyMemory::new(&keys)));
+            proxy
+        };
+        self.proxies = (0..self.segment.shape().proxies).map(proxy).collect();
+        for rank in self.segment.places() {
+            let allocator = Allocator::new(self.segment.arena(rank).unwrap());
+            let executor = &mut self.ranks[rank.index()].executor;
+            *executor = Executor::new(self.segment.clone(), rank, allocator, config.clone());
+            if node_of[rank.index()] == word(&job.node) {
+                executor.join_lent(Box::new(lending::RankMemory { rank: rank.peer(), keys: keys.clone() }));
+            }
+        }
+        self.mirror = Some(mirror);
+    }
+
+    /// A proxy of some host has ended.
+    pub fn hear(&self, endpoint: u32) {
+        self.segment.set_endpoint(endpoint, &[]);
+        self.mirror.iter().for_each(|mirror| mirror.set_endpoint(endpoint, &[]));
     }
 }
 

@@ -145,8 +145,9 @@ pub struct Upstream {
     input: Option<Sender<Vec<u8>>>,
     /// What was said of each world that has ranks here or elsewhere, by its first rank.
     worlds: HashMap<u32, Told>,
-    /// Endpoints that were told.
+    /// Endpoints that were told, and those of proxies elsewhere that ranks here have given up.
     named: HashSet<u32>,
+    given_up: HashSet<u32>,
     /// Ports of which it was told that they were closed.
     closings: u64,
     heard: Instant,
@@ -193,6 +194,7 @@ impl Upstream {
             input: None,
             worlds: HashMap::new(),
             named: HashSet::new(),
+            given_up: HashSet::new(),
             closings: 0,
             heard: now,
             looked: now,
@@ -345,15 +347,24 @@ impl Job {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let ranks = living.iter().filter(|rank| self.page(**rank).state() == State::Running);
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));
+        // Those that run elsewhere are told from there; their end also from here, if ranks gave them up.
+        let is_elsewhere = self.segment.has_dpu() && !self.is_dpu;
+        let gone = proxies.clone().filter(|it| is_elsewhere && self.segment.is_gone(*it));
+        for proxy in gone.filter(|it| upstream.given_up.insert(*it)).collect::<Vec<_>>() {
+            tell(&Up::Names(vec![(proxy, Vec::new())]));
+        }
         let names: Vec<_> = ranks
             .copied()
-            .chain(proxies)
+            .chain(proxies.filter(|_| !is_elsewhere))
             .filter(|endpoint| !upstream.named.contains(endpoint))
             .filter_map(|endpoint| Some((endpoint, self.segment.endpoint(endpoint)?)))
             .collect();
         if !names.is_empty() {
             upstream.named.extend(names.iter().map(|(endpoint, _)| *endpoint));
             tell(&Up::Names(names));
+        }
+        if self.is_dpu {
+            return;
         }
         let is_ours = |port: &u64| self.segment.local(((port >> 32) as u32).wrapping_sub(1)).is_some();
         let mut closed = self.segment.job().closed_since(&mut upstream.closings);

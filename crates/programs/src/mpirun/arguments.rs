@@ -71,6 +71,10 @@ pub struct Global {
     /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them.
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub proxy_cores: Option<Cores>,
+    /// Run the proxies of each host on another computer, such as a data processing unit (DPU): a file with
+    /// one of them a line, in the order of the hosts. Implies --proxies 1. Also: --dpufile.
+    #[arg(long, alias = "dpufile", value_name = "FILE", value_parser = hosts::file)]
+    pub dpu_hostfile: Option<Hosts>,
     /// Begin every line of output with the rank: `[3] `. Also: --prepend-rank.
     #[arg(short, long, alias = "prepend-rank")]
     pub label: bool,
@@ -264,7 +268,7 @@ impl Arguments {
         let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
         let mut notes = Vec::new();
-        let first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
+        let mut first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
         let genv = pairs(&first.global.genv);
         // `ppr:2:socket` says how many there are, too.
         let map = &first.global.map_by;
@@ -280,6 +284,9 @@ impl Arguments {
             let wrong = |why| command::<First>().error(ErrorKind::ValueValidation, why);
             // An allocation of one host is this machine.
             common = given.map_err(wrong)?.filter(|hosts| hosts.0.len() > 1);
+            if common.is_none() && first.global.dpu_hostfile.is_some() {
+                common = Some(Hosts::own());
+            }
             if let (Some(hosts), true) = (&common, locals.len() == 1) {
                 locals[0].hosts = Some(hosts.clone());
             }
@@ -303,7 +310,14 @@ impl Arguments {
         }
         // Whoever names a launcher wants nodes, even on this machine.
         let has_launcher = first.global.launcher.is_some() || first.global.launcher_exec.is_some();
-        if !has_launcher && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()) {
+        if let Some(dpus) = &first.global.dpu_hostfile {
+            let wrong = |why| {
+                let sentence = format!("--dpu-hostfile: {why}\n");
+                command::<First>().error(ErrorKind::ValueValidation, sentence)
+            };
+            placement.add_dpus(dpus).map_err(wrong)?;
+            first.global.proxies = first.global.proxies.max(1);
+        } else if !has_launcher && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()) {
             placement = Placement::default();
         }
         Ok(Arguments { global: first.global, programs, slots, placement, notes })

@@ -144,7 +144,7 @@ impl Job {
         // A rank that kills a stalled proxy says so itself.
         let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
-        if fenced || ending || !self.lives(|member| matches!(member, Member::Rank(_))) {
+        if fenced || ending || !self.is_dpu && !self.lives(|member| matches!(member, Member::Rank(_))) {
             return;
         }
         let how = match status.terminating_signal() {

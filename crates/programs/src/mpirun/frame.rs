@@ -50,6 +50,8 @@ pub struct Start {
     pub node: u32,
     /// The nodes.
     pub nodes: Vec<Node>,
+    /// The nodes that only run proxies: the first of them those of node 0, and so on.
+    pub dpus: std::ops::Range<u32>,
     /// The node of each rank.
     pub node_of: Vec<u32>,
     /// What all packets of the job carry.
@@ -66,6 +68,18 @@ pub struct Start {
     pub job: u64,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
+}
+
+impl Start {
+    /// The node whose proxies run on the agent's node, if it only runs proxies.
+    pub fn serves(&self) -> Option<u32> {
+        self.dpus.contains(&self.node).then(|| self.node - self.dpus.start)
+    }
+
+    /// Whether the proxies of the agent's node run on another.
+    pub fn is_served(&self) -> bool {
+        self.dpus.contains(&(self.dpus.start.saturating_add(self.node)))
+    }
 }
 
 /// A host of the job.

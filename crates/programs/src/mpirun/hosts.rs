@@ -1,9 +1,11 @@
 //! Lists of hosts (`-hosts`, `-f`), and which rank runs on which of them.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, UdpSocket};
+use std::ops::Range;
 
 /// A host as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Name or address.
     pub name: String,
@@ -12,13 +14,18 @@ pub struct Host {
 }
 
 /// A list of hosts: at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hosts(pub Vec<Host>);
 
 impl Hosts {
     /// The slots of all.
     pub fn slots(&self) -> u32 {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
+    }
+
+    /// This machine.
+    pub fn own() -> Hosts {
+        Hosts(vec![Host { name: sys::host::name(), slots: 1 }])
     }
 
     /// Whether all of them are this machine.
@@ -120,8 +127,10 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
 /// Which rank runs where, as programs are added one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// The hosts that have ranks.
+    /// The hosts that have ranks, and between them those that only have proxies.
     pub nodes: Vec<String>,
+    /// The places in `nodes` of the computers that run the proxies of the first hosts, one each.
+    pub dpus: Range<u32>,
     /// The place of each rank's host in `nodes`.
     pub node_of: Vec<u32>,
     /// Lists of hosts, and how many ranks each has got.
@@ -142,12 +151,26 @@ impl Placement {
         self.dealt[at].1 += ranks;
         for index in deal(hosts, before + ranks, how).split_off(before as usize) {
             let name = &hosts.0[index as usize].name;
-            let node = self.nodes.iter().position(|node| node == name).unwrap_or_else(|| {
+            let mut nodes = (0..).zip(&self.nodes).filter(|(at, _)| !self.dpus.contains(at));
+            let known = nodes.find(|(_, node)| *node == name).map(|(at, _)| at);
+            let node = known.unwrap_or_else(|| {
                 self.nodes.push(name.clone());
-                self.nodes.len() - 1
+                self.nodes.len() as u32 - 1
             });
-            self.node_of.push(node as u32);
+            self.node_of.push(node);
         }
+    }
+
+    /// Gives each host that has ranks a computer for its proxies; a line with slots is as many lines.
+    pub fn add_dpus(&mut self, dpus: &Hosts) -> Result<(), String> {
+        let (hosts, lines) = (self.nodes.len() as u32, dpus.slots());
+        if lines < hosts {
+            return Err(format!("it names {lines} computers, where each of {hosts} hosts needs one"));
+        }
+        self.dpus = hosts..2 * hosts;
+        let names = dpus.0.iter().flat_map(|dpu| (0..dpu.slots).map(|_| dpu.name.clone()));
+        self.nodes.extend(names.take(hosts as usize));
+        Ok(())
     }
 }
 
@@ -183,6 +206,18 @@ mod tests {
         assert!(list(&format!("localhost,127.0.0.1:3,{own}.example.org:2,::1")).unwrap().are_here());
         assert!(!list("localhost,192.0.2.77").unwrap().are_here());
         assert!(!list("node7").unwrap().are_here());
+    }
+
+    #[test]
+    fn each_host_has_a_computer_for_its_proxies() {
+        let mut placement = Placement::default();
+        placement.add(&hosts(&[("a", 2), ("b", 1)]), 3, Deal::Slots);
+        assert!(placement.add_dpus(&hosts(&[("d", 1)])).unwrap_err().contains("1 computers"));
+        placement.add_dpus(&hosts(&[("d", 2), ("e", 1)])).unwrap();
+        assert_eq!((placement.nodes.join(" "), placement.dpus.clone()), ("a b d d".into(), 2..4));
+        // Ranks that are spawned there are on a host of their own.
+        placement.add(&hosts(&[("d", 1)]), 1, Deal::Slots);
+        assert_eq!((placement.node_of, placement.nodes[4].as_str()), (vec![0, 0, 1, 4], "d"));
     }
 
     #[test]

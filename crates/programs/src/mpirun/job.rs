@@ -18,16 +18,18 @@ use sys::process::Process;
 use sys::signal::{Signals, name};
 use transport::shm::{LocalRank, RankPage, Segment};
 
-use super::agent::Upstream;
+use super::agent::{self, Upstream};
 use super::arguments::Program;
 use super::cpus::{Plan, told};
 use super::end::children;
 use super::foreign::{self, Suspect};
+use super::frame::Up;
 use super::guardian::Guardian;
 use super::output::{Forwarder, Style, To};
 use super::places::Places;
 use super::serve::Birth;
 use super::start::{Place, Refusal, Setup};
+use super::statistics::Counted;
 use super::{input, say};
 
 /// The signals that `mpirun` takes over.
@@ -115,6 +117,8 @@ pub struct Job {
     pub(super) here: Vec<u32>,
     /// Of an agent.
     pub(super) upstream: Option<Upstream>,
+    /// Whether only proxies run here, for the ranks of another host, whose segment this one mirrors.
+    pub(super) is_dpu: bool,
     deadline: Option<Instant>,
     /// Of ranks that read what we pass on, until all have started.
     readers: Vec<ChildStdin>,
@@ -147,6 +151,7 @@ impl Job {
             host: sys::host::name(),
             here,
             upstream: None,
+            is_dpu: false,
             readers: Vec::new(),
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             living: HashMap::new(),
@@ -198,6 +203,9 @@ impl Job {
             self.step();
         }
         self.end_proxies();
+        if self.is_dpu {
+            agent::tell(&Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
+        }
         self.end_orphans(guardian.pid(), had_children);
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
@@ -369,6 +377,7 @@ impl Job {
                 self.end_all(128 + signal as u8, signal);
             }
             libc::SIGTSTP => self.pause(),
+            libc::SIGUSR1 if self.is_dpu => {}
             libc::SIGUSR1 => self.explain(),
             libc::SIGUSR2 => self.signal_ranks(Signal::USR2),
             _ => {}

@@ -14,6 +14,7 @@ mod claims;
 mod connection;
 pub mod cpus;
 pub mod deadlock;
+mod dpus;
 mod end;
 mod foreign;
 mod frame;
@@ -139,7 +140,7 @@ fn prepare(
     let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
     let mut want = Want {
         ranks: share.local.len() as u32,
-        proxies: global.proxies,
+        proxies: if share.start.is_some_and(Start::is_served) { 0 } else { global.proxies },
         bind: global.bind_to,
         map: global.map_by,
         threads: global.use_hwthread_cpus,
@@ -177,6 +178,7 @@ fn prepare(
     };
     let mut job = Job::new(options, segment, signals, setup, share.local.clone());
     job.upstream = upstream;
+    job.is_dpu = share.start.is_some_and(|start| start.serves().is_some());
     job.run(programs, &plan)
 }
 
@@ -193,7 +195,10 @@ fn memory(
     let (segment, fd) = boot::create(shape, &agree::told_of(&job_variables(global), agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;
     if let Some(start) = share.start {
-        segment.set_nodes(start.node, start.nodes.len() as u32, &start.node_of, start.secret);
+        let node = start.serves().unwrap_or(start.node);
+        segment.set_nodes(node, start.nodes.len() as u32, &start.node_of, start.secret);
+        let has_dpu = start.is_served() || start.serves().is_some();
+        segment.job().dpu.store(u32::from(has_dpu), Ordering::Relaxed);
         segment.job().id.store(start.job, Ordering::Relaxed);
         // So that no two hosts make one number.
         segment.job().connections.store(u64::from(start.node) << 40, Ordering::Relaxed);

@@ -59,7 +59,7 @@ pub(super) struct Root<'a> {
     links: Vec<Link>,
     launch: Launch,
     /// What the agents are to do, but for the number of their node.
-    start: Start,
+    pub(super) start: Start,
     /// Whether all agents of the first world have started: no rank runs in a job that lacks a host.
     has_begun: bool,
     /// Where ranks are placed next.
@@ -102,6 +102,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let start = Start {
         node: 0,
         node_of: placement.node_of.clone(),
+        dpus: placement.dpus.clone(),
         secret: number()?,
         job: number()? | 1,
         environment: std::env::vars_os().collect(),
@@ -369,7 +370,11 @@ impl Root<'_> {
             }
             Up::Done { code } => {
                 self.agents[index].done = Some(code);
-                if code != 0 && self.worlds.iter().all(SpreadWorld::is_over) {
+                if self.is_dpu(index) {
+                    if self.end_at.is_none() && !self.worlds.iter().all(SpreadWorld::is_over) {
+                        self.lose_dpu(index, &format!("ended (code {code})"));
+                    }
+                } else if code != 0 && self.worlds.iter().all(SpreadWorld::is_over) {
                     self.failed.get_or_insert(code);
                 } else if code != 0 {
                     // What a rank did was told before; a batch system may have ended the ranks there.
@@ -396,7 +401,9 @@ impl Root<'_> {
         }
         let later = self.hear_last_lines(index);
         let sentence = self.why_closed(index, ended);
-        if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
+        if self.agents[index].has_started && self.is_dpu(index) {
+            self.lose_dpu(index, ended);
+        } else if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
             self.fail(&sentence, 1);
         }
         later.into_iter().for_each(|(other, event)| self.hear(other, event));
@@ -513,8 +520,13 @@ impl Root<'_> {
                 agent.command
             ))
         } else {
-            let agent = self.agents.iter().find(|agent| self.has_begun && agent.has_started && silent(agent));
-            agent.map(|agent| {
+            let is_silent = |agent: &Agent| self.has_begun && agent.has_started && silent(&agent);
+            let index = self.agents.iter().position(is_silent);
+            if let Some(index) = index.filter(|index| self.is_dpu(*index)) {
+                self.agents[index].is_closed = true;
+                return self.lose_dpu(index, &format!("silent for {} s", SILENCE.as_secs()));
+            }
+            index.map(|index| &self.agents[index]).map(|agent| {
                 format!("host {} has been silent for {} s; ending the job", agent.name, SILENCE.as_secs())
             })
         };

@@ -1,6 +1,6 @@
 //! The command line of MVAPICH's `mpirun_rsh`, in the words of `mpirun`:
-//! `mpirun_rsh [-ssh|-rsh] -np N (-hostfile FILE | HOST...) [NAME=VALUE...] PROGRAM [ARGUMENT...]`
-//! (MVAPICH2 user guide, section 5.2).
+//! `mpirun_rsh [-ssh|-rsh] -np N (-hostfile FILE | HOST...) [-dpufile FILE] [NAME=VALUE...] PROGRAM
+//! [ARGUMENT...]` (MVAPICH2 user guide, section 5.2; `-dpufile` is MVAPICH2-DPU's).
 
 use std::ffi::OsString;
 
@@ -26,6 +26,10 @@ pub fn translated(words: &[OsString]) -> Vec<OsString> {
                 has_hosts |= option == "hostfile";
                 let ours = if option == "hostfile" { "--hostfile" } else { "--configfile" };
                 all.extend([ours.into(), text(at).into()]);
+                at += 1;
+            }
+            "dpufile" => {
+                all.extend(["--dpu-hostfile".into(), text(at).into()]);
                 at += 1;
             }
             _ => all.push(words[at - 1].clone()),

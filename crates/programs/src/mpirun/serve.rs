@@ -151,7 +151,9 @@ impl Job {
         segment.job().nodes.store(begin.nodes, Ordering::Relaxed);
         segment.begin_world(first, &begin.node_of, begin.id)?;
         segment.job().worlds.store(begin.id, Ordering::Release);
-        let here: Vec<u32> = segment.members(first).map(|rank| rank.peer()).collect();
+        // A mirror's ranks run elsewhere.
+        let here = segment.members(first).filter(|_| !self.is_dpu);
+        let here: Vec<u32> = here.map(|rank| rank.peer()).collect();
         let programs = if here.is_empty() { Ok(Vec::new()) } else { self.programs(begin.asker, &spawn) };
         let environment = programs.as_ref().ok().and_then(|programs| programs.first());
         let environment = environment.map(|program| program.environment.clone()).unwrap_or_default();

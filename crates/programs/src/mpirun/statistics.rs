@@ -30,7 +30,21 @@ fn values(page: &Page) -> Vec<u64> {
     Counter::ALL.iter().map(|counter| page.value(*counter)).collect()
 }
 
+fn proxies(segment: &Segment) -> Vec<Vec<u64>> {
+    (0..segment.shape().proxies).map(|proxy| values(&segment.proxy(proxy).counters)).collect()
+}
+
 impl Counted {
+    /// That of proxies alone, whose ranks run on another host.
+    pub fn of_proxies(segment: &Segment) -> Counted {
+        Counted { ranks: Vec::new(), proxies: proxies(segment), age_ns: 0 }
+    }
+
+    /// Whether it has no ranks.
+    pub fn is_of_proxies(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
     /// That of the processes of this segment.
     pub fn here(segment: &Segment, first: u32) -> Counted {
         let sums = |row: &telemetry::Row| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
@@ -41,9 +55,7 @@ impl Counted {
         };
         Counted {
             ranks: segment.members(first).map(rank).collect(),
-            proxies: (0..segment.shape().proxies)
-                .map(|proxy| values(&segment.proxy(proxy).counters))
-                .collect(),
+            proxies: if segment.has_dpu() { Vec::new() } else { proxies(segment) },
             age_ns: boot::age(segment),
         }
     }

@@ -209,7 +209,9 @@ impl Root<'_> {
     }
 
     pub(super) fn counted(&mut self, first: u32, counted: Counted) {
-        if let Some(world) = self.world(first) {
+        // Proxies on other computers say it in any case, and last.
+        let is_wanted = |world: &SpreadWorld| world.counted.is_some() || !counted.is_of_proxies();
+        if let Some(world) = self.world(first).filter(|world| is_wanted(world)) {
             world.counted.get_or_insert_default().add(counted);
         }
     }

@@ -39,10 +39,15 @@ impl Member {
     }
 }
 
+/// The number of the endpoint of a proxy of host number `node`, each of which has `proxies`.
+pub fn proxy_endpoint(node: u32, proxies: u32, proxy: u32) -> u32 {
+    PROXY | node.wrapping_mul(proxies).wrapping_add(proxy)
+}
+
 impl Segment {
     /// The number of the endpoint of a proxy of this host.
     pub fn proxy_endpoint(&self, proxy: u32) -> u32 {
-        PROXY | self.job().node.load(Ordering::Relaxed).wrapping_mul(self.shape().proxies).wrapping_add(proxy)
+        proxy_endpoint(self.job().node.load(Ordering::Relaxed), self.shape().proxies, proxy)
     }
 
     /// Whether proxies answer for ranks when other hosts ask. All hosts come to the same answer.
@@ -54,7 +59,7 @@ impl Segment {
     /// The endpoint that answers for a rank of another host: its proxy's, or its own if that has ended.
     pub fn server_of(&self, peer: u32) -> u32 {
         let proxies = self.shape().proxies.max(1);
-        let proxy = PROXY | self.node_of(peer).wrapping_mul(proxies).wrapping_add(peer % proxies);
+        let proxy = proxy_endpoint(self.node_of(peer), proxies, peer % proxies);
         if self.is_gone(proxy) { peer } else { proxy }
     }
 

@@ -24,8 +24,8 @@ pub use allocator::Allocator;
 pub use arena::{Arena, Words};
 pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
-pub use endpoints::Member;
 pub(crate) use endpoints::PROXY;
+pub use endpoints::{Member, proxy_endpoint};
 pub use launch::LaunchRing;
 pub use pages::{
     Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,

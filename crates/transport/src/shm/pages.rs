@@ -75,6 +75,8 @@ pub struct Job {
     pub nodes: AtomicU32,
     /// Which of them this one is.
     pub node: AtomicU32,
+    /// 1 if the proxies of this host run on another computer (a data processing unit).
+    pub dpu: AtomicU32,
     /// What all packets between hosts carry.
     pub secret: AtomicU64,
     /// This host's address, by which the others know it; empty if there are no others.

@@ -24,7 +24,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 /// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
@@ -341,6 +341,13 @@ impl Segment {
         view(self.inner.pages.span(), offset)
     }
 
+    /// Where a proxy's heartbeat lies. Panics if there is no such proxy.
+    pub fn heartbeat(&self, proxy: u32) -> Span {
+        let page = self.proxy(proxy);
+        let pages = self.inner.pages.span();
+        pages.slice((&raw const *page.heartbeat).addr() - pages.address(), size_of::<u64>())
+    }
+
     pub(super) fn peer(&self, peer: u32) -> Option<&Peer> {
         (peer < self.inner.shape.ranks).then(|| self.entry(peer))
     }
@@ -365,6 +372,12 @@ impl Segment {
     /// Whether the job runs on several hosts.
     pub fn has_nodes(&self) -> bool {
         self.job().nodes.load(Ordering::Relaxed) > 1
+    }
+
+    /// Whether the proxies of this host run on another computer.
+    #[inline]
+    pub fn has_dpu(&self) -> bool {
+        self.job().dpu.load(Ordering::Relaxed) != 0
     }
 
     /// The number of a process's host; one that no host has if there is no such process.

@@ -1,0 +1,102 @@
+//! The rank's side of a proxy on another computer (`lent.rs`): it lends the memory of an instance, and says
+//! so in a note, where it would hand a record over to a proxy of this host.
+//!
+//! Invariant: no key is valid once the rank drives an instance on by itself.
+
+use super::Executor;
+use crate::block::InstanceBlock;
+use crate::lent::{LENT_MAX, Lend, Lending, join_words};
+use crate::note::{Kind, Note};
+use transport::lend::Lent;
+
+impl Executor {
+    /// Joins the rank's proxy, which runs on another computer: `exchange` then takes part until `is_welcome`.
+    pub fn join_lent(&mut self, mut way: Box<dyn Lend>) {
+        let segment = &self.reach.segment;
+        let Some(proxy) = segment.proxy_of(self.rank) else { return };
+        let Some(heartbeat) = way.lend(segment.heartbeat(proxy)) else { return };
+        let arena = self.allocator.arena().span(0, 0).map_or(0, |span| span.address() as u64);
+        let words = join_words(way.name(), arena, &heartbeat);
+        let proxy = segment.proxy_endpoint(proxy);
+        self.order(proxy, Kind::Join, (0, 0), 0, words);
+        self.lending = Some(Lending { way, proxy, is_welcome: false });
+    }
+
+    /// Whether the rank's proxy, on another computer, has answered, or none is waited for.
+    pub fn is_welcome(&self) -> bool {
+        self.lending.as_ref().is_none_or(|lending| lending.is_welcome)
+    }
+
+    /// Whether a note is to leave that must not wait for the next MPI call.
+    #[inline]
+    pub fn has_orders(&self) -> bool {
+        self.lending.is_some() && self.far.has_orders()
+    }
+
+    /// Lends an instance's memory and has it driven; nothing if that is not possible.
+    pub(super) fn launch_lent(&mut self, program: usize, block: &InstanceBlock) -> Option<Vec<Lent>> {
+        let lending = self.lending.as_mut()?;
+        let program = &self.programs[program];
+        let spans = program.spans(block, self.allocator.arena());
+        let mut lent = Vec::with_capacity(spans.len());
+        for span in &spans {
+            match lending.way.lend(*span).filter(|_| spans.len() <= LENT_MAX) {
+                Some(range) => lent.push(range),
+                None => {
+                    lent.iter().for_each(|range| lending.way.take_back(range));
+                    return None;
+                }
+            }
+        }
+        let words = program.launch(block, lent.clone()).words();
+        let proxy = lending.proxy;
+        self.order(
+            proxy,
+            Kind::Launch,
+            (block.run.context, block.run.sequence),
+            block.run.record.at(),
+            words,
+        );
+        Some(lent)
+    }
+
+    /// Says that this rank drives an instance by itself, or that such an instance has ended.
+    pub(super) fn say_kept(&mut self, kind: Kind, instance: (u64, u32)) {
+        if let Some(proxy) = self.lending.as_ref().map(|lending| lending.proxy) {
+            self.order(proxy, kind, instance, 0, Vec::new());
+        }
+    }
+
+    /// Takes back what was lent for an instance.
+    pub(super) fn take_back(&mut self, lent: &[Lent]) {
+        if let Some(lending) = &mut self.lending {
+            lent.iter().for_each(|range| lending.way.take_back(range));
+        }
+    }
+
+    /// The proxy has ended, or is to be taken for dead: nothing that it does reaches this rank any more, and
+    /// all hosts ask the rank itself.
+    pub fn fence(&mut self) {
+        if let Some(mut lending) = self.lending.take() {
+            lending.way.close();
+            self.reach.segment.set_endpoint(lending.proxy, &[]);
+        }
+    }
+
+    /// What the proxy says about instances as a whole.
+    pub(super) fn take_orders(&mut self) {
+        while let Some((from, note, _)) = self.far.ordered.pop_front() {
+            match (&mut self.lending, note.kind) {
+                (Some(lending), Kind::Welcome) if from == lending.proxy => lending.is_welcome = true,
+                // It has waked us.
+                (_, Kind::Over) => {}
+                _ => telemetry::count(telemetry::Counter::NetRefused, 1),
+            }
+        }
+    }
+
+    fn order(&mut self, to: u32, kind: Kind, instance: (u64, u32), at: u64, words: Vec<u64>) {
+        let note = Note::order(kind, self.rank.peer(), instance.0, instance.1, at);
+        self.far.orders.push_back((to, note, words));
+    }
+}

@@ -1,0 +1,30 @@
+//! Computers that only run proxies, those of another host (`--dpu-hostfile`), seen from `mpirun`. Their end
+//! costs nothing but speed.
+//!
+//! Read next: `nodes.rs`; `hosts.rs` (`Placement::add_dpus`).
+
+use super::frame::Down;
+use super::nodes::Root;
+use super::say;
+use transport::shm::proxy_endpoint;
+
+impl Root<'_> {
+    /// Whether a node only runs proxies.
+    pub(super) fn is_dpu(&self, index: usize) -> bool {
+        self.placement.dpus.contains(&(index as u32))
+    }
+
+    /// A computer that runs the proxies of a host is gone: its ranks go on without them.
+    pub(super) fn lose_dpu(&mut self, index: usize, why: &str) {
+        let host = index as u32 - self.placement.dpus.start;
+        let (name, served) = (&self.placement.nodes[index], &self.placement.nodes[host as usize]);
+        say(&format!(
+            "the proxies of host {served} on {name} are lost ({why}); its ranks go on without them"
+        ));
+        let proxies = self.start.global.proxies;
+        let names: Vec<_> =
+            (0..proxies).map(|proxy| (proxy_endpoint(host, proxies, proxy), Vec::new())).collect();
+        self.names.extend(names.iter().cloned());
+        self.send_all(&Down::Names(names));
+    }
+}

@@ -1,0 +1,455 @@
+//! Memory that ranks lend to a proxy on another computer, such as a data processing unit (DPU), which reads
+//! and writes it by RDMA.
+//!
+//! A rank's `Lender` registers ranges at an endpoint of its own, beside that of packets; the proxy's
+//! `Borrower` reads and writes them by their keys, through staging buffers. A network adapter does its part
+//! without the rank. Where libfabric emulates RDMA (tcp), the lender's thread does it.
+//!
+//! Invariants: what was taken back, or whose lender is closed, is not written any more; writes to one rank
+//! arrive in their order (FI_ORDER_WAW), all once `settle` has returned; a rank that a borrower could not
+//! reach once is lost to it for good.
+
+use crate::shm::Segment;
+use error::{Class, Result, fail};
+use fabric::{Address, Config, Endpoint, Event, Library, Region, RemoteMemory, Sent};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use sys::{Block, Span};
+
+/// How long a lender's thread sleeps before it looks whether it has been closed.
+const WATCH: Duration = Duration::from_millis(200);
+/// Bytes of a staging buffer.
+const STAGING_BYTES: usize = 64 << 10;
+/// Staging buffers: so many accesses may be under way.
+const STAGING: usize = 48;
+/// For how long a rank's memory may answer nothing, in nanoseconds.
+const SILENCE_NS: u64 = 5_000_000_000;
+
+/// A range of a rank's memory, and how to reach it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lent {
+    /// Where it begins in the rank's process.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The provider's key.
+    pub key: u64,
+    /// Where it begins, in the numbers of the provider.
+    pub base: u64,
+}
+
+impl Lent {
+    /// Words that say it.
+    pub const WORDS: usize = 4;
+
+    /// As words.
+    pub fn words(&self) -> [u64; Lent::WORDS] {
+        [self.address, self.bytes, self.key, self.base]
+    }
+
+    /// From words; nothing if the range does not exist.
+    pub fn from_words(words: &[u64]) -> Option<Lent> {
+        let &[address, bytes, key, base] = words else { return None };
+        address.checked_add(bytes)?;
+        Some(Lent { address, bytes, key, base })
+    }
+
+    /// Where a range begins in this one, if it is part of it.
+    pub fn find(&self, address: u64, bytes: u64) -> Option<u64> {
+        let at = address.checked_sub(self.address)?;
+        (at <= self.bytes && bytes <= self.bytes - at).then_some(at)
+    }
+}
+
+/// A rank's part.
+pub struct Lender {
+    shared: Arc<Shared>,
+    name: Vec<u8>,
+}
+
+struct Shared {
+    /// Nothing once it is closed.
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    // Before the endpoint: they are closed first.
+    regions: HashMap<u64, Region>,
+    endpoint: Endpoint,
+}
+
+impl Lender {
+    /// Opens an endpoint for memory, as `route_fabric::Port::open` opens one for packets. Errors
+    /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
+    pub fn open(segment: &Segment, library: Option<&Path>, provider: Option<&str>) -> Result<Lender> {
+        let config = Config {
+            packet_bytes_max: 256,
+            sends_max: 1,
+            receive_buffers: 2,
+            receive_buffer_bytes: 4096,
+            accesses_max: 1,
+        };
+        let endpoint = endpoint(segment, library, provider, config)?;
+        let name = endpoint.name().to_vec();
+        let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
+        let open = Open { regions: HashMap::new(), endpoint };
+        let shared = Arc::new(Shared { open: Mutex::new(Some(open)) });
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("outboard-lend".into());
+        match thread.spawn(move || theirs.drive(fd.as_ref())) {
+            Ok(_) => Ok(Lender { shared, name }),
+            Err(error) => fail!(Class::Other, "cannot start a thread that lends memory: {error}"),
+        }
+    }
+
+    /// By what a borrower reaches it.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Lends memory, which must stay mapped until it is taken back, as that of a communication buffer does
+    /// until the operation ends (MPI 5.0, section 2.2). Nothing if the provider refuses or all is closed.
+    pub fn lend(&self, span: Span) -> Option<Lent> {
+        let mut open = self.shared.lock();
+        let Open { regions, endpoint } = open.as_mut()?;
+        // SAFETY: it stays mapped while it is lent, by this function's contract.
+        let region = unsafe { endpoint.register(span) }.ok()?;
+        let RemoteMemory { key, base, bytes } = region.remote();
+        regions.insert(key, region);
+        Some(Lent { address: span.address() as u64, bytes, key, base })
+    }
+
+    /// Takes memory back: its key means nothing any more.
+    pub fn take_back(&self, lent: &Lent) {
+        if let Some(open) = self.shared.lock().as_mut() {
+            open.regions.remove(&lent.key);
+        }
+    }
+
+    /// Takes everything back, and cuts all connections: nothing that is under way arrives any more.
+    pub fn close(&self) {
+        *self.shared.lock() = None;
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the endpoint on until it is closed.
+    fn drive(&self, fd: Option<&OwnedFd>) {
+        sys::signal::block_all();
+        let mut packets = Vec::new();
+        loop {
+            let mut open = self.lock();
+            let Some(Open { endpoint, .. }) = open.as_mut() else { return };
+            let moved = endpoint.poll(|event| {
+                // Nobody sends packets here, but a stranger may.
+                if let Event::Packet(packet) = event {
+                    packets.push(packet);
+                }
+            });
+            packets.drain(..).for_each(|packet| endpoint.release(packet));
+            let may_sleep = !moved.unwrap_or(false) && endpoint.may_sleep();
+            drop(open);
+            match fd {
+                Some(fd) if may_sleep => drop(sys::process::readable(fd, Some(WATCH))),
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+}
+
+/// A proxy's part: it reads and writes what ranks have lent.
+pub struct Borrower {
+    endpoint: Endpoint,
+    region: Region,
+    staging: Block,
+    /// Staging buffers that are not in use.
+    free: Vec<u32>,
+    /// Accesses under way, by staging buffer: of which rank, and where to bytes go that are read.
+    under_way: Vec<Option<(u32, Option<Span>)>>,
+    /// Where each rank is, and a range of it that it does not take back.
+    ranks: HashMap<u32, (Address, Lent)>,
+    /// Ranks to which something was written that may not have arrived.
+    written: HashSet<u32>,
+    lost: HashSet<u32>,
+}
+
+impl Borrower {
+    /// Opens an endpoint. Errors (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
+    pub fn open(segment: &Segment, library: Option<&Path>, provider: Option<&str>) -> Result<Borrower> {
+        let config = Config {
+            packet_bytes_max: 256,
+            sends_max: 1,
+            receive_buffers: 2,
+            receive_buffer_bytes: 4096,
+            accesses_max: STAGING,
+        };
+        let mut endpoint = endpoint(segment, library, provider, config)?;
+        let staging = Block::new(STAGING * STAGING_BYTES);
+        // SAFETY: the block lives as long as the region, in one value.
+        let region = unsafe { endpoint.register(staging.span()) }?;
+        Ok(Borrower {
+            endpoint,
+            region,
+            staging,
+            free: (0..STAGING as u32).collect(),
+            under_way: vec![None; STAGING],
+            ranks: HashMap::new(),
+            written: HashSet::new(),
+            lost: HashSet::new(),
+        })
+    }
+
+    /// Makes a rank's lender known by its name, and a range that it lends as long as it is open. False if it
+    /// is no name.
+    pub fn meet(&mut self, rank: u32, name: &[u8], always: Lent) -> bool {
+        let Ok(address) = self.endpoint.insert(name) else { return false };
+        self.lost.remove(&rank);
+        self.written.remove(&rank);
+        self.ranks.insert(rank, (address, always));
+        true
+    }
+
+    /// Whether a rank's memory is out of reach.
+    pub fn is_lost(&self, rank: u32) -> bool {
+        self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
+    }
+
+    /// Reads pieces of a rank's memory, one after the other, to `to`, which is as long as all of them.
+    /// False: the rank is lost.
+    pub fn read(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], to: Span) -> bool {
+        let mut done = 0;
+        for &(lent, at, bytes) in pieces {
+            let mut begun = 0;
+            while begun < bytes {
+                let part = (bytes - begun).min(STAGING_BYTES);
+                let into = to.slice(done + begun, part);
+                if !self.access(rank, lent, at + begun as u64, part, Some(into)) {
+                    break;
+                }
+                begun += part;
+            }
+            done += bytes;
+        }
+        let is_done = self.wait(|this| this.under_way.iter().flatten().all(|(_, into)| into.is_none()), rank);
+        if !is_done {
+            // What comes later goes nowhere.
+            self.under_way.iter_mut().flatten().for_each(|(_, into)| *into = None);
+        }
+        is_done
+    }
+
+    /// Writes `from` to pieces of a rank's memory. It need not have arrived when this returns (`settle`).
+    /// False: the rank is lost.
+    pub fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool {
+        let mut done = 0;
+        for &(lent, at, bytes) in pieces {
+            let mut begun = 0;
+            while begun < bytes {
+                let part = (bytes - begun).min(STAGING_BYTES);
+                if !self.wait(|this| !this.free.is_empty(), rank) {
+                    return false;
+                }
+                let number = *self.free.last().expect("one is free");
+                from.slice(done + begun, part).copy_to(self.buffer(number, part));
+                if !self.access(rank, lent, at + begun as u64, part, None) {
+                    return false;
+                }
+                self.written.insert(rank);
+                begun += part;
+            }
+            done += bytes;
+        }
+        true
+    }
+
+    /// Waits until all that was written has arrived, but at ranks that are lost: a read comes after the
+    /// writes before it.
+    pub fn settle(&mut self) {
+        if self.written.is_empty() {
+            return;
+        }
+        let word = Block::new(1);
+        for rank in std::mem::take(&mut self.written) {
+            let Some(&(_, always)) = self.ranks.get(&rank) else { continue };
+            if self.wait(|this| this.under_way.iter().all(|one| one.is_none_or(|(of, _)| of != rank)), rank) {
+                self.read(rank, &[(always, 0, 1)], word.span());
+            }
+        }
+    }
+
+    /// Starts an access from or to the next free staging buffer.
+    fn access(&mut self, rank: u32, lent: Lent, at: u64, bytes: usize, into: Option<Span>) -> bool {
+        let memory = RemoteMemory { key: lent.key, base: lent.base, bytes: lent.bytes };
+        let begun = sys::clock::now();
+        while !self.is_lost(rank) {
+            let Some(&number) = self.free.last() else {
+                self.wait(|this| !this.free.is_empty(), rank);
+                continue;
+            };
+            let (peer, buffer, token) = (self.ranks[&rank].0, self.buffer(number, bytes), u64::from(number));
+            let Borrower { endpoint, region, .. } = self;
+            let answer = match into {
+                // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
+                Some(_) => unsafe { endpoint.read(peer, memory, at, buffer, region, token) },
+                // SAFETY: as above.
+                None => unsafe { endpoint.write(peer, memory, at, buffer, region, token) },
+            };
+            match answer {
+                Ok(Sent::Done) => {
+                    self.free.pop();
+                    self.under_way[number as usize] = Some((rank, into));
+                    return true;
+                }
+                // The connection may not be there yet.
+                Ok(Sent::Full) if sys::clock::now() - begun < SILENCE_NS => self.poll(),
+                Ok(Sent::Full) | Err(_) => drop(self.lost.insert(rank)),
+            }
+        }
+        false
+    }
+
+    /// Polls until `done`. False: the rank is lost.
+    fn wait(&mut self, done: impl Fn(&Borrower) -> bool, rank: u32) -> bool {
+        let begun = sys::clock::now();
+        while !done(self) {
+            self.poll();
+            if sys::clock::now() - begun > SILENCE_NS {
+                self.lost.insert(rank);
+            }
+            if self.is_lost(rank) {
+                return false;
+            }
+        }
+        !self.is_lost(rank)
+    }
+
+    fn poll(&mut self) {
+        let Borrower { endpoint, staging, free, under_way, lost, .. } = self;
+        let mut packets = Vec::new();
+        let polled = endpoint.poll(|event| match event {
+            Event::Packet(packet) => packets.push(packet),
+            Event::Undelivered(..) => {}
+            Event::Accessed(token) | Event::Failed(token, _) => {
+                let is_done = matches!(event, Event::Accessed(_));
+                let Some((rank, into)) = under_way[token as usize].take() else { return };
+                free.push(token as u32);
+                if !is_done {
+                    lost.insert(rank);
+                } else if let Some(into) = into {
+                    staging.span().slice(token as usize * STAGING_BYTES, into.bytes()).copy_to(into);
+                }
+            }
+        });
+        packets.into_iter().for_each(|packet| endpoint.release(packet));
+        if polled.is_err() {
+            let Borrower { ranks, lost, .. } = self;
+            lost.extend(ranks.keys());
+        }
+    }
+
+    fn buffer(&self, number: u32, bytes: usize) -> Span {
+        self.staging.span().slice(number as usize * STAGING_BYTES, bytes)
+    }
+}
+
+fn endpoint(
+    segment: &Segment,
+    library: Option<&Path>,
+    provider: Option<&str>,
+    config: Config,
+) -> Result<Endpoint> {
+    let library = Library::load(library)?;
+    let address = segment.job().address.text().parse().ok();
+    let provider = fabric::choose(&library, provider, address)?.swap_remove(0);
+    // SAFETY: a lender's lock is around each use; a borrower has one thread.
+    unsafe { Endpoint::open(provider, config) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Shape;
+
+    fn pair() -> (Lender, Borrower, Segment) {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 }).unwrap();
+        segment.job().address.set("127.0.0.1");
+        let lender = Lender::open(&segment, None, Some("tcp")).unwrap();
+        let mut borrower = Borrower::open(&segment, None, Some("tcp")).unwrap();
+        let always = lender.lend(segment.heartbeat(0)).unwrap();
+        assert!(borrower.is_lost(0) && !borrower.meet(0, b"no name", always));
+        assert!(borrower.meet(0, lender.name(), always));
+        (lender, borrower, segment)
+    }
+
+    fn pattern(bytes: usize) -> Block {
+        Block::of(&(0..bytes).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<_>>())
+    }
+
+    /// Goal: bytes of any length go both ways, in pieces, while the lender's process does nothing.
+    #[test]
+    fn what_is_lent_is_read_and_written() {
+        let (lender, mut borrower, _segment) = pair();
+        for bytes in [1, 4096, STAGING_BYTES + 1, 3 * STAGING * STAGING_BYTES] {
+            let (memory, other) = (pattern(bytes), Block::new(bytes));
+            let lent = lender.lend(memory.span()).unwrap();
+            let half = bytes / 2;
+            // The second half first.
+            let pieces = [(lent, half as u64, bytes - half), (lent, 0, half)];
+            assert!(borrower.read(0, &pieces, other.span()), "{bytes} bytes");
+            let (whole, parted) = (memory.to_vec(), other.to_vec());
+            assert!(parted[..bytes - half] == whole[half..] && parted[bytes - half..] == whole[..half]);
+            memory.span().clear();
+            assert!(borrower.write(0, &pieces, other.span()));
+            borrower.settle();
+            assert!(memory.to_vec() == whole, "{bytes} bytes");
+            lender.take_back(&lent);
+        }
+    }
+
+    /// Goal: what was taken back, or whose lender is closed, stays as it is, and the borrower knows.
+    #[test]
+    fn what_was_taken_back_is_out_of_reach() {
+        for closes in [false, true] {
+            let (lender, mut borrower, _segment) = pair();
+            let (memory, other) = (Block::new(64), pattern(64));
+            let lent = lender.lend(memory.span()).unwrap();
+            assert!(borrower.write(0, &[(lent, 0, 8)], other.span().slice(0, 8)));
+            borrower.settle();
+            assert!(!borrower.is_lost(0));
+            if closes {
+                lender.close()
+            } else {
+                lender.take_back(&lent)
+            }
+            borrower.write(0, &[(lent, 8, 8)], other.span().slice(8, 8));
+            borrower.settle();
+            assert!(borrower.is_lost(0), "closes: {closes}");
+            assert!(memory.to_vec()[..8] == other.to_vec()[..8] && memory.to_vec()[8..] == [0; 56]);
+            assert!(!borrower.read(0, &[(lent, 0, 8)], memory.span().slice(0, 8)));
+            assert_eq!(lender.lend(memory.span()).is_none(), closes);
+        }
+    }
+
+    #[test]
+    fn a_place_outside_of_what_is_lent_is_none() {
+        let lent = Lent { address: 100, bytes: 10, key: 1, base: 0 };
+        assert_eq!([lent.find(100, 10), lent.find(110, 0), lent.find(104, 3)], [Some(0), Some(10), Some(4)]);
+        for (address, bytes) in [(99, 1), (100, 11), (109, 2), (111, 0), (u64::MAX, 1), (100, u64::MAX)] {
+            assert_eq!(lent.find(address, bytes), None, "{address} {bytes}");
+        }
+    }
+}

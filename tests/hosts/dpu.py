@@ -1,0 +1,122 @@
+"""Proxies on other computers than their ranks (mpirun --dpu-hostfile): h3 and h4 run those of h1 and h2, and share nothing with
+them but the network. Tests of `--more` only."""
+import os, random, re, signal, time
+
+import jobs, lab
+from job_tests import running
+from job_tests.running import HERE, chosen, expect, test
+
+OFFLOAD = HERE / "hosts/offload.c"
+
+
+class Offload:
+    """A running `offload` on h1 and h2, whose proxies run on h3 and h4."""
+
+    def __init__(self, hosts, seconds, pause_ms=20, ranks=1, offload="on", **settings):
+        self.hosts = hosts.hosts[:4]
+        self.dpus = hosts.hosts[2:4]
+        file = lab.STATE / "dpus"
+        file.write_text("h3\nh4\n")
+        settings = {"OUTBOARD_OFFLOAD": offload, "OUTBOARD_STATS": 1, **settings}
+        given = [word for pair in settings.items() for word in ["-genv", *pair]]
+        self.child = jobs.start(self.hosts[0], jobs.MPIRUN, "-hosts", f"h1:{ranks},h2:{ranks}", "--dpu-hostfile", file, *given,
+                                running.compile_c(OFFLOAD), seconds, pause_ms)
+
+    def begin(self):
+        running.read_until(self.child, "offloading")
+
+    def proxy(self, host):
+        """The number of the proxy's process on a host."""
+        found = [pid for pid, line in host.processes() if "outboard-proxy" in line]
+        return found[0] if found else None
+
+    def ends_well(self, timeout=running.HANGS):
+        output = running.finish(self.child, timeout)[1]
+        expect("wrong data" not in output, f"wrong data:\n{output}")
+        expect(self.child.returncode == 0 and "all right" in output, f"{self.child.returncode}\n{output}")
+        return output
+
+
+def counted(output, name):
+    """A counter of all ranks together, from OUTBOARD_STATS=1."""
+    found = re.search(rf"^{name} +(\d+)", output, re.M)
+    return int(found.group(1)) if found else 0
+
+
+@jobs.rare
+@test
+def proxies_on_other_computers_carry_out_collectives(hosts):
+    output = Offload(hosts, 1, 500).ends_well()
+    offloaded, early = counted(output, "offloaded"), re.search(r"early (\d+) of (\d+)", output)
+    expect(offloaded > 0 and not counted(output, "recovered"), output)
+    # Some ended although no rank made an MPI call.
+    expect(int(early.group(1)) > 0, output)
+    jobs.nothing_left(hosts)
+    return f"{offloaded} operations, early {early.group(1)} of {early.group(2)}"
+
+
+@jobs.rare
+@test
+def a_proxy_on_another_computer_serves_two_ranks_of_a_host(hosts):
+    output = Offload(hosts, 1, ranks=2).ends_well()
+    expect(counted(output, "offloaded") > 0 and not counted(output, "recovered"), output)
+    jobs.nothing_left(hosts)
+
+
+def at_each_seed(what):
+    def at_seeds(hosts):
+        for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+            try:
+                what(hosts, random.Random(seed))
+                jobs.nothing_left(hosts)
+            except BaseException as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
+        return f"seeds {chosen.seed} to {chosen.seed + chosen.seeds - 1}"
+    at_seeds.__name__ = what.__name__
+    return jobs.rare(test(at_seeds))
+
+
+@at_each_seed
+def ranks_go_on_when_a_proxy_on_another_computer_is_killed(hosts, dice):
+    job = Offload(hosts, 2, dice.choice([0, 5, 50]), ranks=dice.choice([1, 1, 2]))
+    job.begin()
+    time.sleep(dice.random())
+    os.kill(job.proxy(dice.choice(job.dpus)), signal.SIGKILL)
+    expect("was killed by signal 9" in job.ends_well(), "nobody said so")
+
+
+@at_each_seed
+def ranks_go_on_when_a_proxy_on_another_computer_falls_silent(hosts, dice):
+    job = Offload(hosts, 4, 5)
+    job.begin()
+    time.sleep(dice.random())
+    proxy = job.proxy(dice.choice(job.dpus))
+    os.kill(proxy, signal.SIGSTOP)
+    # Long enough for the ranks to notice; then it writes, if it can.
+    time.sleep(3 + dice.random())
+    os.kill(proxy, signal.SIGCONT)
+    expect("cut off proxy" in job.ends_well(), "nobody said so")
+
+
+@at_each_seed
+def ranks_go_on_when_the_computer_of_their_proxy_loses_power(hosts, dice):
+    job = Offload(hosts, 4, 5)
+    job.begin()
+    time.sleep(dice.random())
+    host = dice.choice(job.dpus)
+    host.kill()
+    try:
+        output = job.ends_well()
+        expect("are lost" in output or "cut off proxy" in output, f"nobody said so:\n{output}")
+    finally:
+        host.boot()
+        hosts.start_ssh([host])
+
+
+@jobs.rare
+@test
+def too_few_computers_for_proxies_are_told(hosts):
+    file = lab.STATE / "dpus"
+    file.write_text("h3\n")
+    code, output = jobs.on(hosts.hosts[0], jobs.MPIRUN, "-hosts", "h1,h2", "--dpu-hostfile", file, "true")
+    expect(code != 0 and "names 1 computers, where each of 2 hosts needs one" in output, f"{code}\n{output}")
