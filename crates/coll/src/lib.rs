@@ -157,7 +157,8 @@ impl Coll {
             Offload::Auto
         };
         // All members come to the same answer.
-        let is_short = call.common_bytes(members).is_some_and(|bytes| bytes < self.offload_bytes_min);
+        let is_short = self.executor.segment().has_nodes()
+            && call.common_bytes(members).is_some_and(|bytes| bytes < self.offload_bytes_min);
         let fetched = self.offload_all || !call.blocking && !is_short;
         self.executor.start(Start {
             context: members.context,

@@ -31,7 +31,7 @@ impl Executor {
         // A proxy carries no messages to other nodes.
         let mut asked = self.asks(start.offload, block.moved_bytes)
             && block.run.steps() > 0
-            && (start.fetched || is_here(block));
+            && (start.fetched || self.is_here(block));
         if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
             asked = false;
             self.count(Counter::OffloadSpared, 1);
@@ -67,7 +67,7 @@ impl Executor {
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
-        self.config.judges && auto && asked && self.is_served() && is_here(block)
+        self.config.judges && auto && asked && self.is_served() && self.is_here(block)
     }
 
     /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
@@ -111,9 +111,9 @@ impl Executor {
         self.readable = Some(readable);
         readable
     }
-}
 
-/// Whether all members are on this host.
-fn is_here(block: &InstanceBlock) -> bool {
-    block.run.peers.iter().all(|peer| peer.local().is_some())
+    /// Whether all members are on this host.
+    fn is_here(&self, block: &InstanceBlock) -> bool {
+        !self.reach.segment.has_nodes() || block.run.peers.iter().all(|peer| peer.local().is_some())
+    }
 }
