@@ -123,7 +123,7 @@ fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
         (Some(_), _) => "a persistent collective",
         (None, Some(Work::Done(completion))) if completion.generalized.is_some() => "a generalized request",
         (None, Some(Work::Generalized { .. })) => "a generalized request",
-        (None, None | Some(Work::Send(_) | Work::Recv(..))) if !over => return None,
+        (None, None | Some(Work::Send(_) | Work::Recv(..) | Work::Long(_))) if !over => return None,
         (None, _) if over => "an operation that has ended",
         (None, _) => "an operation that has not ended",
     };

@@ -30,8 +30,9 @@ pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule, Spans};
 pub use count::{count, count_wait};
+pub use executor::Offload;
 pub use flat::{CALLS_BEFORE, Calls};
-pub use message::Message;
+pub use message::{Judged, Message};
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
@@ -40,7 +41,7 @@ use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
+use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Poll, Start, UserCall};
 use flat::FlatSets;
 use message::Messages;
 use nodes::NodeMaps;
@@ -134,10 +135,49 @@ impl Coll {
         !self.offload_stopped && self.executor.takes_message(peer, bytes)
     }
 
+    /// The shortest message that a proxy may carry; nothing where none does.
+    pub fn message_bytes_min(&self) -> Option<u64> {
+        self.executor.message_bytes_min()
+    }
+
+    /// Whether the rank probably works beside a message that it starts in the comm of this context, and what
+    /// `judged` is to be told when it is over.
+    pub fn judge(&mut self, context: u64, bytes: u64) -> (bool, Option<Judged>) {
+        let kind = message::kind(context, bytes);
+        let (works, begun) = self.executor.judge_message(kind);
+        (works, begun.map(|begun| Judged { kind, begun }))
+    }
+
+    /// Whether the rank probably works beside such messages.
+    pub fn works_beside(&self, context: u64, bytes: u64) -> bool {
+        self.executor.works_beside(message::kind(context, bytes))
+    }
+
+    /// A message is over.
+    pub fn judged(&mut self, Judged { kind, begun }: Judged) {
+        self.executor.judged_message(kind, begun);
+    }
+
     /// Starts this rank's side of a message.
-    pub fn start_message(&mut self, message: Message) -> Result<CollTicket> {
-        let offload = if self.offload_stopped { Offload::Off } else { Offload::Auto };
-        self.executor.start(self.messages.start(message, offload)).map(CollTicket::Schedule)
+    pub fn start_message(&mut self, mut message: Message) -> Result<CollTicket> {
+        if self.offload_stopped {
+            message.offload = Offload::Off;
+        }
+        self.executor.start(self.messages.start(message)).map(CollTicket::Schedule)
+    }
+
+    /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
+    /// although it has yet to end.
+    pub fn withdraw(&mut self, ticket: CollTicket) -> bool {
+        let CollTicket::Schedule(ticket) = ticket else { return false };
+        self.executor.withdraw(ticket)
+    }
+
+    /// Ends the send of a message that no receive will take.
+    pub fn abandon(&mut self, ticket: CollTicket) {
+        if let CollTicket::Schedule(ticket) = ticket {
+            self.executor.abandon(ticket);
+        }
     }
 
     /// Whether a message has ended; its ticket is not spent.
@@ -170,6 +210,7 @@ impl Coll {
             reduction: call.reduction,
             offload,
             fetched,
+            message: false,
         })
     }
 

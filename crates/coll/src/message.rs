@@ -2,7 +2,7 @@
 //! it out. Nothing is matched here.
 
 use datatype::Buffer;
-use executor::{Binding, Cut, Offload, Start};
+use executor::{Begun, Binding, Cut, Offload, Start};
 use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
@@ -18,8 +18,25 @@ pub struct Message {
     pub peers: Arc<[u32]>,
     /// Whether this rank sends.
     pub sends: bool,
-    /// Its bytes: as many on both sides, or the receiver's start ends with MPI_ERR_TRUNCATE.
+    /// Its bytes. The receiver takes what fits, and if the message is longer, its start ends with
+    /// MPI_ERR_TRUNCATE.
     pub buffer: Buffer,
+    /// Who may carry it.
+    pub offload: Offload,
+    /// Whether both sides know that the other starts it, with as many bytes.
+    pub matched: bool,
+}
+
+/// A message beside which the rank may work, until it is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    pub(crate) kind: (u64, u32),
+    pub(crate) begun: Begun,
+}
+
+/// Messages beside which a rank works or does not, as the others of the same comm and length.
+pub(crate) fn kind(context: u64, bytes: u64) -> (u64, u32) {
+    (context, bytes.checked_ilog2().unwrap_or(0))
 }
 
 /// The two sides' schedules of a single edge.
@@ -33,12 +50,23 @@ impl Messages {
     }
 
     /// What the executor is to start.
-    pub(crate) fn start(&self, message: Message, offload: Offload) -> Start {
-        let Message { context, sequence, peers, sends, buffer } = message;
+    pub(crate) fn start(&self, message: Message) -> Start {
+        let Message { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };
         let bound = Binding::Whole { buffer, cut };
         let (input, output) = if sends { (bound, Binding::None) } else { (Binding::None, bound) };
         let schedule = self.0[usize::from(sends)].clone();
-        Start { context, sequence, peers, schedule, input, output, reduction: None, offload, fetched: true }
+        Start {
+            context,
+            sequence,
+            peers,
+            schedule,
+            input,
+            output,
+            reduction: None,
+            offload,
+            fetched: true,
+            message: !matched,
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::habit::Habit;
 use crate::lent::Launch;
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
-use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, STAGED};
+use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
@@ -67,6 +67,8 @@ pub struct InstanceBlock {
     /// Whether a proxy on another computer carries edges to ranks of this host, too.
     lent: bool,
     scratch: Vec<u64>,
+    /// It is one message between two ranks.
+    pub message: bool,
     /// The peers of the latest start, as which `run` has them.
     stated: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
@@ -159,6 +161,7 @@ impl Program {
             run: Execution::new(self.plan.clone(), executor.rank, record, Arc::from([]), Buffers::default()),
             stated: None,
             moved_bytes: 0,
+            message: false,
             private_bytes: 0,
             attachable: None,
             runs: 0,
@@ -264,6 +267,7 @@ impl InstanceBlock {
         self.bound.as_ref().is_some_and(|bound| {
             same_peers(&bound.peers, &start.peers)
                 && bound.reduction == start.reduction
+                && self.message == start.message
                 && same_binding(&bound.input, &start.input)
                 && same_binding(&bound.output, &start.output)
         })
@@ -279,7 +283,7 @@ impl InstanceBlock {
             self.stated = None;
         }
         self.bound = None;
-        (self.version, self.addressed) = (0, None);
+        (self.version, self.addressed, self.message) = (0, None, start.message);
         let plan = self.run.plan.clone();
         let partitions = Partitions::new(&plan, &start.input, &start.output)?;
         let element_bytes = start.reduction.map_or(0, |reduction| reduction.element_bytes());
@@ -439,7 +443,8 @@ impl InstanceBlock {
                 }
             };
             run.record.step(index as u32, Field::Address).store(address, Ordering::Relaxed);
-            run.record.step(index as u32, Field::Total).store(spot.bytes, Ordering::Relaxed);
+            let mark = if self.message { MESSAGE } else { 0 };
+            run.record.step(index as u32, Field::Total).store(spot.bytes | mark, Ordering::Relaxed);
         }
     }
 

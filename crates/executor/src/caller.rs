@@ -8,14 +8,16 @@ use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
 use crate::fault::Fault;
-use crate::habit::{Begun, Waits};
+use crate::habit::{Begun, Habit, Waits};
 use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind};
 use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
 use crate::watch::{Health, ProxyWatch};
-use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
+use crate::{
+    Binding, Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
+};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -70,6 +72,8 @@ pub struct Executor {
     away: Vec<u32>,
     watch: Option<ProxyWatch>,
     waits: Waits,
+    /// Whether this rank works beside messages, by their kind.
+    habits: FxHashMap<(u64, u32), Habit>,
     /// Whether peers can read this rank's private memory, once tried.
     readable: Option<bool>,
     /// Last numbers given to programs, parameters and tickets.
@@ -131,6 +135,7 @@ impl Executor {
             away: Vec::new(),
             watch,
             waits: Waits::default(),
+            habits: FxHashMap::default(),
             readable: None,
             // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
             // program, and proxies what they decoded.
@@ -181,7 +186,7 @@ impl Executor {
             block.run.expect_remote(start.fetched);
         }
         let mut lent = Vec::new();
-        let away = away && self.launch(key, &block, &mut lent);
+        let away = away && self.launch(key, &block, &start, &mut lent);
         let kept = start.fetched && !away && self.lending.is_some();
         if kept {
             self.say_kept(Kind::Keep, (start.context, start.sequence));
@@ -340,6 +345,34 @@ impl Executor {
         Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))))
     }
 
+    /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
+    /// although the operation has yet to end.
+    pub fn withdraw(&mut self, ticket: InstanceTicket) -> bool {
+        let Some(run) = self.known(ticket) else { return false };
+        let is_withdrawn = run.record.withdraw();
+        self.nudge();
+        is_withdrawn
+    }
+
+    /// Ends the send of a message that no receive will take.
+    pub fn abandon(&mut self, ticket: InstanceTicket) {
+        let Some(run) = self.known(ticket) else { return };
+        run.record.step(0, Field::Done).store(COMPLETE, Ordering::Release);
+        self.nudge();
+    }
+
+    fn known(&self, ticket: InstanceTicket) -> Option<&Execution> {
+        let instance = self.outstanding.get(ticket.index as usize)?;
+        (instance.ticket == ticket.generation).then_some(&instance.block.run)
+    }
+
+    /// Wakes the proxy: an instance that it may drive has changed.
+    fn nudge(&self) {
+        if let Some(proxy) = self.reach.segment.proxy_of(self.rank) {
+            self.reach.segment.proxy(proxy).bell.ring();
+        }
+    }
+
     /// How the operation is carried out, or was if it has ended.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
@@ -480,7 +513,7 @@ impl Executor {
     }
 
     /// Hands an instance to the proxy; false if the ring is full.
-    fn launch(&mut self, program: usize, block: &InstanceBlock, lent: &mut Vec<Lent>) -> bool {
+    fn launch(&mut self, program: usize, block: &InstanceBlock, start: &Start, lent: &mut Vec<Lent>) -> bool {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
         let pushed = match self.launch_lent(program, block) {
@@ -500,7 +533,9 @@ impl Executor {
         segment.proxy(proxy).bell.ring();
         // A rank that shares this core may still have to start its part of the operation. Without a yield it
         // would not do so before this rank's computation ends, and nothing would overlap.
-        if !segment.job().may_spin() && self.is_early(&block.run) {
+        // The receiver of a message mostly starts a send next.
+        let is_receive = start.message && matches!(start.input, Binding::None);
+        if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
             sys::cpu::give_way();
         }
         if self.away.is_empty()

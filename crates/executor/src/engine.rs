@@ -4,11 +4,12 @@
 //! them; `published` counts only bytes that will not change. So another driver can go on after this one died
 //! (`Execution::resume`): what `done` counts is done, everything else can be done again.
 //!
-//! Read next: `engine/local.rs` (the steps without a peer), `engine/remote.rs` and `engine/fetch.rs` (those
-//! with a peer on another node).
+//! Read next: `engine/receive.rs` (receives from a peer on this node), `engine/local.rs` (the steps without a
+//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node).
 
 mod fetch;
 mod local;
+mod receive;
 mod remote;
 
 pub(crate) use remote::Wanted;
@@ -92,6 +93,8 @@ struct SendSource {
     record: InstanceRecord,
     step: u32,
     region: Region,
+    /// Its length.
+    bytes: u64,
 }
 
 /// The result of one pass over an instance.
@@ -275,6 +278,7 @@ impl Execution {
                     let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
                     published & !COMPLETE != state.done || published & COMPLETE != 0
                 }
+                (Action::Recv { .. }, None) if self.record.is_withdrawn() && !state.settling => true,
                 (Action::Recv { from, .. }, None) => {
                     let Peer::Local(peer) = self.peers[from as usize] else { return false };
                     let directory = &reach.segment.rank(peer).directory[..];
@@ -459,128 +463,5 @@ impl Execution {
         (state.published, state.said_all) = (end, complete);
         self.wake(to, reach);
         Ok(Did::Something)
-    }
-
-    fn recv(
-        &mut self,
-        step: u32,
-        peer: LocalRank,
-        edge: u32,
-        into: Blocks,
-        reach: &Reach,
-    ) -> Result<Did, Stop> {
-        if self.states[step as usize].source.is_none() && !self.seek(step, peer, edge, reach)? {
-            return Ok(Did::Nothing);
-        }
-        let (limit, all) = self.limit(step);
-        let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
-        let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
-        let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
-        let have = published & !COMPLETE;
-        // A sender that gave up completes too early.
-        if have > spot.bytes || (published & COMPLETE != 0 && have < spot.bytes) {
-            return Err(Fault::Corrupt { peer: peer.peer(), what: Corruption::Progress }.into());
-        }
-        let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
-        let complete = end == spot.bytes && published & COMPLETE != 0 && all;
-        if end == begun && !complete {
-            return Ok(Did::Nothing);
-        }
-        let mut at = begun;
-        while at < end {
-            let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + at)?;
-            let bytes = here.min(end - at);
-            reach.copy((&source.region, at), (region, offset), bytes)?;
-            at += bytes;
-        }
-        reach.fault_point()?;
-        let word = end | if complete { COMPLETE } else { 0 };
-        self.record.step(step, Field::Done).store(word, Ordering::Release);
-        reach.fault_point()?;
-        source.record.step(source.step, Field::Done).store(word, Ordering::Release);
-        reach.fault_point()?;
-        self.states[step as usize].done = end;
-        reach.wake(peer);
-        Ok(if complete { Did::All } else { Did::Something })
-    }
-
-    /// Finds the send of a receive; false if the peer has not started yet.
-    fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
-        let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
-        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
-        let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
-        let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
-        let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
-        let expected = self.buffers.spots[step as usize].bytes;
-        let region = if total == 0 {
-            Region::Local(Span::EMPTY)
-        } else if address & IN_ARENA != 0 {
-            let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
-            Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
-        } else {
-            Region::Remote { rank: peer, address: address as usize }
-        };
-        self.states[step as usize].source = Some(SendSource { record, step: theirs, region });
-        if total != expected {
-            return Err(Fault::Truncated { peer: peer.peer(), sent: total, expected }.into());
-        }
-        Ok(true)
-    }
-
-    /// The peer's instance and its stamp.
-    fn find(
-        &mut self,
-        step: u32,
-        peer: LocalRank,
-        reach: &Reach,
-    ) -> Result<Option<(InstanceRecord, u64)>, Stop> {
-        let directory = &reach.segment.rank(peer).directory[..];
-        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
-        let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
-        let unclear = &mut self.states[step as usize].unclear;
-        match found {
-            Ok(Lookup::Here(record, stamp)) => return Ok(Some((record, stamp))),
-            Ok(Lookup::Absent) => *unclear = 0,
-            // A stale link may lead anywhere; only one that stays wrong is corrupt.
-            Ok(Lookup::Unclear) | Err(_) => *unclear += 1,
-        }
-        if *unclear > UNCLEAR_MAX {
-            return Err(corrupt(found.err().unwrap_or(Corruption::Chain)).into());
-        }
-        Ok(None)
-    }
-
-    fn edge_step(&mut self, step: u32, record: &InstanceRecord, edge: u32) -> Result<u32, Corruption> {
-        let program = record.head(Head::Program).load(Ordering::Acquire);
-        let hint = &mut self.hints[step as usize];
-        if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {
-            *hint = (program, record::export(record, self.plan.schedule.rank, edge)?);
-        }
-        Ok(hint.1)
-    }
-
-    /// Tells the sender of a finished receive, unless its instance has ended, which implies that it knows.
-    /// Otherwise the instance stays until this rank tells it, because the driver that might have is dead.
-    fn settle(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<Did, Stop> {
-        let before = self.states[step as usize].unclear;
-        let Some((record, stamp)) = self.find(step, peer, reach)? else {
-            let absent = self.states[step as usize].unclear <= before;
-            return Ok(if absent { Did::All } else { Did::Nothing });
-        };
-        let Ok(theirs) = self.edge_step(step, &record, edge) else {
-            return Ok(Did::Nothing);
-        };
-        let word = record.step(theirs, Field::Done);
-        let done = word.load(Ordering::Acquire);
-        if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
-            return Ok(Did::Nothing);
-        }
-        if done & COMPLETE == 0 {
-            word.store(self.buffers.spots[step as usize].bytes | COMPLETE, Ordering::Release);
-            reach.fault_point()?;
-            reach.wake(peer);
-        }
-        Ok(Did::All)
     }
 }

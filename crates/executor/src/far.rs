@@ -103,6 +103,7 @@ impl FarEdges {
             None => telemetry::count(telemetry::Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
                 Kind::Fetch => server.ask(from, note),
+                Kind::Leave => outbox.push_back((from, server.leave(note))),
                 Kind::Done => outbox.extend(server.done(note, reach).map(|answer| (from, answer))),
                 Kind::Data | Kind::Failed | Kind::Known | Kind::Elsewhere => arrived(from, &note, data),
                 _ => ordered.push_back((from, note, words(data))),

@@ -36,6 +36,7 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
 pub use config::Config;
+pub use habit::Begun;
 pub use lent::{Borrow, Lend};
 pub use note::EdgePort;
 pub use start::{

@@ -51,8 +51,10 @@ pub(crate) enum Kind {
     Failed,
     /// To the server: all has been received.
     Done,
-    /// From the server: the sender knows.
+    /// From the server: the sender knows, or the server has forgotten the question.
     Known,
+    /// To the server: the receiver was withdrawn, and asks no more.
+    Leave,
     /// From the server: the sending rank drives the instance, and answers for it.
     Elsewhere,
     /// To a proxy on another computer (`lent.rs`): a rank joins it, ...
@@ -87,7 +89,7 @@ pub(crate) struct Note {
     pub step: u32,
     pub attempt: u32,
     pub offset: u64,
-    /// The edge's bytes, as the receiver knows them.
+    /// The edge's bytes, as who writes the note knows them.
     pub total: u64,
 }
 
@@ -113,7 +115,8 @@ impl Note {
     /// A note, and what follows it; nothing if it is none.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use Kind::*;
-        let kinds = [Fetch, Data, Failed, Done, Known, Elsewhere, Join, Launch, Keep, End, Welcome, Over];
+        let kinds =
+            [Fetch, Data, Failed, Done, Known, Leave, Elsewhere, Join, Launch, Keep, End, Welcome, Over];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
             return None;

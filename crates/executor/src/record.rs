@@ -23,8 +23,15 @@ pub const COMPLETE: u64 = 1 << 63;
 pub const IN_ARENA: u64 = 1 << 63;
 /// Set (with `IN_ARENA`) in the address of a send whose driver first packs its bytes there.
 pub const STAGED: u64 = 1 << 62;
+/// Set in a send's total: a receive of another length takes what fits.
+pub const MESSAGE: u64 = 1 << 63;
 /// The state of an instance that its proxy could not drive to its end: the rank goes on.
 pub const RETURNED: u64 = 1;
+
+/// The message has begun to come.
+const BEGUN: u64 = 1;
+/// The receiver does not want it any more.
+const WITHDRAWN: u64 = 2;
 
 /// Buckets of a directory.
 pub const BUCKETS: usize = 1024;
@@ -69,6 +76,8 @@ pub enum Head {
     Completed = 19,
     /// The driver's processor time for it, in the same case.
     CpuNs = 20,
+    /// Of the receiver of a message: `BEGUN`, `WITHDRAWN`, or 0 while neither has happened.
+    Claim = 21,
 }
 
 /// The words of a step, by index.
@@ -81,7 +90,7 @@ pub enum Field {
     Done = 1,
     /// Of a send: where its bytes lie.
     Address = 2,
-    /// Of a send: its length.
+    /// Of a send: its length, and whether it is a `MESSAGE`.
     Total = 3,
 }
 
@@ -169,6 +178,24 @@ impl InstanceRecord {
         self.at + 8 * (HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64)
     }
 
+    /// Whether the driver of a receive may begin to write: not once the rank has withdrawn it.
+    pub fn begin(&self) -> bool {
+        let claim = self.head(Head::Claim);
+        let seen = claim.compare_exchange(0, BEGUN, Ordering::AcqRel, Ordering::Acquire);
+        seen.is_ok() || seen == Err(BEGUN)
+    }
+
+    /// Withdraws a receive, unless it has begun.
+    pub fn withdraw(&self) -> bool {
+        let claim = self.head(Head::Claim);
+        claim.compare_exchange(0, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether the receive was withdrawn.
+    pub fn is_withdrawn(&self) -> bool {
+        self.head(Head::Claim).load(Ordering::Acquire) == WITHDRAWN
+    }
+
     /// Clears memory that held something else.
     pub fn clear(&self) {
         for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {
@@ -180,6 +207,7 @@ impl InstanceRecord {
     pub fn reset(&self) {
         self.head(Head::State).store(0, Ordering::Relaxed);
         self.head(Head::Fault).store(0, Ordering::Relaxed);
+        self.head(Head::Claim).store(0, Ordering::Relaxed);
         for step in 0..self.steps {
             self.step(step, Field::Published).store(0, Ordering::Relaxed);
             self.step(step, Field::Done).store(0, Ordering::Relaxed);

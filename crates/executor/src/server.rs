@@ -7,7 +7,7 @@
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region};
 use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
-use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
+use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE, STAGED};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
@@ -47,6 +47,8 @@ struct Source {
     stamp: u64,
     step: u32,
     region: Region,
+    /// Its length, of which the receiver takes at most what it asked for.
+    bytes: u64,
 }
 
 /// What became of a job's turn.
@@ -67,6 +69,12 @@ impl Server {
         self.jobs.push(Job { to: from, note, source: None, is_refused: false });
     }
 
+    /// Forgets what a receiver has asked that was withdrawn, and returns the answer.
+    pub fn leave(&mut self, note: Note) -> Note {
+        self.jobs.retain(|job| !job.note.is_edge_of(&note));
+        Note { kind: Kind::Known, ..note }
+    }
+
     /// Stores that a send has been received, and returns the answer. If its instance has ended, it knows.
     pub fn done(&mut self, note: Note, reach: &Reach) -> Option<Note> {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
@@ -77,7 +85,7 @@ impl Server {
         if let Ok(Some((record, stamp))) = find(rank, &note, reach)
             && let Ok(step) = record::export(&record, note.to, note.edge)
         {
-            let total = record.step(step, Field::Total).load(Ordering::Acquire);
+            let total = record.step(step, Field::Total).load(Ordering::Acquire) & !MESSAGE;
             let word = record.step(step, Field::Done);
             if record.head(Head::Stamp).load(Ordering::Acquire) == stamp {
                 word.store(total | COMPLETE, Ordering::Release);
@@ -180,13 +188,14 @@ impl Job {
             self.source = None;
             return Ok(Turn::Wait);
         }
-        if have > total || is_whole && have < total {
+        let length = source.bytes.min(total);
+        if have > source.bytes || is_whole && have < source.bytes {
             return Err(Fault::Corrupt { peer: sender, what: Corruption::Progress });
         }
         let most = (port.payload_bytes_max() - NOTE_BYTES) as u64;
-        let end = have.min(offset.saturating_add(most));
+        let end = have.min(length).min(offset.saturating_add(most));
         // The last packet also says that the send is finished.
-        let is_last = end == total;
+        let is_last = end == length;
         if is_last && !is_whole || !is_last && end <= offset {
             return Ok(Turn::Wait);
         }
@@ -196,7 +205,7 @@ impl Job {
         if self.is_refused {
             return Ok(Turn::Wait);
         }
-        let note = Note { kind: Kind::Data, ..self.note };
+        let note = Note { kind: Kind::Data, total: source.bytes, ..self.note };
         let block = packet.get_or_insert_with(|| Block::new(most as usize));
         let copy = match &source.region {
             Region::Local(span) => span.slice(offset as usize, bytes),
@@ -246,14 +255,15 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     let Some((record, stamp)) = find(rank, note, reach)? else { return Ok(None) };
     let step = record::export(&record, note.to, note.edge).map_err(corrupt)?;
     let total = record.step(step, Field::Total).load(Ordering::Acquire);
+    let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
     let address = record.step(step, Field::Address).load(Ordering::Acquire);
     if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
         return Ok(None);
     }
-    if total != note.total {
+    if total != note.total && !is_message {
         return Err(Fault::Truncated { peer: note.sender, sent: total, expected: note.total });
     }
-    if note.offset > total {
+    if note.offset > total.min(note.total) {
         return Err(corrupt(Corruption::Progress));
     }
     let region = if total == 0 {
@@ -264,7 +274,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     } else {
         Region::Remote { rank, address: address as usize }
     };
-    Ok(Some(Source { record, stamp, step, region }))
+    Ok(Some(Source { record, stamp, step, region, bytes: total }))
 }
 
 /// The sender's instance and its stamp, if it is certainly there.

@@ -28,6 +28,9 @@ pub struct Start {
     /// Whether edges between hosts are fetched, in a job with proxies; else they are messages of the callers,
     /// and no proxy takes part. All members say the same.
     pub fetched: bool,
+    /// One message between two ranks whose receive may wait in vain: the receiver takes what fits of it, and
+    /// may withdraw before it begins to come.
+    pub message: bool,
 }
 
 /// Where a buffer of the schedule lies and how it is cut into blocks. Lengths are packed bytes.

@@ -279,6 +279,7 @@ impl Member {
             }),
             offload,
             fetched: false,
+            message: false,
         };
         self.executor.start(start).unwrap()
     }

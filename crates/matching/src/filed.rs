@@ -142,6 +142,17 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         None
     }
 
+    /// The entries under a key. It walks.
+    pub(crate) fn count(&self, key: &Key) -> usize {
+        let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            many += usize::from(node.key == *key);
+            at = node.after;
+        }
+        many
+    }
+
     /// Takes an entry out.
     #[inline]
     pub(crate) fn remove(&mut self, entry: u32) -> V {

@@ -101,6 +101,26 @@ impl<T> Posted<T> {
         receive
     }
 
+    /// How many receives with exactly this pattern, without wildcards, wait; nothing if a receive with a
+    /// wildcard could take their messages.
+    pub fn exact(&self, envelope: &Envelope) -> Option<usize> {
+        let mut many = 0;
+        if let Some(pattern) = self.run.key()
+            && pattern.fits(envelope)
+        {
+            if pattern.source.is_none() || pattern.tag.is_none() {
+                return None;
+            }
+            many = self.run.len();
+        }
+        for class in (1..CLASSES).filter(|&class| self.per_class[class] > 0) {
+            if self.filed.first(&Key::of_envelope(envelope, class)).is_some() {
+                return None;
+            }
+        }
+        Some(many + self.filed.count(&Key::of_envelope(envelope, 0)))
+    }
+
     /// Receives in the queue.
     pub fn len(&self) -> usize {
         self.run.len() + self.filed.len()

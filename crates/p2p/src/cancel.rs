@@ -24,16 +24,22 @@ impl P2p {
                 self.matcher.posted.remove(*entry);
                 self.matcher.end_cancelled(ticket);
             }
+            Stage::Expecting(expecting) => {
+                self.matcher.posted.remove(expecting.entry);
+                self.matcher.end_cancelled(ticket);
+            }
             Stage::Send(send) if send.peer == self.rank => self.matcher.withdraw_own(ticket),
             Stage::Send(send) => {
-                let (number, progress) = (send.peer, send.progress);
+                let (number, progress, counted) = (send.peer, send.progress, send.counted);
                 let lane = &mut known(&mut self.peers, number).lane;
                 match progress {
+                    // The receiver counts it, so it leaves; what is eager is not asked back.
+                    SendProgress::Queued if counted => (),
                     SendProgress::Queued => {
                         lane.drop_message(ticket);
                         self.matcher.end_cancelled(ticket);
                     }
-                    SendProgress::Offered => {
+                    SendProgress::Offered | SendProgress::Handed { .. } => {
                         lane.push(Outgoing::Recall { ours: ticket });
                         self.flush(number);
                     }
@@ -58,6 +64,10 @@ impl Matcher {
 
     /// RETURNED: our send has ended, and its message was not received.
     pub(crate) fn returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
+        if self.is_announced(ours, lane.number) {
+            self.abandon(ours);
+            return Ok(());
+        }
         let offered = self.offered(ours, lane.number);
         if offered.is_none_or(|request| request.sending().progress != SendProgress::Offered) {
             let peer = lane.number;

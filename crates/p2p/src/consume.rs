@@ -208,7 +208,7 @@ impl Matcher {
     ) -> Result<Take> {
         match header.kind {
             packet::EAGER => Ok(self.consume_message(lane.number, header, payload, awaiting, tally)),
-            _ => self.consume_other(lane, header, payload, awaiting),
+            _ => self.consume_other(lane, header, payload, awaiting, tally),
         }
     }
 
@@ -251,14 +251,19 @@ impl Matcher {
         header: &Header,
         payload: Span,
         awaiting: &mut A,
+        tally: &mut Tally,
     ) -> Result<Take> {
         let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        if header.kind & packet::COUNTED != 0 {
+            return self.consume_counted(lane, header, payload, awaiting, tally);
+        }
         match header.kind {
             packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
             packet::PIECE => self.piece(lane, payload)?,
             // The rest is for `P2p::poll`, which also sends what follows.
             _ if !A::KEEPS => return Ok(Take::Not),
             packet::OFFER => self.offer_came(lane, envelope, payload)?,
+            packet::ANNOUNCE => self.announced(lane, envelope, payload)?,
             packet::DATA => self.fill(lane, header, payload)?,
             packet::ASK => self.asked(lane, header, payload)?,
             packet::TAKEN => self.taken(lane, header.context)?,
@@ -267,6 +272,26 @@ impl Matcher {
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
+    }
+
+    /// A message that has a number in its channel.
+    #[cold]
+    fn consume_counted<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+        tally: &mut Tally,
+    ) -> Result<Take> {
+        let message = Header { kind: header.kind & !packet::COUNTED, ..*header };
+        let take = self.consume(lane, &message, payload, awaiting, tally)?;
+        if take != Take::Not
+            && let Some(channels) = &mut lane.arriving
+        {
+            channels.count(header.context, header.tag);
+        }
+        Ok(take)
     }
 
     /// Ends a receive with a whole message.

@@ -42,7 +42,9 @@ impl P2p {
     pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
         let ticket = self.posted_ticket(ticket).map_or(ticket, Ticket);
         match self.matcher.requests.get(ticket.0) {
-            Some(request) if !matches!(request.stage, Stage::Posted(_)) => under_way(request),
+            Some(request) if !matches!(request.stage, Stage::Posted(_) | Stage::Expecting(_)) => {
+                under_way(request)
+            }
             _ => self.posted().find(|(other, _)| *other == ticket).map(|(_, posted)| posted),
         }
     }
@@ -83,11 +85,11 @@ impl P2p {
 /// An operation that has left the queues of matching.
 fn under_way(request: &Request) -> Option<Operation> {
     match &request.stage {
-        Stage::Done | Stage::Posted(_) => None,
+        Stage::Done | Stage::Posted(_) | Stage::Expecting(_) => None,
         Stage::Send(send) => Some(Operation {
             what: match send.progress {
-                SendProgress::Queued => What::Queued,
-                SendProgress::Offered => What::Offered,
+                SendProgress::Queued | SendProgress::Handed { has_left: false, .. } => What::Queued,
+                SendProgress::Handed { .. } | SendProgress::Offered => What::Offered,
                 SendProgress::Begun { .. } | SendProgress::Streaming { .. } => What::Sending,
             },
             context: Some(send.envelope.context),
@@ -95,14 +97,16 @@ fn under_way(request: &Request) -> Option<Operation> {
             tag: Some(send.envelope.tag),
             bytes: request.data.bytes() as u64,
         }),
-        Stage::Reading { .. } | Stage::Filling { .. } | Stage::Gathering { .. } | Stage::Pulling(_) => {
-            Some(Operation {
-                what: What::Receiving,
-                context: None,
-                peer: Some(request.outcome.source_peer),
-                tag: Some(request.outcome.tag),
-                bytes: request.outcome.bytes as u64,
-            })
-        }
+        Stage::Handed(_)
+        | Stage::Reading { .. }
+        | Stage::Filling { .. }
+        | Stage::Gathering { .. }
+        | Stage::Pulling(_) => Some(Operation {
+            what: What::Receiving,
+            context: None,
+            peer: Some(request.outcome.source_peer),
+            tag: Some(request.outcome.tag),
+            bytes: request.outcome.bytes as u64,
+        }),
     }
 }

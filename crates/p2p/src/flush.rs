@@ -39,7 +39,7 @@ impl Lane {
                 return sent;
             }
             sent += 1;
-            self.queue.pop_front();
+            self.pop();
         }
         for _ in 0..STREAM_PACKETS_PER_FLUSH {
             if !self.send_chunk(route, matcher) {
@@ -54,18 +54,32 @@ impl Lane {
     fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
-        let SendStage { envelope, protocol, progress, .. } = *request.sending();
+        let SendStage { envelope, protocol, progress, counted, .. } = *request.sending();
+        if let SendProgress::Handed { key, is_over, .. } = progress {
+            let header = packet::addressed(packet::ANNOUNCE, envelope.context, envelope.tag);
+            let fill = |to| packet::write([bytes as u64, ours, key.word()], to);
+            let answer = route.send(&header, packet::WORDS_BYTES, fill);
+            if answer == Sent::Done {
+                request.sending().progress = SendProgress::Handed { key, is_over, has_left: true };
+                matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
+                if is_over {
+                    matcher.complete(ours);
+                }
+            }
+            return answer;
+        }
+        let mark = if counted { packet::COUNTED } else { 0 };
         let mut begun = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
         let may_go = begun.is_some() || protocol != Protocol::Offer && self.has_credit(bytes, route);
         let answer = match if may_go { protocol } else { Protocol::Offer } {
             Protocol::Inline | Protocol::Cell => {
-                let header = packet::addressed(packet::EAGER, envelope.context, envelope.tag);
+                let header = packet::addressed(packet::EAGER | mark, envelope.context, envelope.tag);
                 route.send(&header, bytes, |to| request.data.pack(0, to))
             }
             Protocol::Pieces => {
                 let (address, chunk) = (request.data.address(), route.chunk_for(bytes));
                 let fill = |at, to| request.data.pack(at, to);
-                let answer = send_pieces(route, &envelope, (bytes, address, chunk), &mut begun, fill);
+                let answer = send_pieces(route, (&envelope, mark), (bytes, address, chunk), &mut begun, fill);
                 if let (Sent::Full, Some(next)) = (answer, begun) {
                     request.sending().progress = SendProgress::Begun { next };
                 }
@@ -73,7 +87,7 @@ impl Lane {
             }
             Protocol::Offer => {
                 let address = if route.is_readable() { request.data.address() } else { 0 };
-                let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
+                let header = packet::addressed(packet::OFFER | mark, envelope.context, envelope.tag);
                 let answer = match request.expose(route, matcher.pull_bytes_min) {
                     None => {
                         let fill = |to| packet::write([bytes as u64, ours, address], to);

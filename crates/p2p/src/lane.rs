@@ -6,6 +6,7 @@
 //!
 //! Read next: `protocol.rs`, `flush.rs`.
 
+use crate::channel::Channels;
 use crate::choice::Chooser;
 use crate::config::Config;
 use crate::message::Incoming;
@@ -36,6 +37,12 @@ pub(crate) struct Lane {
     /// Packets in the order in which they must leave. While it holds any, no other packet with an envelope
     /// leaves.
     pub(crate) queue: VecDeque<Outgoing>,
+    /// The packets in `queue`, and one if the peer gets numbered messages: with none, an eager message leaves
+    /// at once.
+    hurdles: usize,
+    /// The channels to and from the peer, once there are any.
+    pub(crate) outgoing: Option<Box<Channels>>,
+    pub(crate) arriving: Option<Box<Channels>>,
     /// Sends whose bytes were asked for, by ticket. When the queue is empty, each sends one packet in turn.
     pub(crate) streams: VecDeque<u64>,
     /// In `P2p::blocked`.
@@ -94,6 +101,9 @@ impl Lane {
             consumed: 0,
             generation: 0,
             queue: VecDeque::new(),
+            hurdles: 0,
+            outgoing: None,
+            arriving: None,
             streams: VecDeque::new(),
             blocked: false,
             returned: 0,
@@ -144,12 +154,28 @@ impl Lane {
     pub(crate) fn begin_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
+        (self.outgoing, self.arriving) = (None, None);
+        self.hurdles = self.queue.len();
     }
 
-    /// Whether a message may leave at once without overtaking another.
+    /// Whether a message may leave at once without overtaking another, and needs no number.
     #[inline]
-    pub(crate) fn is_clear(&self) -> bool {
-        self.queue.is_empty()
+    pub(crate) fn is_clear(&self, context: u64, tag: i32) -> bool {
+        self.hurdles == 0 || self.passes(context, tag)
+    }
+
+    #[cold]
+    fn passes(&self, context: u64, tag: i32) -> bool {
+        let is_numbered = |channels: &Channels| channels.has(context, tag);
+        self.queue.is_empty() && !self.outgoing.as_deref().is_some_and(is_numbered)
+    }
+
+    /// The channels to the peer, which then must be asked before a message leaves.
+    pub(crate) fn number(&mut self) -> &mut Channels {
+        if self.outgoing.is_none() {
+            self.hurdles += 1;
+        }
+        self.outgoing.get_or_insert_default()
     }
 
     /// Whether anything waits.
@@ -158,7 +184,13 @@ impl Lane {
     }
 
     pub(crate) fn push(&mut self, packet: Outgoing) {
+        self.hurdles += 1;
         self.queue.push_back(packet);
+    }
+
+    /// The first packet of the queue has left.
+    pub(crate) fn pop(&mut self) {
+        self.hurdles -= usize::from(self.queue.pop_front().is_some());
     }
 
     pub(crate) fn push_stream(&mut self, ours: u64) {
@@ -167,7 +199,9 @@ impl Lane {
 
     /// Takes a send back whose first packet has not left.
     pub(crate) fn drop_message(&mut self, ours: u64) {
+        let before = self.queue.len();
         self.queue.retain(|packet| !matches!(packet, Outgoing::Message { ours: other } if *other == ours));
+        self.hurdles -= before - self.queue.len();
     }
 
     /// The peer needs no more of a send that streams.

@@ -14,6 +14,7 @@
 mod attach;
 mod buffered;
 mod cancel;
+mod channel;
 mod choice;
 mod config;
 mod consume;
@@ -22,6 +23,7 @@ mod defer;
 mod deferred;
 mod describe;
 mod flush;
+mod handoff;
 mod lane;
 mod loopback;
 mod message;
@@ -42,6 +44,7 @@ mod state;
 mod tickets;
 
 pub use buffered::AttachedBuffer;
+pub use channel::{Handoff, HandoffKey};
 pub use config::{Config, LargeProtocol};
 pub use data::Owner;
 pub use deferred::{DEFERRED_MAX, NUMBERS};

@@ -37,8 +37,14 @@ impl P2p {
             return Ok(Ticket::DONE);
         }
         let (data, detached) = self.keep(mode, context, buffer)?;
-        let stage =
-            SendStage { peer: self.rank, envelope, protocol, progress: SendProgress::Offered, exposed: None };
+        let stage = SendStage {
+            peer: self.rank,
+            envelope,
+            protocol,
+            progress: SendProgress::Offered,
+            counted: false,
+            exposed: None,
+        };
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
         self.matcher.unexpected.push(envelope, Message::Loopback { ours });
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })

@@ -1,5 +1,6 @@
 //! Messages that came before their receives, and what is known of a message of which pieces are to come.
 
+use crate::channel::HandoffKey;
 use crate::spares::Spares;
 use std::mem::MaybeUninit;
 use transport::owned::Memory;
@@ -83,4 +84,6 @@ pub(crate) struct Offer {
     pub(crate) address: u64,
     /// Where they can be pulled from.
     pub(crate) far: Option<Far>,
+    /// By which executors know the message, if they move it.
+    pub(crate) key: Option<HandoffKey>,
 }

@@ -24,10 +24,17 @@ pub(crate) const BEGIN: u8 = 8;
 /// The next bytes of the message begun last.
 pub(crate) const PIECE: u8 = 9;
 
+/// An envelope; bytes of the message, the sender's ticket, its channel and number there: executors move it
+/// (`handoff.rs`).
+pub(crate) const ANNOUNCE: u8 = 10;
+
+/// In the kind of an EAGER, BEGIN or OFFER: it has a number in its channel, and no executor moves it.
+pub(crate) const COUNTED: u8 = 0x20;
+
 /// Bytes of a BEGIN's payload.
 pub(crate) const BEGIN_BYTES: usize = 16;
 
-/// Bytes of an OFFER's and an ASK's payload.
+/// Bytes of an OFFER's, an ASK's and an ANNOUNCE's payload.
 pub(crate) const WORDS_BYTES: usize = 24;
 /// Bytes of the payload of an OFFER that can be pulled.
 pub(crate) const PULL_BYTES: usize = 40;

@@ -73,7 +73,12 @@ impl P2p {
                 tag: request.outcome.tag,
                 left: end - next,
             }),
-            Stage::Done | Stage::Posted(_) => None,
+            Stage::Handed(_) => Some(Pending::Transfer {
+                source_peer: request.outcome.source_peer,
+                tag: request.outcome.tag,
+                left: request.outcome.bytes as u64,
+            }),
+            Stage::Done | Stage::Posted(_) | Stage::Expecting(_) => None,
         });
         posted.chain(unexpected).chain(moving).collect()
     }

@@ -21,16 +21,16 @@ use transport::route::{Route, Sent, Take};
 use tuning::Way;
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
-/// begun. If the ring is full, `next` says how far it came.
+/// begun. If the ring is full, `next` says how far it came. `mark`: `packet::COUNTED`, or 0.
 pub(crate) fn send_pieces(
     route: &mut Route,
-    envelope: &Envelope,
+    (envelope, mark): (&Envelope, u8),
     (bytes, address, chunk): (usize, u64, usize),
     next: &mut Option<usize>,
     mut fill: impl FnMut(usize, Span),
 ) -> Sent {
     if next.is_none() {
-        let header = packet::addressed(packet::BEGIN, envelope.context, envelope.tag);
+        let header = packet::addressed(packet::BEGIN | mark, envelope.context, envelope.tag);
         let fill = |to| packet::write([bytes as u64, address], to);
         if route.send(&header, packet::BEGIN_BYTES, fill) == Sent::Full {
             return Sent::Full;
@@ -54,7 +54,10 @@ impl Connection {
     pub(crate) fn send_pieces_now(&mut self, matcher: &Matcher, envelope: &Envelope, message: Span) -> bool {
         let Connection { route, lane } = self;
         let bytes = message.bytes();
-        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.has_credit(bytes, route) {
+        if matches!(route, Route::Loopback)
+            || !lane.is_clear(envelope.context, envelope.tag)
+            || !lane.has_credit(bytes, route)
+        {
             return false;
         }
         let chunk = route.chunk_for(bytes);
@@ -63,7 +66,7 @@ impl Connection {
         }
         let fill = |at, to: Span| message.slice(at, to.bytes()).copy_to(to);
         let address = message.address() as u64;
-        let answer = send_pieces(route, envelope, (bytes, address, chunk), &mut None, fill);
+        let answer = send_pieces(route, (envelope, 0), (bytes, address, chunk), &mut None, fill);
         assert_eq!(answer, Sent::Done, "there was room");
         lane.charge(bytes);
         matcher.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);

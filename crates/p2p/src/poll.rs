@@ -35,7 +35,7 @@ impl P2p {
 
     /// Notes peers that have written for the first time.
     #[inline]
-    fn greet(&mut self) -> Result<()> {
+    pub(crate) fn greet(&mut self) -> Result<()> {
         let before = self.writers.len();
         self.reach.arrivals(|peer| self.writers.push(peer));
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
@@ -63,7 +63,7 @@ impl P2p {
     }
 
     #[inline]
-    fn take_packets(&mut self, number: u32) -> Result<bool> {
+    pub(crate) fn take_packets(&mut self, number: u32) -> Result<bool> {
         let peer = known(&mut self.peers, number);
         let Connection { route, lane } = peer;
         let mut fault = Ok(());

@@ -37,6 +37,12 @@ impl Matcher {
         let Some(offer) = offer_of(payload) else {
             fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
         };
+        self.take_offer(lane, envelope, offer);
+        Ok(())
+    }
+
+    /// Matches an offer.
+    pub(crate) fn take_offer(&mut self, lane: &mut Lane, envelope: Envelope, offer: Offer) {
         match self.posted.take(&envelope) {
             Some(ours) => self.accept(lane, ours, envelope, offer),
             None => {
@@ -44,11 +50,13 @@ impl Matcher {
                 self.unexpected.push(envelope, Message::Offer(offer));
             }
         }
-        Ok(())
     }
 
     /// Starts to fetch an offered message into its receive.
     pub(crate) fn accept(&mut self, lane: &mut Lane, ours: u64, envelope: Envelope, offer: Offer) {
+        if let Some(key) = offer.key {
+            return self.hand_over(ours, envelope, offer.bytes, key);
+        }
         let Offer { theirs, address, .. } = offer;
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = request.begin(envelope, offer.bytes) as u64;
@@ -162,7 +170,12 @@ impl Matcher {
                 Stage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
                 Stage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
                 Stage::Done => request.outcome.source_peer == sender,
-                Stage::Send(_) | Stage::Posted(_) | Stage::Gathering { .. } | Stage::Pulling(_) => false,
+                Stage::Send(_)
+                | Stage::Posted(_)
+                | Stage::Expecting(_)
+                | Stage::Handed(_)
+                | Stage::Gathering { .. }
+                | Stage::Pulling(_) => false,
             },
             None => self.requests.existed(ours),
         }
@@ -213,7 +226,7 @@ impl Matcher {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
             Stage::Send(send) if send.peer == peer => match send.progress {
-                SendProgress::Queued | SendProgress::Begun { .. } => None,
+                SendProgress::Queued | SendProgress::Begun { .. } | SendProgress::Handed { .. } => None,
                 SendProgress::Offered | SendProgress::Streaming { .. } => Some(request),
             },
             _ => None,
@@ -255,10 +268,10 @@ impl Matcher {
 /// What an OFFER says.
 fn offer_of(payload: Span) -> Option<Offer> {
     if let Some([bytes, theirs, address]) = packet::read(payload) {
-        return Some(Offer { bytes, theirs, address, far: None });
+        return Some(Offer { bytes, theirs, address, far: None, key: None });
     }
     let [bytes, theirs, address, base, key] = packet::read(payload)?;
-    Some(Offer { bytes, theirs, address, far: Some(Far { base, key, bytes }) })
+    Some(Offer { bytes, theirs, address, far: Some(Far { base, key, bytes }), key: None })
 }
 
 impl P2p {

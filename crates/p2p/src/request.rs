@@ -1,5 +1,6 @@
 //! One operation under way.
 
+use crate::channel::{Expecting, HandoffKey};
 use crate::data::Data;
 use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
@@ -25,6 +26,10 @@ pub(crate) enum Stage {
     Send(SendStage),
     /// Receive: in the posted queue.
     Posted(Entry),
+    /// Receive: in the posted queue, and an executor already waits for its message.
+    Expecting(Box<Expecting>),
+    /// Receive: an executor moves the message of this key.
+    Handed(HandoffKey),
     /// Receive: reads the peer's memory, `[next, end)` is left.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: its network reads the peer's memory.
@@ -42,6 +47,8 @@ pub(crate) struct SendStage {
     /// How it leaves while the credit lasts. Without credit, and if synchronous, by `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
+    /// It has a number in its channel, although no executor moves it.
+    pub(crate) counted: bool,
     /// Its memory, while the peer may pull it.
     pub(crate) exposed: Option<Box<Exposed>>,
 }
@@ -52,6 +59,8 @@ pub(crate) enum SendProgress {
     Queued,
     /// It leaves eagerly in pieces; the bytes from `next` on wait for room.
     Begun { next: usize },
+    /// An executor moves it. Its announcement may wait for room, and it may be over before that has left.
+    Handed { key: HandoffKey, has_left: bool, is_over: bool },
     /// The peer knows of it and must speak next.
     Offered,
     /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.

@@ -100,10 +100,12 @@ impl P2p {
         }
         let envelope = Envelope { context, source: self.rank, tag };
         let (data, detached) = self.keep(mode, context, buffer)?;
-        let stage =
-            SendStage { peer: dest, envelope, protocol, progress: SendProgress::Queued, exposed: None };
+        let lane = &mut known(&mut self.peers, dest).lane;
+        let counted = lane.outgoing.as_mut().is_some_and(|channels| channels.count(context, tag));
+        let progress = SendProgress::Queued;
+        let stage = SendStage { peer: dest, envelope, protocol, progress, counted, exposed: None };
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
-        known(&mut self.peers, dest).lane.push(Outgoing::Message { ours });
+        lane.push(Outgoing::Message { ours });
         self.flush(dest);
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
@@ -145,7 +147,7 @@ impl Connection {
         fill: impl FnOnce(Span),
     ) -> bool {
         let Connection { route, lane } = self;
-        if !lane.is_clear() || !lane.has_credit(bytes, route) {
+        if !lane.is_clear(context, tag) || !lane.has_credit(bytes, route) {
             return false;
         }
         let header = packet::addressed(packet::EAGER, context, tag);

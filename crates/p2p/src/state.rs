@@ -3,6 +3,7 @@
 //! The other modules add what moves it: `send.rs`, `receive.rs`, `poll.rs`.
 
 use crate::buffered::Buffered;
+use crate::channel::Handoff;
 use crate::choice::Chooser;
 use crate::config::{Config, LargeProtocol};
 use crate::data::Data;
@@ -71,6 +72,10 @@ pub(crate) struct Matcher {
     pub(crate) chooser: Chooser,
     pub(crate) read_piece_bytes: usize,
     pub(crate) pull_piece_bytes: usize,
+    /// What executors are to do, in order.
+    pub(crate) handoffs: VecDeque<Handoff>,
+    /// Channels named so far.
+    pub(crate) channels: u32,
     pub(crate) counters: &'static Page,
 }
 
@@ -108,6 +113,8 @@ impl P2p {
                 chooser: Chooser::new(&reach, config.tuning),
                 read_piece_bytes: config.read_piece_bytes.max(1),
                 pull_piece_bytes: config.pull_piece_bytes.max(1),
+                handoffs: VecDeque::new(),
+                channels: 0,
                 counters: telemetry::page(),
             },
             reach,

@@ -205,7 +205,7 @@ pub fn irecv(
     request.check()?;
     guard.job().requests.reserve()?;
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let work = receive.start(guard)?;
+    let work = receive.begin(guard)?;
     request.set(guard.request(comm, work)?)
 }
 
@@ -297,10 +297,10 @@ fn nonblocking_send(
 ) -> Result<()> {
     request.check()?;
     guard.job().requests.reserve()?;
-    let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
-    request.set(match (ticket, guard.job().sent) {
-        (Ticket::DONE, Some(sent)) => sent,
-        _ => guard.request(comm, Work::Send(ticket))?,
+    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.begin(guard)?;
+    request.set(match (&work, guard.job().sent) {
+        (Work::Send(Ticket::DONE), Some(sent)) => sent,
+        _ => guard.request(comm, work)?,
     })
 }
 
@@ -331,10 +331,10 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
 
 /// Starts a send and a receive that end together. `packed` holds what is sent, if it was packed aside.
 fn start_both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
-    let recv = recv.start(guard)?;
-    let send = send.start(guard)?;
+    let recv = recv.begin(guard)?;
+    let send = send.begin(guard)?;
     let completion = Completion::EMPTY;
-    Ok(Work::Both(Box::new(Both { send: Some(Work::Send(send)), recv: Some(recv), packed, completion })))
+    Ok(Work::Both(Box::new(Both { send: Some(send), recv: Some(recv), packed, completion })))
 }
 
 /// Starts MPI_Sendrecv_replace: packs the message aside, so the receive may overwrite the buffer at once.
@@ -454,8 +454,8 @@ impl Recipe {
     /// Starts the persistent operation once.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
-            Recipe::Send(send) => Ok(Work::Send(send.clone().start(process)?)),
-            Recipe::Recv(receive) => receive.clone().start(process),
+            Recipe::Send(send) => send.clone().begin(process),
+            Recipe::Recv(receive) => receive.clone().begin(process),
             Recipe::Coll { planned, members, queue, .. } => planned.start_again(members, queue, process),
             Recipe::Partitioned(made) => {
                 let Job { p2p, coll, .. } = process.job();

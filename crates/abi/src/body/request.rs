@@ -263,9 +263,10 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 }
 
 fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
-    let Job { requests, deferred, p2p, .. } = guard.job();
+    let Job { requests, deferred, .. } = guard.job();
     if let Some(receive) = deferred.get(handle) {
-        p2p.cancel(receive.ticket());
+        let ticket = receive.ticket();
+        guard.job().cancel(ticket);
         guard.wake_others();
         return Ok(());
     }
@@ -283,7 +284,11 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
             let functions = **functions;
             return functions.cancel(guard, true);
         }
-        Some(work) => work.cancel(p2p),
+        Some(work) => {
+            if let Some(ticket) = work.ticket() {
+                guard.job().cancel(ticket);
+            }
+        }
         None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),
     }
     guard.wake_others();

@@ -59,6 +59,9 @@ impl Process {
             return None;
         }
         let (context, peer) = (known.context, known.peer(rank).ok()?);
+        if self.job().may_hand_over(span.bytes()) {
+            return None;
+        }
         // Of a datatype that begins elsewhere than at its buffer nothing is kept.
         if span.address() == buf.0 {
             let key = Key { count, datatype, with: rank, comm, removals: self.removals() };

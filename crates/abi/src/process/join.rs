@@ -1,5 +1,6 @@
 //! Joining the job at the first of MPI_Init and MPI_Session_init.
 
+use super::handoffs::Handoffs;
 use super::poll::Vain;
 use super::{Departure, Job, Phase, Process};
 use crate::request::{Deferred, Request, Work};
@@ -54,6 +55,9 @@ impl Process {
             settings,
             membership.tuning,
         )?;
+        let handoffs = Handoffs::new(
+            coll.message_bytes_min().filter(|_| settings.offload_messages && !segment.has_dpu()),
+        );
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));
@@ -83,6 +87,7 @@ impl Process {
             operations: Default::default(),
             driven: Vec::new(),
             edges: Vec::new(),
+            handoffs,
             mail: Default::default(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),

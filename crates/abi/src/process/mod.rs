@@ -3,12 +3,13 @@
 //! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs`
 //! and `poll.rs` (calls that wait, and calls that may not), `requests.rs` (whether an operation is over),
 //! `raise.rs` (errors), `callback.rs` (the program's functions), `carry.rs` (messages of windows and
-//! collectives).
+//! collectives), `handoffs.rs` (messages that executors move).
 
 mod buffer;
 mod call;
 pub(crate) mod callback;
 mod carry;
+mod handoffs;
 mod join;
 mod lock;
 mod memo;
@@ -130,6 +131,8 @@ pub struct Job {
     pub driven: Vec<Handle>,
     /// Messages of collectives to and from other nodes, under way.
     pub edges: Vec<(p2p::Ticket, executor::Edge)>,
+    /// Messages whose bytes executors move.
+    pub handoffs: handoffs::Handoffs,
     /// Messages about windows to and from other nodes.
     pub mail: carry::WindowMail,
     /// The program's operators that schedules use, by token.

@@ -2,7 +2,7 @@
 //! `mpirun` asks for one.
 
 use crate::process::{Awaiting, Job, On, Process};
-use crate::request::{Recipe, Work};
+use crate::request::Recipe;
 use executor::Pending;
 use objects::constants::{COMM_SELF, COMM_WORLD};
 use p2p::{Operation, What};
@@ -75,10 +75,7 @@ impl Process {
         if let Some(receive) = job.deferred.get(handle) {
             return job.p2p.describe(receive.ticket());
         }
-        match job.requests.get(handle).ok()?.work.as_ref()?.plain() {
-            Work::Send(ticket) | Work::Recv(ticket, _) => job.p2p.describe(*ticket),
-            _ => None,
-        }
+        job.p2p.describe(job.requests.get(handle).ok()?.work.as_ref()?.plain().ticket()?)
     }
 }
 

@@ -16,7 +16,7 @@ impl Guard {
         match self.wait_briefly(&mut poll) {
             Ok(completion) => completion,
             Err(_) => {
-                if let Work::Send(ticket) | Work::Recv(ticket, _) = work
+                if let Some(ticket) = work.ticket()
                     && let Some(operation) = self.job().p2p.describe(ticket)
                 {
                     self.awaiting = Awaiting::Operation(operation);

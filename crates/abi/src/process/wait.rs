@@ -248,6 +248,10 @@ impl Guard {
             moved |= job.poll_driven();
         }
         let polled = job.coll.poll();
+        if job.p2p.has_handoffs() || !job.handoffs.is_empty() {
+            moved |= self.carry_messages();
+        }
+        let job = self.job();
         if job.shared.nodes.load(Ordering::Relaxed) > 1 {
             moved |= self.carry_edges();
             moved |= self.carry_windows();
@@ -309,6 +313,7 @@ impl Guard {
             let job = guard.job();
             value.is_none()
                 && job.p2p.may_sleep()
+                && !job.p2p.has_handoffs()
                 && !job.coll.has_events()
                 && !job.rma.has_events()
                 && !job.io.has_events()

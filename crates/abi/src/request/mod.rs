@@ -29,7 +29,7 @@ pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
 use std::sync::Arc;
 pub use stream::Enqueued;
 pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};
-pub use work::{Both, Work};
+pub use work::{Both, Long, Work};
 
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,14 @@ impl Completion {
 }
 
 impl Completion {
+    /// The completion of a send.
+    #[inline]
+    pub(crate) fn of_send(outcome: Outcome) -> Completion {
+        let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
+        completion.status.set_cancelled(outcome.cancelled);
+        completion
+    }
+
     /// The completion of an access to a file.
     pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
         let mut completion = Completion::EMPTY;

@@ -247,7 +247,8 @@ impl Parts {
         let sequence = self.start.wrapping_mul(partitions).wrapping_add(partition);
         let peers = Arc::from(if sends { [me, peer] } else { [peer, me] });
         let bytes = buffer.bytes() as u64;
-        let message = coll::Message { context, sequence, peers, sends, buffer };
+        let offload = coll::Offload::Auto;
+        let message = coll::Message { context, sequence, peers, sends, buffer, offload, matched: true };
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 

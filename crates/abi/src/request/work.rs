@@ -17,6 +17,8 @@ pub enum Work {
     Send(Ticket),
     /// A receive.
     Recv(Ticket, Source),
+    /// A send or receive that an executor might carry.
+    Long(Box<Long>),
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
     /// A collective; the last value is there if operations are timed.
@@ -46,6 +48,15 @@ pub enum Work {
         /// MPI_Request_free has been called before that, so no call waits for it.
         freed: bool,
     },
+}
+
+/// A send or a receive that an executor might carry.
+pub struct Long {
+    pub(crate) ticket: Ticket,
+    /// A receive's source.
+    pub(crate) source: Option<Source>,
+    /// If it tells whether the rank works beside such messages.
+    pub(crate) judged: Option<coll::Judged>,
 }
 
 /// A send and a receive that end together, with the receive's status and the first error.
@@ -90,10 +101,9 @@ impl Work {
             Work::Send(Ticket::DONE) => Some(Completion::EMPTY),
             Work::Send(ticket) => {
                 let outcome = p2p.take(*ticket)?;
-                let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
-                completion.status.set_cancelled(outcome.cancelled);
-                Some(completion)
+                Some(Completion::of_send(outcome))
             }
+            Work::Long(long) => long.poll(p2p, coll),
             Work::Recv(ticket, source) => {
                 let outcome = p2p.take(*ticket)?;
                 Some(Completion::of(outcome, source))
@@ -160,12 +170,13 @@ impl Work {
         }
     }
 
-    /// Cancels a send or receive that has not matched.
-    pub fn cancel(&mut self, p2p: &mut P2p) {
+    /// The ticket of a send or a receive.
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self {
-            Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
-            Work::Staged(work, _) => work.cancel(p2p),
-            _ => (),
+            Work::Send(ticket) | Work::Recv(ticket, _) => Some(*ticket),
+            Work::Long(long) => Some(long.ticket),
+            Work::Staged(work, _) => work.ticket(),
+            _ => None,
         }
     }
 }

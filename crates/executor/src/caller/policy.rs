@@ -3,18 +3,55 @@
 
 use super::Executor;
 use crate::block::InstanceBlock;
+use crate::habit::{Begun, Habit};
 use crate::{Offload, Reduction, Start};
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 use transport::shm::{State, cma};
 
+/// Kinds of messages whose habits are kept. Beyond these all begin anew.
+const HABITS_MAX: usize = 1024;
+
 impl Executor {
+    /// The shortest message that a proxy may be given; nothing where none is.
+    pub fn message_bytes_min(&self) -> Option<u64> {
+        match self.config.offload {
+            Offload::Off => None,
+            Offload::On => Some(0),
+            Offload::Auto => Some(self.config.offload_bytes_min),
+        }
+        .filter(|_| self.is_served())
+    }
+
     /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before
     /// it is started.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         let segment = &self.reach.segment;
         let possible = segment.local(peer).is_some() || segment.has_far_proxies();
-        self.asks(Offload::Auto, bytes) && possible && peer != self.rank.peer() && self.is_served()
+        let asked = self.message_bytes_min().is_some_and(|least| bytes >= least);
+        asked && possible && peer != self.rank.peer()
+    }
+
+    /// Whether the rank probably works beside messages of this kind, and the begin of one more, whoever
+    /// carries it. Kinds are the caller's numbers.
+    pub fn judge_message(&mut self, kind: (u64, u32)) -> (bool, Option<Begun>) {
+        if !self.config.judges || self.config.offload != Offload::Auto {
+            return (true, None);
+        }
+        if self.habits.len() >= HABITS_MAX {
+            self.habits.clear();
+        }
+        (self.habits.entry(kind).or_default().works(), Some(self.waits.begin()))
+    }
+
+    /// Whether the rank probably works beside messages of this kind.
+    pub fn works_beside(&self, kind: (u64, u32)) -> bool {
+        self.habits.get(&kind).is_none_or(Habit::works)
+    }
+
+    /// Such a message is over.
+    pub fn judged_message(&mut self, kind: (u64, u32), begun: Begun) {
+        self.waits.judge(begun, self.habits.entry(kind).or_default());
     }
 
     /// Whether an operation of so many bytes is meant for a proxy, by the setting and by what its start says.

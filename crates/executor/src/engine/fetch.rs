@@ -84,6 +84,9 @@ impl Execution {
             return Ok(());
         }
         let state = &self.states[step as usize];
+        if note.kind == Kind::Data && !state.settling && !self.record.begin() {
+            return Ok(());
+        }
         match (note.kind, state.settling) {
             (Kind::Known, true) => fetch.is_known = true,
             (Kind::Elsewhere, _) => (fetch.is_elsewhere, fetch.asked) = (true, None),
@@ -91,7 +94,8 @@ impl Execution {
             (Kind::Data, false) => {
                 let begun = state.done;
                 let end = begun + data.bytes() as u64;
-                let total = self.buffers.spots[step as usize].bytes;
+                let capacity = self.buffers.spots[step as usize].bytes;
+                let total = note.total.min(capacity);
                 let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else {
                     return Ok(());
                 };
@@ -106,6 +110,10 @@ impl Execution {
                 }
                 reach.count(Counter::FetchedBytes, data.bytes() as u64);
                 reach.fault_point()?;
+                if end == total && note.total > capacity {
+                    let (sent, expected) = (note.total, capacity);
+                    self.record.set_fault(Fault::Truncated { peer: note.sender, sent, expected });
+                }
                 let word = end | if end == total { COMPLETE } else { 0 };
                 self.record.step(step, Field::Done).store(word, Ordering::Release);
                 reach.tell(self.rank, &self.record, step);
@@ -150,6 +158,11 @@ impl Execution {
         if fetch.is_known {
             return Ok(Did::All);
         }
+        let is_withdrawn = self.record.is_withdrawn();
+        if is_withdrawn && !is_settling {
+            fetch.asked = None;
+            return self.leave(step, reach);
+        }
         if !may_begin && !is_settling {
             return Ok(Did::Nothing);
         }
@@ -160,7 +173,11 @@ impl Execution {
         fetches.attempts += 1;
         fetch.asked = Some((server, fetches.attempts));
         let note = Note {
-            kind: if is_settling { Kind::Done } else { Kind::Fetch },
+            kind: match is_settling {
+                false => Kind::Fetch,
+                true if is_withdrawn => Kind::Leave,
+                true => Kind::Done,
+            },
             context: self.context,
             sequence: self.sequence,
             sender: peer,

@@ -253,6 +253,7 @@ fn start(
         }),
         offload: *[Offload::On, Offload::Off].choose(rng).unwrap(),
         fetched: cases[case].fetched,
+        message: false,
     };
     let ticket = job.ranks[rank as usize].executor.start(start).unwrap();
     Started { rank, ticket, case, output, expected }
@@ -351,7 +352,12 @@ fn lend_some(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
 }
 
 /// A node hears of a death, or a proxy gets its turn.
-fn turn_node(jobs: &mut [Job], packets: &mut Packets, unheard: &mut Vec<(usize, u32)>, rng: &mut SmallRng) {
+pub(super) fn turn_node(
+    jobs: &mut [Job],
+    packets: &mut Packets,
+    unheard: &mut Vec<(usize, u32)>,
+    rng: &mut SmallRng,
+) {
     if !unheard.is_empty() && rng.random_ratio(1, 5) {
         let (node, endpoint) = unheard.swap_remove(rng.random_range(0..unheard.len()));
         jobs[node].hear(endpoint);

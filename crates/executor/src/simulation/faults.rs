@@ -28,6 +28,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
         reduction: None,
         offload,
         fetched: false,
+        message: false,
     }
 }
 

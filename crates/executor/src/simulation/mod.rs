@@ -4,6 +4,7 @@
 mod algorithms;
 mod faults;
 mod lending;
+mod messages;
 mod network;
 mod plans;
 mod random;

@@ -184,6 +184,7 @@ impl Simulation {
             }),
             offload: *[Offload::Auto, Offload::On, Offload::Off].choose(rng).unwrap(),
             fetched: false,
+            message: false,
         };
         let ticket = self.job.ranks[rank as usize].executor.start(start).unwrap();
         let member = &mut self.members[rank as usize];

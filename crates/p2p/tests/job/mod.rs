@@ -1,6 +1,8 @@
 //! Buffers with known content, and simulated jobs, for the tests of this crate.
 #![allow(dead_code)] // Each test program uses a part.
 
+pub mod engines;
+
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, Outcome, P2p, Ticket};
 use std::sync::Arc;

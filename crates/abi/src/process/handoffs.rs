@@ -1,0 +1,248 @@
+//! Messages whose bytes executors move, so that the rank may compute meanwhile: p2p matches and numbers them
+//! (`p2p/handoff.rs`), coll starts the instances, and here each hears of the other.
+
+use super::{Guard, Job, Process, raise};
+use crate::request::{Long, Receive, Send, Source, Work};
+use coll::{CollTicket, Message, Offload};
+use error::Result;
+use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
+use std::sync::Arc;
+
+/// Messages by executors, under way.
+pub struct Handoffs {
+    /// The shortest message for which a proxy may be asked.
+    pub(crate) bytes_min: u64,
+    under_way: Vec<UnderWay>,
+    /// Receives whose key an earlier one still has, which was withdrawn.
+    later: Vec<Handoff>,
+}
+
+struct UnderWay {
+    ticket: Ticket,
+    key: HandoffKey,
+    instance: CollTicket,
+    sends: bool,
+    withdrawn: bool,
+}
+
+impl Handoffs {
+    pub(super) fn new(bytes_min: Option<u64>) -> Handoffs {
+        Handoffs { bytes_min: bytes_min.unwrap_or(u64::MAX), under_way: Vec::new(), later: Vec::new() }
+    }
+
+    /// Whether nothing is under way.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.under_way.is_empty() && self.later.is_empty()
+    }
+}
+
+impl Job {
+    /// Whether a message may be one for a proxy: then it takes the general path.
+    #[inline]
+    pub(crate) fn may_hand_over(&self, bytes: usize) -> bool {
+        bytes as u64 >= self.handoffs.bytes_min
+    }
+
+    /// Starts what p2p wants executors to receive, and tells it what they have ended. Returns whether
+    /// anything began or ended. Errors: an executor has no memory.
+    pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
+        let mut moved = self.start_handoffs()?;
+        let Job { p2p, coll, handoffs, .. } = self;
+        handoffs.under_way.retain_mut(|it| {
+            if let Some(outcome) = coll.outcome(it.instance) {
+                if !it.withdrawn {
+                    p2p.handed_over(it.ticket, it.key, outcome.err());
+                }
+                moved = true;
+                return false;
+            }
+            // Another kind of message took the receive's turn.
+            if !it.sends && !it.withdrawn && !p2p.awaits(it.ticket, it.key) {
+                it.withdrawn = coll.withdraw(it.instance);
+            }
+            true
+        });
+        Ok(moved)
+    }
+
+    #[cold]
+    fn start_handoffs(&mut self) -> Result<bool> {
+        let Job { p2p, coll, handoffs, .. } = self;
+        let mut started = false;
+        let mut due = std::mem::take(&mut handoffs.later);
+        due.extend(std::iter::from_fn(|| p2p.next_handoff()));
+        for handoff in due {
+            let (ticket, key) = match &handoff {
+                Handoff::Abandon(ticket) => {
+                    if let Some(it) = handoffs.under_way.iter().find(|it| it.sends && it.ticket == *ticket) {
+                        coll.abandon(it.instance);
+                    }
+                    continue;
+                }
+                Handoff::Receive { ticket, key, .. } => (*ticket, *key),
+            };
+            if !p2p.awaits(ticket, key) {
+                continue;
+            }
+            if handoffs.under_way.iter().any(|it| it.key == key) {
+                handoffs.later.push(handoff);
+                continue;
+            }
+            let Handoff::Receive { peer, context, buffer, .. } = handoff else { continue };
+            let offload = offload(coll.works_beside(context, buffer.bytes() as u64));
+            let message = message(key, [peer, p2p.rank()], false, buffer, offload);
+            match coll.start_message(message) {
+                Ok(instance) => {
+                    let (sends, withdrawn) = (false, false);
+                    handoffs.under_way.push(UnderWay { ticket, key, instance, sends, withdrawn });
+                    started = true;
+                }
+                // It is started once the message has been announced.
+                Err(error) if !p2p.withdrawn(ticket) => return Err(error),
+                Err(_) => (),
+            }
+        }
+        Ok(started)
+    }
+
+    /// Cancels a receive or a send that has not matched.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) {
+        let mut is_free = true;
+        for other in self.p2p.depending(ticket) {
+            let mut it = self.handoffs.under_way.iter_mut().find(|it| it.ticket == other && !it.withdrawn);
+            // One that begins to come was sent after the message of this receive, which so is on its way.
+            let withdrawn = it.as_ref().is_none_or(|it| self.coll.withdraw(it.instance));
+            if let (true, Some(it)) = (withdrawn, &mut it) {
+                it.withdrawn = true;
+            }
+            is_free &= withdrawn && self.p2p.withdrawn(other);
+        }
+        if is_free {
+            self.p2p.cancel(ticket);
+        }
+    }
+}
+
+fn offload(works: bool) -> Offload {
+    if works { Offload::On } else { Offload::Off }
+}
+
+fn message(
+    key: HandoffKey,
+    peers: [u32; 2],
+    sends: bool,
+    buffer: datatype::Buffer,
+    offload: Offload,
+) -> Message {
+    let HandoffKey { context, sequence } = key;
+    Message { context, sequence, peers: Arc::from(peers), sends, buffer, offload, matched: false }
+}
+
+impl Guard {
+    /// As `Job::carry_handoffs`.
+    #[cold]
+    pub(super) fn carry_messages(&mut self) -> bool {
+        match self.job().carry_handoffs() {
+            Ok(moved) => moved,
+            Err(error) => raise::end(self, "progress", &error),
+        }
+    }
+}
+
+impl Send {
+    /// Starts the send of a nonblocking call.
+    #[inline(always)]
+    pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
+        if process.job().may_hand_over(self.buffer.bytes())
+            && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
+            && process.job().p2p.is_long(peer, self.buffer.bytes())?
+        {
+            return self.begin_long(process.job(), peer);
+        }
+        Ok(Work::Send(self.start(process)?))
+    }
+
+    #[cold]
+    fn begin_long(self, job: &mut Job, peer: u32) -> Result<Work> {
+        let Send { mode, context, tag, buffer, .. } = self;
+        let bytes = buffer.bytes() as u64;
+        let (works, judged) = job.coll.judge(context, bytes);
+        let Job { p2p, coll, handoffs, .. } = job;
+        let ticket = if works && coll.takes_message(peer, bytes) {
+            let rank = p2p.rank();
+            let start = |key, buffer: &datatype::Buffer| {
+                coll.start_message(message(key, [rank, peer], true, buffer.clone(), Offload::On))
+            };
+            let (ticket, started) = p2p.isend_handed(mode, (context, peer, tag), buffer, start)?;
+            handoffs.under_way.extend(started.map(|(key, instance)| UnderWay {
+                ticket,
+                key,
+                instance,
+                sends: true,
+                withdrawn: false,
+            }));
+            ticket
+        } else {
+            p2p.isend(mode, context, peer, tag, buffer)?
+        };
+        Ok(Work::Long(Box::new(Long { ticket, source: None, judged })))
+    }
+}
+
+impl Receive {
+    /// Starts the receive of a nonblocking call.
+    #[inline(always)]
+    pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
+        if process.job().may_hand_over(self.buffer.bytes()) && !matches!(self.source, Source::Nobody) {
+            return self.begin_long(process.job());
+        }
+        self.start(process)
+    }
+
+    #[cold]
+    fn begin_long(self, job: &mut Job) -> Result<Work> {
+        let Receive { context, source, tag, buffer } = self;
+        let bytes = buffer.bytes();
+        let peer = source.peer();
+        let is_long = match peer {
+            Some(peer) => job.p2p.is_long(peer, bytes)?,
+            None => true,
+        };
+        if !is_long {
+            return Ok(Work::Recv(job.p2p.irecv(context, peer, tag, buffer), source));
+        }
+        let (works, judged) = job.coll.judge(context, bytes as u64);
+        let Job { p2p, coll, .. } = job;
+        if let Some(peer) = peer {
+            p2p.look(peer)?;
+        }
+        let ticket = p2p.irecv_posted(context, peer, tag, buffer);
+        if let (Some(peer), Some(tag)) = (peer, tag)
+            && works
+            && coll.takes_message(peer, bytes as u64)
+        {
+            p2p.expect(ticket, context, peer, tag);
+        }
+        job.start_handoffs()?;
+        Ok(Work::Long(Box::new(Long { ticket, source: Some(source), judged })))
+    }
+}
+
+impl Long {
+    /// As `Work::poll`.
+    pub(crate) fn poll(
+        &mut self,
+        p2p: &mut P2p,
+        coll: &mut coll::Coll,
+    ) -> Option<crate::request::Completion> {
+        let outcome = p2p.take(self.ticket)?;
+        if let Some(judged) = self.judged.take() {
+            coll.judged(judged);
+        }
+        Some(match &self.source {
+            Some(source) => crate::request::Completion::of(outcome, source),
+            None => crate::request::Completion::of_send(outcome),
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Receives from a rank of this node: finding the send, copying what it has published, telling it.
+
+use super::{Did, Execution, SendSource, UNCLEAR_MAX};
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Reach, Region, Stop};
+use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE, STAGED};
+use schedule::Blocks;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::shm::LocalRank;
+
+impl Execution {
+    pub(super) fn recv(
+        &mut self,
+        step: u32,
+        peer: LocalRank,
+        edge: u32,
+        into: Blocks,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
+        if self.states[step as usize].source.is_none() {
+            if self.record.is_withdrawn() {
+                return self.leave(step, reach);
+            }
+            if !self.seek(step, peer, edge, reach)? {
+                return Ok(Did::Nothing);
+            }
+        }
+        let (limit, all) = self.limit(step);
+        let spot = self.buffers.spots[step as usize];
+        let begun = self.states[step as usize].done;
+        let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
+        let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
+        let have = published & !COMPLETE;
+        // A sender that gave up completes too early.
+        if have > source.bytes || (published & COMPLETE != 0 && have < source.bytes) {
+            return Err(Fault::Corrupt { peer: peer.peer(), what: Corruption::Progress }.into());
+        }
+        let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
+        let complete = end == source.bytes.min(spot.bytes) && published & COMPLETE != 0 && all;
+        if end == begun && !complete {
+            return Ok(Did::Nothing);
+        }
+        let mut at = begun;
+        while at < end {
+            let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + at)?;
+            let bytes = here.min(end - at);
+            reach.copy((&source.region, at), (region, offset), bytes)?;
+            at += bytes;
+        }
+        reach.fault_point()?;
+        if complete && source.bytes > spot.bytes {
+            let (sent, expected) = (source.bytes, spot.bytes);
+            self.record.set_fault(Fault::Truncated { peer: peer.peer(), sent, expected });
+        }
+        let word = end | if complete { COMPLETE } else { 0 };
+        self.record.step(step, Field::Done).store(word, Ordering::Release);
+        reach.fault_point()?;
+        source.record.step(source.step, Field::Done).store(word, Ordering::Release);
+        reach.fault_point()?;
+        self.states[step as usize].done = end;
+        reach.wake(peer);
+        Ok(if complete { Did::All } else { Did::Something })
+    }
+
+    /// Ends a receive that the rank has withdrawn. The sender is told nothing: another receive may take the
+    /// message.
+    pub(super) fn leave(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+        self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
+        reach.fault_point()?;
+        Ok(Did::All)
+    }
+
+    /// Finds the send of a receive; false if the peer has not started yet, or this rank has withdrawn.
+    fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
+        let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
+        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
+        let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
+        let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
+        let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
+        let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
+        let expected = self.buffers.spots[step as usize].bytes;
+        let region = if total == 0 {
+            Region::Local(Span::EMPTY)
+        } else if address & IN_ARENA != 0 {
+            let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
+            Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
+        } else {
+            Region::Remote { rank: peer, address: address as usize }
+        };
+        if is_message && !self.record.begin() {
+            return Ok(false);
+        }
+        self.states[step as usize].source = Some(SendSource { record, step: theirs, region, bytes: total });
+        if total != expected && !is_message {
+            return Err(Fault::Truncated { peer: peer.peer(), sent: total, expected }.into());
+        }
+        Ok(true)
+    }
+
+    /// The peer's instance and its stamp.
+    fn find(
+        &mut self,
+        step: u32,
+        peer: LocalRank,
+        reach: &Reach,
+    ) -> Result<Option<(InstanceRecord, u64)>, Stop> {
+        let directory = &reach.segment.rank(peer).directory[..];
+        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
+        let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
+        let unclear = &mut self.states[step as usize].unclear;
+        match found {
+            Ok(Lookup::Here(record, stamp)) => return Ok(Some((record, stamp))),
+            Ok(Lookup::Absent) => *unclear = 0,
+            // A stale link may lead anywhere; only one that stays wrong is corrupt.
+            Ok(Lookup::Unclear) | Err(_) => *unclear += 1,
+        }
+        if *unclear > UNCLEAR_MAX {
+            return Err(corrupt(found.err().unwrap_or(Corruption::Chain)).into());
+        }
+        Ok(None)
+    }
+
+    fn edge_step(&mut self, step: u32, record: &InstanceRecord, edge: u32) -> Result<u32, Corruption> {
+        let program = record.head(Head::Program).load(Ordering::Acquire);
+        let hint = &mut self.hints[step as usize];
+        if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {
+            *hint = (program, record::export(record, self.plan.schedule.rank, edge)?);
+        }
+        Ok(hint.1)
+    }
+
+    /// Tells the sender of a finished receive, unless its instance has ended, which implies that it knows.
+    /// Otherwise the instance stays until this rank tells it, because the driver that might have is dead.
+    pub(super) fn settle(
+        &mut self,
+        step: u32,
+        peer: LocalRank,
+        edge: u32,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
+        if self.record.is_withdrawn() {
+            return Ok(Did::All);
+        }
+        let before = self.states[step as usize].unclear;
+        let Some((record, stamp)) = self.find(step, peer, reach)? else {
+            let absent = self.states[step as usize].unclear <= before;
+            return Ok(if absent { Did::All } else { Did::Nothing });
+        };
+        let Ok(theirs) = self.edge_step(step, &record, edge) else {
+            return Ok(Did::Nothing);
+        };
+        let word = record.step(theirs, Field::Done);
+        let done = word.load(Ordering::Acquire);
+        if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
+            return Ok(Did::Nothing);
+        }
+        if done & COMPLETE == 0 {
+            word.store(self.buffers.spots[step as usize].bytes | COMPLETE, Ordering::Release);
+            reach.fault_point()?;
+            reach.wake(peer);
+        }
+        Ok(Did::All)
+    }
+}

@@ -1,0 +1,222 @@
+//! Messages whose bytes executors move (`coll/message.rs`), so that both ranks may compute meanwhile.
+//!
+//! Each side starts an instance with the message's key: its number in its channel (`channel.rs`). The sender
+//! announces it in its ring, as it does an offer, so the receiver's matcher decides as ever. But a receive of
+//! an exact source and tag, with no wildcard before it, takes the message after those that have come and
+//! those for which earlier such receives wait. So it starts its side when it is posted. If another kind of
+//! message has that number, nobody has started the sender's side, and this one is withdrawn.
+//!
+//! Invariants: once a channel has a number, both sides count every message of its tag, in the order of the
+//! ring (`packet::COUNTED`). A channel that a sender forgets is never named again.
+
+use crate::channel::{CHANNEL_BITS, Channel, Expecting, Handoff, HandoffKey};
+use crate::data::Data;
+use crate::lane::{Lane, Outgoing};
+use crate::message::Offer;
+use crate::outcome::{Mode, Ticket};
+use crate::packet;
+use crate::protocol::Protocol;
+use crate::request::{Request, SendProgress, SendStage, Stage};
+use crate::state::{Matcher, P2p, known};
+use datatype::Buffer;
+use error::{Class, Error, Result, fail};
+use matching::{Envelope, Pattern};
+use sys::Span;
+use telemetry::Counter;
+
+impl P2p {
+    /// Whether a message of so many bytes waits for its receive before its bytes move, so that an executor
+    /// could move them.
+    pub fn is_long(&mut self, peer: u32, bytes: usize) -> Result<bool> {
+        if peer == self.rank {
+            return Ok(false);
+        }
+        self.connect(peer)?;
+        let lane = &mut known(&mut self.peers, peer).lane;
+        Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
+    }
+
+    /// Takes what a peer has sent, so that a receive that is posted next finds it.
+    pub fn look(&mut self, peer: u32) -> Result<()> {
+        self.settle();
+        self.greet()?;
+        self.connect(peer)?;
+        self.take_packets(peer).map(|_| ())
+    }
+
+    /// Starts a send to another process, not a buffered one, whose bytes an executor moves: `start` starts
+    /// its side. If that fails, the send goes as any other.
+    pub fn isend_handed<T>(
+        &mut self,
+        mode: Mode,
+        (context, dest, tag): (u64, u32, i32),
+        buffer: Buffer,
+        start: impl FnOnce(HandoffKey, &Buffer) -> Result<T>,
+    ) -> Result<(Ticket, Option<(HandoffKey, T)>)> {
+        self.connect(dest)?;
+        let envelope = Envelope { context, source: self.rank, tag };
+        let lane = &mut known(&mut self.peers, dest).lane;
+        // Another process that had this place began elsewhere.
+        let first = self.reach.generation(self.rank) << 24;
+        let channels = &mut self.matcher.channels;
+        let channel = lane.number().next(context, tag, || {
+            *channels = channels.wrapping_add(1);
+            first.wrapping_add(*channels) % (1 << CHANNEL_BITS)
+        });
+        let key = HandoffKey::new(self.rank, channel.name, channel.count);
+        let started = start(key, &buffer).ok();
+        let progress = match started {
+            Some(_) => SendProgress::Handed { key, has_left: false, is_over: false },
+            None => SendProgress::Queued,
+        };
+        let (protocol, counted) = (Protocol::Offer, started.is_none());
+        let stage = SendStage { peer: dest, envelope, protocol, progress, counted, exposed: None };
+        let (data, detached) = self.keep(mode, context, buffer)?;
+        let ours = self.matcher.open_send(Request::send(stage, data, detached));
+        known(&mut self.peers, dest).lane.push(Outgoing::Message { ours });
+        self.flush(dest);
+        Ok((Ticket(ours), started.map(|started| (key, started))))
+    }
+
+    /// Has an executor wait for the message of a receive that has just been posted, if it is known by which
+    /// key that comes.
+    pub fn expect(&mut self, ticket: Ticket, context: u64, source: u32, tag: i32) {
+        let Matcher { requests, posted, handoffs, .. } = &mut self.matcher;
+        let Some(Request { stage, data, .. }) = requests.get_mut(ticket.0) else { return };
+        let Stage::Posted(entry) = *stage else { return };
+        let Some(Some(peer)) = self.peers.get(source as usize) else { return };
+        let Some(channels) = &peer.lane.arriving else { return };
+        let Some(Channel { name, count }) = channels.get(context, tag) else { return };
+        let Some(waiting) = posted.exact(&Envelope { context, source, tag }) else { return };
+        let Data::User(buffer) = data else { return };
+        // It waits, too.
+        let key = HandoffKey::new(source, name, count.wrapping_add(waiting as u32));
+        let buffer = buffer.clone();
+        *stage = Stage::Expecting(Box::new(Expecting { entry, key, over: None }));
+        handoffs.push_back(Handoff::Receive { ticket, key, peer: source, context, buffer });
+    }
+
+    /// Whether an executor has something to do.
+    #[inline]
+    pub fn has_handoffs(&self) -> bool {
+        !self.matcher.handoffs.is_empty()
+    }
+
+    /// What an executor is to do next.
+    pub fn next_handoff(&mut self) -> Option<Handoff> {
+        self.matcher.handoffs.pop_front()
+    }
+
+    /// Whether an operation still waits for an executor with this key.
+    pub fn awaits(&self, ticket: Ticket, key: HandoffKey) -> bool {
+        match self.matcher.requests.get(ticket.0).map(|request| &request.stage) {
+            Some(Stage::Expecting(expecting)) => expecting.key == key,
+            Some(Stage::Handed(handed)) => *handed == key,
+            Some(Stage::Send(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Receives for whose messages executors wait, and which would take others if this receive were
+    /// cancelled: itself, too. They must be withdrawn before it is.
+    pub fn depending(&self, ticket: Ticket) -> Vec<Ticket> {
+        let Some(Ticket(ours)) = self.posted_ticket(ticket).map(Ticket) else { return Vec::new() };
+        let Matcher { posted, requests, .. } = &self.matcher;
+        let mut waiting = posted.iter().skip_while(|(_, other)| **other != ours);
+        let Some((cancelled, _)) = waiting.next() else { return Vec::new() };
+        let takes = |&(pattern, other): &(&Pattern, &u64)| {
+            let (Some(source), Some(tag)) = (pattern.source, pattern.tag) else { return false };
+            let is_expecting = requests.get(*other).is_some_and(|it| matches!(it.stage, Stage::Expecting(_)));
+            is_expecting && cancelled.fits(&Envelope { context: pattern.context, source, tag })
+        };
+        let itself = std::iter::once((cancelled, &ours));
+        itself.chain(waiting).filter(takes).map(|(_, other)| Ticket(*other)).collect()
+    }
+
+    /// No executor waits for the message of a receive any more. False if none did, or if one has ended.
+    pub fn withdrawn(&mut self, ticket: Ticket) -> bool {
+        if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
+            && let Stage::Expecting(expecting) = stage
+            && expecting.over.is_none()
+        {
+            *stage = Stage::Posted(expecting.entry);
+            return true;
+        }
+        false
+    }
+
+    /// An executor has ended its part of an operation.
+    pub fn handed_over(&mut self, ticket: Ticket, key: HandoffKey, error: Option<Error>) {
+        let Some(request) = self.matcher.requests.get_mut(ticket.0) else { return };
+        match &mut request.stage {
+            Stage::Expecting(expecting) if expecting.key == key => expecting.over = Some(error),
+            Stage::Handed(handed) if *handed == key => self.matcher.end_handed(ticket.0, error),
+            Stage::Send(send) => {
+                let SendProgress::Handed { has_left, .. } = send.progress else { return };
+                request.outcome.error = error;
+                send.progress = SendProgress::Handed { key, has_left, is_over: true };
+                if has_left {
+                    self.matcher.complete(ticket.0);
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+impl Matcher {
+    /// ANNOUNCE: a message that executors move.
+    pub(crate) fn announced(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
+        let Some([bytes, theirs, word]) = packet::read(payload) else {
+            fail!(Class::Intern, "peer {} announced a message by {} bytes", lane.number, payload.bytes())
+        };
+        let (name, count) = ((word >> 32) as u32 % (1 << CHANNEL_BITS), word as u32);
+        let channels = lane.arriving.get_or_insert_default();
+        channels.set(envelope.context, envelope.tag, Channel { name, count });
+        let key = Some(HandoffKey::new(lane.number, name, count));
+        self.take_offer(lane, envelope, Offer { bytes, theirs, address: 0, far: None, key });
+        Ok(())
+    }
+
+    /// Gives a receive the announced message of a key.
+    pub(crate) fn hand_over(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
+        let request = self.requests.get_mut(ours).expect("a posted receive is known");
+        let taken = request.begin(envelope, bytes) as u64;
+        self.counters.count(Counter::RendezvousMessagesReceived, 1);
+        self.counters.count(Counter::RendezvousBytesReceived, taken);
+        match std::mem::replace(&mut request.stage, Stage::Handed(key)) {
+            Stage::Expecting(expecting) if expecting.key == key => {
+                if let Some(error) = expecting.over {
+                    self.end_handed(ours, error);
+                }
+            }
+            _ => {
+                let (ticket, peer, buffer) = (Ticket(ours), envelope.source, request.buffer().clone());
+                let context = envelope.context;
+                self.handoffs.push_back(Handoff::Receive { ticket, key, peer, context, buffer });
+            }
+        }
+    }
+
+    /// Ends a receive whose executor has ended. That a message was too long is known better from its
+    /// announcement.
+    fn end_handed(&mut self, ours: u64, error: Option<Error>) {
+        let request = self.requests.get_mut(ours).expect("it was just found");
+        let error = error.filter(|error| error.class != Class::Truncate);
+        request.outcome.error = error.or(request.outcome.error.take());
+        self.complete(ours);
+    }
+
+    /// Whether a send of ours was announced to a peer.
+    pub(crate) fn is_announced(&mut self, ours: u64, peer: u32) -> bool {
+        let stage = self.requests.get(ours).map(|request| &request.stage);
+        matches!(stage, Some(Stage::Send(send)) if send.peer == peer
+            && matches!(send.progress, SendProgress::Handed { has_left: true, .. }))
+    }
+
+    /// A send was cancelled in time; it ends with its executor's part.
+    pub(crate) fn abandon(&mut self, ours: u64) {
+        self.requests.get_mut(ours).expect("it was just found").outcome.cancelled = true;
+        self.handoffs.push_back(Handoff::Abandon(Ticket(ours)));
+    }
+}

@@ -1,0 +1,143 @@
+//! What stands for executors in a test: moves the bytes of messages once both sides have started, at any
+//! time.
+
+use datatype::Buffer;
+use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
+use sys::Block;
+
+/// Sides of messages, under way.
+#[derive(Default)]
+pub struct Engines {
+    sides: Vec<Side>,
+    /// Receives that wait until an earlier one with their key is gone.
+    later: Vec<(usize, Handoff)>,
+    /// Messages whose receiver started first.
+    pub foreseen: u64,
+    pub moved: u64,
+    pub withdrawn: u64,
+}
+
+struct Side {
+    rank: usize,
+    ticket: Ticket,
+    key: HandoffKey,
+    sends: bool,
+    buffer: Buffer,
+    /// For how many more turns a receive that was withdrawn keeps its key.
+    lingers: Option<u64>,
+    is_over: bool,
+}
+
+impl Engines {
+    fn start(&mut self, rank: usize, ticket: Ticket, key: HandoffKey, sends: bool, buffer: Buffer) {
+        let is_it = |side: &&Side| (side.key, side.sends) == (key, sends);
+        assert!(!self.sides.iter().any(|side| is_it(&side)), "two sides with one key");
+        self.sides.push(Side { rank, ticket, key, sends, buffer, lingers: None, is_over: false });
+    }
+
+    /// Starts a send that an executor moves, or, if it has no memory, any other.
+    pub fn send(
+        &mut self,
+        (rank, p2p): (usize, &mut P2p),
+        mode: Mode,
+        to: (u64, u32, i32),
+        buffer: Buffer,
+        fails: bool,
+    ) -> Ticket {
+        let start = |_, buffer: &Buffer| match fails {
+            true => Err(error::Error::new(error::Class::NoMem, "")),
+            false => Ok(buffer.clone()),
+        };
+        let (ticket, started) = p2p.isend_handed(mode, to, buffer, start).unwrap();
+        if let Some((key, buffer)) = started {
+            self.start(rank, ticket, key, true, buffer);
+        }
+        ticket
+    }
+
+    /// As the process that uses p2p does in its progress.
+    pub fn carry(&mut self, rank: usize, p2p: &mut P2p, draw: impl Fn(u64) -> u64) {
+        let mut due: Vec<_> = self.later.extract_if(.., |(owner, _)| *owner == rank).collect();
+        due.extend(std::iter::from_fn(|| p2p.next_handoff()).map(|handoff| (rank, handoff)));
+        for (_, handoff) in due {
+            match handoff {
+                Handoff::Abandon(ticket) => {
+                    let is_it = |side: &&mut Side| side.sends && (side.rank, side.ticket) == (rank, ticket);
+                    self.sides.iter_mut().find(is_it).expect("it was started").is_over = true;
+                }
+                Handoff::Receive { ticket, key, .. } if !p2p.awaits(ticket, key) => (),
+                Handoff::Receive { key, .. } if self.sides.iter().any(|it| !it.sends && it.key == key) => {
+                    self.later.push((rank, handoff));
+                }
+                Handoff::Receive { ticket, .. } if draw(20) == 0 && p2p.withdrawn(ticket) => (),
+                Handoff::Receive { ticket, key, buffer, .. } => self.start(rank, ticket, key, false, buffer),
+            }
+        }
+        self.sides.retain_mut(|side| {
+            if side.rank != rank {
+                return true;
+            }
+            match &mut side.lingers {
+                Some(0) => return false,
+                Some(left) => *left -= 1,
+                None if side.is_over => {
+                    p2p.handed_over(side.ticket, side.key, None);
+                    return false;
+                }
+                None if !side.sends && !p2p.awaits(side.ticket, side.key) => {
+                    side.lingers = Some(draw(5));
+                    self.withdrawn += 1;
+                }
+                None => (),
+            }
+            true
+        });
+    }
+
+    /// Moves a message both of whose sides are there.
+    pub fn step(&mut self, draw: impl Fn(u64) -> u64) {
+        if self.sides.is_empty() {
+            return;
+        }
+        let at = draw(self.sides.len() as u64) as usize;
+        let one = &self.sides[at];
+        if one.is_over || one.lingers.is_some() {
+            return;
+        }
+        let fits = |side: &Side| {
+            side.key == one.key && side.sends != one.sends && !side.is_over && side.lingers.is_none()
+        };
+        let Some(other) = self.sides.iter().position(fits) else { return };
+        let (from, into) = if one.sends { (at, other) } else { (other, at) };
+        let (sent, taken) = (&self.sides[from].buffer, &self.sides[into].buffer);
+        let bytes = sent.bytes().min(taken.bytes());
+        let block = Block::new(bytes);
+        sent.pack(0, block.span());
+        taken.unpack(0, block.span());
+        self.moved += 1;
+        self.foreseen += u64::from(into < from);
+        (self.sides[from].is_over, self.sides[into].is_over) = (true, true);
+    }
+
+    /// Cancels an operation, as the process that uses p2p does.
+    pub fn cancel(&mut self, rank: usize, p2p: &mut P2p, ticket: Ticket) {
+        let mut is_free = true;
+        for other in p2p.depending(ticket) {
+            let is_it = |side: &&mut Side| !side.sends && (side.rank, side.ticket) == (rank, other);
+            let side = self.sides.iter_mut().find(is_it).filter(|side| side.lingers.is_none());
+            let begun = side.as_ref().is_some_and(|side| side.is_over);
+            if begun {
+                is_free = false;
+                continue;
+            }
+            if let Some(side) = side {
+                side.lingers = Some(3);
+                self.withdrawn += 1;
+            }
+            is_free &= p2p.withdrawn(other);
+        }
+        if is_free {
+            p2p.cancel(ticket);
+        }
+    }
+}
