@@ -301,12 +301,13 @@ class Process:
 
 
 def read(stream):
-    """The next thing that the trainer sent, or None."""
+    """The next thing that the trainer sent, or None: it has ended, perhaps within a thing."""
     head = stream.read(8)
     if len(head) < 8:
         return None
-    body = stream.read(struct.unpack("<Q", head)[0])
-    return pickle.loads(body)
+    length, = struct.unpack("<Q", head)
+    body = stream.read(length)
+    return pickle.loads(body) if len(body) == length else None
 
 
 def receive(process, stream, jobs):
