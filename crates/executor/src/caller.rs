@@ -1,6 +1,7 @@
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 
+mod launch;
 mod lending;
 mod policy;
 
@@ -12,12 +13,9 @@ use crate::habit::{Begun, Habit, Waits};
 use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind};
-use crate::peer::Peer;
-use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
+use crate::record::{COMPLETE, Field, Head, RETURNED};
 use crate::watch::{Health, ProxyWatch};
-use crate::{
-    Binding, Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
-};
+use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -27,9 +25,6 @@ use std::sync::atomic::Ordering;
 use telemetry::{Carried, Counter, Event};
 use transport::lend::Lent;
 use transport::shm::{Allocator, LocalRank, Segment};
-
-/// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
-const PEERS_ASKED: usize = 8;
 
 /// What a block needs from its executor: a macro, because it borrows single fields.
 macro_rules! parts {
@@ -492,62 +487,6 @@ impl Executor {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
         Ok(away)
-    }
-
-    /// Whether some peer has not started the operation yet.
-    fn is_early(&self, run: &Execution) -> bool {
-        run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
-    }
-
-    /// Whether a peer has not started the operation yet, or has already ended it.
-    fn is_absent(&self, run: &Execution, peer: Peer) -> bool {
-        // What ranks on other nodes have started is not known.
-        let Peer::Local(peer) = peer else { return false };
-        if peer == self.rank {
-            return false;
-        }
-        let directory = &self.reach.segment.rank(peer).directory[..];
-        let found =
-            self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
-        !matches!(found, Ok(Ok(Lookup::Here(..))))
-    }
-
-    /// Hands an instance to the proxy; false if the ring is full.
-    fn launch(&mut self, program: usize, block: &InstanceBlock, start: &Start, lent: &mut Vec<Lent>) -> bool {
-        let segment = &self.reach.segment;
-        let Some(proxy) = segment.proxy_of(self.rank) else { return false };
-        let pushed = match self.launch_lent(program, block) {
-            Some(ranges) => {
-                *lent = ranges;
-                true
-            }
-            None if self.reach.segment.has_dpu() => false,
-            None => self.reach.segment.rank(self.rank).launches.push(block.run.record.at()),
-        };
-        let segment = &self.reach.segment;
-        if !pushed {
-            self.counters.refused += 1;
-            self.count(Counter::OffloadRefused, 1);
-            return false;
-        }
-        segment.proxy(proxy).bell.ring();
-        // A rank that shares this core may still have to start its part of the operation. Without a yield it
-        // would not do so before this rank's computation ends, and nothing would overlap.
-        // The receiver of a message mostly starts a send next.
-        let is_receive = start.message && matches!(start.input, Binding::None);
-        if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
-            sys::cpu::give_way();
-        }
-        if self.away.is_empty()
-            && let Some(watch) = &mut self.watch
-        {
-            watch.begin();
-        }
-        let (context, sequence) = (block.run.context, block.run.sequence);
-        telemetry::event(Event::HandOver { proxy, context, sequence });
-        self.counters.offloaded += 1;
-        self.count(Counter::Offloaded, 1);
-        true
     }
 
     /// Checks the proxy and its instances; whether any came back.

@@ -50,14 +50,9 @@ impl Process {
         let p2p = P2p::new(reach, config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings, membership.tuning);
-        let coll = Coll::new(
-            Executor::new(segment.clone(), membership.rank, allocator, config),
-            settings,
-            membership.tuning,
-        )?;
-        let handoffs = Handoffs::new(
-            coll.message_bytes_min().filter(|_| settings.offload_messages && !segment.has_dpu()),
-        );
+        let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
+        let coll = Coll::new(executor, settings, membership.tuning)?;
+        let handoffs = Handoffs::new(coll.message_bytes_min().filter(|_| settings.offload_messages));
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));

@@ -13,14 +13,15 @@ use transport::shm::{State, cma};
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// The shortest message that a proxy may be given; nothing where none is.
+    /// The shortest message that a proxy may be given; nothing where none is: one on another computer gets no
+    /// messages.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
             Offload::On => Some(0),
             Offload::Auto => Some(self.config.offload_bytes_min),
         }
-        .filter(|_| self.is_served())
+        .filter(|_| self.is_served() && !self.reach.segment.has_dpu())
     }
 
     /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before
