@@ -26,7 +26,7 @@ pub(crate) const LENT_MAX: usize = 120;
 /// How a proxy reads and writes what ranks have lent. A trait, because tests simulate it.
 pub trait Borrow {
     /// See `Borrower`.
-    fn meet(&mut self, rank: u32, name: &[u8], always: Lent) -> bool;
+    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool;
     /// See `Borrower`.
     fn is_lost(&self, rank: u32) -> bool;
     /// See `Borrower`.
@@ -35,11 +35,13 @@ pub trait Borrow {
     fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool;
     /// See `Borrower`.
     fn settle(&mut self);
+    /// See `Borrower`.
+    fn beat(&mut self);
 }
 
 impl Borrow for Borrower {
-    fn meet(&mut self, rank: u32, name: &[u8], always: Lent) -> bool {
-        Borrower::meet(self, rank, name, always)
+    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool {
+        Borrower::meet(self, rank, name, heartbeat)
     }
 
     fn is_lost(&self, rank: u32) -> bool {
@@ -56,6 +58,10 @@ impl Borrow for Borrower {
 
     fn settle(&mut self) {
         Borrower::settle(self)
+    }
+
+    fn beat(&mut self) {
+        Borrower::beat(self)
     }
 }
 
@@ -108,7 +114,6 @@ pub(crate) struct LentMemory {
 struct Known {
     /// Where its arena begins in its process.
     arena: u64,
-    heartbeat: Lent,
     /// By the offset of the instance's record.
     lent: Vec<(u64, Vec<Lent>)>,
 }
@@ -120,7 +125,7 @@ impl LentMemory {
 
     /// A rank joins; false if what it says makes no sense.
     pub fn meet(&self, rank: LocalRank, name: &[u8], arena: u64, heartbeat: Lent) -> bool {
-        self.ranks.borrow_mut().insert(rank, Known { arena, heartbeat, lent: Vec::new() });
+        self.ranks.borrow_mut().insert(rank, Known { arena, lent: Vec::new() });
         self.way.borrow_mut().meet(rank.peer(), name, heartbeat)
     }
 
@@ -202,15 +207,8 @@ impl LentMemory {
     }
 
     /// Shows the ranks that this proxy lives.
-    pub fn beat(&self, beat: u64) {
-        let word = Block::of(&beat.to_ne_bytes());
-        let ranks = self.ranks.borrow();
-        let mut way = self.way.borrow_mut();
-        for (rank, known) in ranks.iter() {
-            if !way.is_lost(rank.peer()) {
-                way.write(rank.peer(), &[(known.heartbeat, 0, 8)], word.span());
-            }
-        }
+    pub fn beat(&self) {
+        self.way.borrow_mut().beat();
     }
 
     fn write_at(&self, rank: LocalRank, offset: u64, bytes: &[u8]) -> Result<(), Fault> {

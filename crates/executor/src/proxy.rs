@@ -65,8 +65,7 @@ pub fn run(
         nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
         gives_in: true,
     });
-    let (mut looked, mut begun, mut shown) = (0, sys::clock::now(), 0);
-    let show_ns = (config.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
+    let (mut looked, mut begun) = (0, sys::clock::now());
     loop {
         let mut moved = proxy.poll();
         if let Some(network) = &mut network {
@@ -84,10 +83,7 @@ pub fn run(
             page.counters.set(Counter::InstancesLive, proxy.runs.len() as u64);
             let served = proxy.look_after_ranks();
             let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
-            if now - shown > show_ns {
-                shown = now;
-                proxy.beat();
-            }
+            proxy.beat();
             if !served || ending || proxy.is_fenced() || sys::process::parent() != parent {
                 page.set_state(State::Finalized);
                 return Ok(());
@@ -154,7 +150,7 @@ impl Proxy {
     /// Shows ranks on another computer that it lives.
     pub fn beat(&self) {
         if let Some(lent) = &self.reach.lent {
-            lent.beat(self.reach.segment.proxy(self.index).heartbeat.load(Ordering::Relaxed));
+            lent.beat();
         }
     }
 

@@ -52,5 +52,7 @@ fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Opt
         return Ok(None);
     }
     let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-    Ok(Some(Box::new(Borrower::open(segment, library, provider)?)))
+    // Several times in the time after which a rank gives its proxy up.
+    let beat_ns = (settings.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
+    Ok(Some(Box::new(Borrower::open(segment, library, provider, beat_ns)?)))
 }

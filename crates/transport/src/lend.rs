@@ -85,14 +85,7 @@ impl Lender {
     /// Opens an endpoint for memory, as `route_fabric::Port::open` opens one for packets. Errors
     /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
     pub fn open(segment: &Segment, library: Option<&Path>, provider: Option<&str>) -> Result<Lender> {
-        let config = Config {
-            packet_bytes_max: 256,
-            sends_max: 1,
-            receive_buffers: 2,
-            receive_buffer_bytes: 4096,
-            accesses_max: 1,
-        };
-        let endpoint = endpoint(segment, library, provider, config)?;
+        let endpoint = endpoint(segment, library, provider, 1)?;
         let name = endpoint.name().to_vec();
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         let open = Open { regions: HashMap::new(), endpoint };
@@ -171,6 +164,15 @@ impl Shared {
     }
 }
 
+/// An access to a rank's memory.
+#[derive(Clone, Copy)]
+enum Access {
+    /// To a span,
+    Read(Span),
+    /// from one.
+    Write(Span),
+}
+
 /// A proxy's part: it reads and writes what ranks have lent.
 pub struct Borrower {
     endpoint: Endpoint,
@@ -180,24 +182,27 @@ pub struct Borrower {
     free: Vec<u32>,
     /// Accesses under way, by staging buffer: of which rank, and where to bytes go that are read.
     under_way: Vec<Option<(u32, Option<Span>)>>,
-    /// Where each rank is, and a range of it that it does not take back.
+    /// Where each rank is, and where the heartbeat goes, a range that it does not take back.
     ranks: HashMap<u32, (Address, Lent)>,
+    /// The heartbeat, when it was last written, and how often it is, in nanoseconds.
+    heartbeat: u64,
+    beaten: u64,
+    beat_ns: u64,
     /// Ranks to which something was written that may not have arrived.
     written: HashSet<u32>,
     lost: HashSet<u32>,
 }
 
 impl Borrower {
-    /// Opens an endpoint. Errors (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
-    pub fn open(segment: &Segment, library: Option<&Path>, provider: Option<&str>) -> Result<Borrower> {
-        let config = Config {
-            packet_bytes_max: 256,
-            sends_max: 1,
-            receive_buffers: 2,
-            receive_buffer_bytes: 4096,
-            accesses_max: STAGING,
-        };
-        let mut endpoint = endpoint(segment, library, provider, config)?;
+    /// Opens an endpoint. `beat_ns`: how often the heartbeat is written, in nanoseconds. Errors
+    /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
+    pub fn open(
+        segment: &Segment,
+        library: Option<&Path>,
+        provider: Option<&str>,
+        beat_ns: u64,
+    ) -> Result<Borrower> {
+        let mut endpoint = endpoint(segment, library, provider, STAGING)?;
         let staging = Block::new(STAGING * STAGING_BYTES);
         // SAFETY: the block lives as long as the region, in one value.
         let region = unsafe { endpoint.register(staging.span()) }?;
@@ -208,18 +213,21 @@ impl Borrower {
             free: (0..STAGING as u32).collect(),
             under_way: vec![None; STAGING],
             ranks: HashMap::new(),
+            heartbeat: 0,
+            beaten: 0,
+            beat_ns,
             written: HashSet::new(),
             lost: HashSet::new(),
         })
     }
 
-    /// Makes a rank's lender known by its name, and a range that it lends as long as it is open. False if it
-    /// is no name.
-    pub fn meet(&mut self, rank: u32, name: &[u8], always: Lent) -> bool {
+    /// Makes a rank's lender known by its name, and a word for the heartbeat, which it lends as long as it is
+    /// open. False if it is no name.
+    pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
         self.written.remove(&rank);
-        self.ranks.insert(rank, (address, always));
+        self.ranks.insert(rank, (address, heartbeat));
         true
     }
 
@@ -237,7 +245,7 @@ impl Borrower {
             while begun < bytes {
                 let part = (bytes - begun).min(STAGING_BYTES);
                 let into = to.slice(done + begun, part);
-                if !self.access(rank, lent, at + begun as u64, part, Some(into)) {
+                if !self.access(rank, lent, at + begun as u64, Access::Read(into)) {
                     break;
                 }
                 begun += part;
@@ -260,12 +268,8 @@ impl Borrower {
             let mut begun = 0;
             while begun < bytes {
                 let part = (bytes - begun).min(STAGING_BYTES);
-                if !self.wait(|this| !this.free.is_empty(), rank) {
-                    return false;
-                }
-                let number = *self.free.last().expect("one is free");
-                from.slice(done + begun, part).copy_to(self.buffer(number, part));
-                if !self.access(rank, lent, at + begun as u64, part, None) {
+                let from = from.slice(done + begun, part);
+                if !self.access(rank, lent, at + begun as u64, Access::Write(from)) {
                     return false;
                 }
                 self.written.insert(rank);
@@ -284,49 +288,86 @@ impl Borrower {
         }
         let word = Block::new(1);
         for rank in std::mem::take(&mut self.written) {
-            let Some(&(_, always)) = self.ranks.get(&rank) else { continue };
+            let Some(&(_, heartbeat)) = self.ranks.get(&rank) else { continue };
             if self.wait(|this| this.under_way.iter().all(|one| one.is_none_or(|(of, _)| of != rank)), rank) {
-                self.read(rank, &[(always, 0, 1)], word.span());
+                self.read(rank, &[(heartbeat, 0, 1)], word.span());
+            }
+        }
+    }
+
+    /// Writes the heartbeat to all ranks if it is time. Whoever waits for one rank's memory calls it, so that
+    /// the others see that this process lives.
+    pub fn beat(&mut self) {
+        let now = sys::clock::now();
+        if now - self.beaten < self.beat_ns {
+            return;
+        }
+        (self.beaten, self.heartbeat) = (now, self.heartbeat + 1);
+        let word = Block::of(&self.heartbeat.to_ne_bytes());
+        let reached = self.ranks.iter().filter(|(rank, _)| !self.lost.contains(rank));
+        let reached: Vec<_> = reached.map(|(rank, (_, heartbeat))| (*rank, *heartbeat)).collect();
+        for (rank, heartbeat) in reached {
+            if !self.free.is_empty() {
+                self.begin(rank, heartbeat, 0, Access::Write(word.span()));
             }
         }
     }
 
     /// Starts an access from or to the next free staging buffer.
-    fn access(&mut self, rank: u32, lent: Lent, at: u64, bytes: usize, into: Option<Span>) -> bool {
-        let memory = RemoteMemory { key: lent.key, base: lent.base, bytes: lent.bytes };
+    fn access(&mut self, rank: u32, lent: Lent, at: u64, access: Access) -> bool {
         let begun = sys::clock::now();
         while !self.is_lost(rank) {
-            let Some(&number) = self.free.last() else {
+            if self.free.is_empty() {
                 self.wait(|this| !this.free.is_empty(), rank);
                 continue;
-            };
-            let (peer, buffer, token) = (self.ranks[&rank].0, self.buffer(number, bytes), u64::from(number));
-            let Borrower { endpoint, region, .. } = self;
-            let answer = match into {
-                // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
-                Some(_) => unsafe { endpoint.read(peer, memory, at, buffer, region, token) },
-                // SAFETY: as above.
-                None => unsafe { endpoint.write(peer, memory, at, buffer, region, token) },
-            };
-            match answer {
-                Ok(Sent::Done) => {
-                    self.free.pop();
-                    self.under_way[number as usize] = Some((rank, into));
-                    return true;
-                }
+            }
+            match self.begin(rank, lent, at, access) {
+                Sent::Done => return true,
                 // The connection may not be there yet.
-                Ok(Sent::Full) if sys::clock::now() - begun < SILENCE_NS => self.poll(),
-                Ok(Sent::Full) | Err(_) => drop(self.lost.insert(rank)),
+                Sent::Full if sys::clock::now() - begun < SILENCE_NS => self.idle(),
+                Sent::Full => drop(self.lost.insert(rank)),
             }
         }
         false
+    }
+
+    /// Starts an access with the last free staging buffer; there must be one. An error loses the rank.
+    fn begin(&mut self, rank: u32, lent: Lent, at: u64, access: Access) -> Sent {
+        let memory = RemoteMemory { key: lent.key, base: lent.base, bytes: lent.bytes };
+        let number = *self.free.last().expect("one is free");
+        let (Access::Read(span) | Access::Write(span)) = access;
+        let (peer, buffer) = (self.ranks[&rank].0, self.buffer(number, span.bytes()));
+        let Borrower { endpoint, region, .. } = self;
+        let (answer, into) = match access {
+            Access::Read(into) => {
+                // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
+                (unsafe { endpoint.read(peer, memory, at, buffer, region, number.into()) }, Some(into))
+            }
+            Access::Write(from) => {
+                from.copy_to(buffer);
+                // SAFETY: as above.
+                (unsafe { endpoint.write(peer, memory, at, buffer, region, number.into()) }, None)
+            }
+        };
+        match answer {
+            Ok(Sent::Done) => {
+                self.free.pop();
+                self.under_way[number as usize] = Some((rank, into));
+                Sent::Done
+            }
+            Ok(Sent::Full) => Sent::Full,
+            Err(_) => {
+                self.lost.insert(rank);
+                Sent::Full
+            }
+        }
     }
 
     /// Polls until `done`. False: the rank is lost.
     fn wait(&mut self, done: impl Fn(&Borrower) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
-            self.poll();
+            self.idle();
             if sys::clock::now() - begun > SILENCE_NS {
                 self.lost.insert(rank);
             }
@@ -337,7 +378,17 @@ impl Borrower {
         !self.is_lost(rank)
     }
 
-    fn poll(&mut self) {
+    /// One round of a wait.
+    fn idle(&mut self) {
+        self.beat();
+        if !self.poll() {
+            // The other side may need this core.
+            sys::cpu::give_way();
+        }
+    }
+
+    /// Whether anything came.
+    fn poll(&mut self) -> bool {
         let Borrower { endpoint, staging, free, under_way, lost, .. } = self;
         let mut packets = Vec::new();
         let polled = endpoint.poll(|event| match event {
@@ -359,6 +410,7 @@ impl Borrower {
             let Borrower { ranks, lost, .. } = self;
             lost.extend(ranks.keys());
         }
+        polled.unwrap_or(false)
     }
 
     fn buffer(&self, number: u32, bytes: usize) -> Span {
@@ -370,8 +422,11 @@ fn endpoint(
     segment: &Segment,
     library: Option<&Path>,
     provider: Option<&str>,
-    config: Config,
+    accesses_max: usize,
 ) -> Result<Endpoint> {
+    // Nobody sends packets here.
+    let (packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes) = (256, 1, 2, 4096);
+    let config = Config { packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes, accesses_max };
     let library = Library::load(library)?;
     let address = segment.job().address.text().parse().ok();
     let provider = fabric::choose(&library, provider, address)?.swap_remove(0);
@@ -384,14 +439,16 @@ mod tests {
     use super::*;
     use crate::shm::Shape;
 
+    const BEAT_NS: u64 = 20_000_000;
+
     fn pair() -> (Lender, Borrower, Segment) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 }).unwrap();
         segment.job().address.set("127.0.0.1");
         let lender = Lender::open(&segment, None, Some("tcp")).unwrap();
-        let mut borrower = Borrower::open(&segment, None, Some("tcp")).unwrap();
-        let always = lender.lend(segment.heartbeat(0)).unwrap();
-        assert!(borrower.is_lost(0) && !borrower.meet(0, b"no name", always));
-        assert!(borrower.meet(0, lender.name(), always));
+        let mut borrower = Borrower::open(&segment, None, Some("tcp"), BEAT_NS).unwrap();
+        let heartbeat = lender.lend(segment.heartbeat(0)).unwrap();
+        assert!(borrower.is_lost(0) && !borrower.meet(0, b"no name", heartbeat));
+        assert!(borrower.meet(0, lender.name(), heartbeat));
         (lender, borrower, segment)
     }
 
@@ -442,6 +499,32 @@ mod tests {
             assert!(!borrower.read(0, &[(lent, 0, 8)], memory.span().slice(0, 8)));
             assert_eq!(lender.lend(memory.span()).is_none(), closes);
         }
+    }
+
+    /// Goal: ranks see a heartbeat while the borrower waits for one of them that answers nothing.
+    #[test]
+    fn the_heart_beats_in_a_wait() {
+        let (lender, mut borrower, segment) = pair();
+        let silent = Lender::open(&segment, None, Some("tcp")).unwrap();
+        let (memory, word) = (Block::new(64), Block::new(8));
+        let lent = silent.lend(memory.span()).unwrap();
+        let other = silent.lend(word.span()).unwrap();
+        assert!(borrower.meet(1, silent.name(), other));
+        assert!(borrower.read(1, &[(lent, 0, 64)], memory.span()));
+        let heartbeat = &segment.proxy(0).heartbeat;
+        std::thread::scope(|scope| {
+            // Its thread does nothing while this is held.
+            let held = silent.shared.lock();
+            let reader = scope.spawn(move || borrower.read(1, &[(lent, 0, 64)], Block::new(64).span()));
+            let before = heartbeat.load(std::sync::atomic::Ordering::Relaxed);
+            while heartbeat.load(std::sync::atomic::Ordering::Relaxed) < before + 3 {
+                assert!(!reader.is_finished(), "nothing beats in a wait");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(held);
+            assert!(reader.join().unwrap());
+        });
+        drop(lender);
     }
 
     #[test]

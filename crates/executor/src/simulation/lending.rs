@@ -121,4 +121,7 @@ impl Borrow for ProxyMemory {
     fn settle(&mut self) {
         self.deliver(usize::MAX);
     }
+
+    // Deaths are told otherwise here.
+    fn beat(&mut self) {}
 }
