@@ -1,10 +1,11 @@
 """Proxies on other computers than their ranks (mpirun --dpu-hostfile): h3 and h4 run those of h1 and h2, and share nothing with
 them but the network. Tests of `--more` only."""
-import os, random, re, signal, time
+import os, re, signal, time
 
 import jobs, lab
+from failures import one_instant
 from job_tests import running
-from job_tests.running import HERE, chosen, expect, test
+from job_tests.running import HERE, expect, test
 
 OFFLOAD = HERE / "hosts/offload.c"
 
@@ -63,20 +64,8 @@ def a_proxy_on_another_computer_serves_two_ranks_of_a_host(hosts):
     jobs.nothing_left(hosts)
 
 
-def at_each_seed(what):
-    def at_seeds(hosts):
-        for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-            try:
-                what(hosts, random.Random(seed))
-                jobs.nothing_left(hosts)
-            except BaseException as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
-        return f"seeds {chosen.seed} to {chosen.seed + chosen.seeds - 1}"
-    at_seeds.__name__ = what.__name__
-    return jobs.rare(test(at_seeds))
-
-
-@at_each_seed
+@jobs.rare
+@one_instant
 def ranks_go_on_when_a_proxy_on_another_computer_is_killed(hosts, dice):
     job = Offload(hosts, 2, dice.choice([0, 5, 50]), ranks=dice.choice([1, 1, 2]))
     job.begin()
@@ -85,7 +74,8 @@ def ranks_go_on_when_a_proxy_on_another_computer_is_killed(hosts, dice):
     expect("was killed by signal 9" in job.ends_well(), "nobody said so")
 
 
-@at_each_seed
+@jobs.rare
+@one_instant
 def ranks_go_on_when_a_proxy_on_another_computer_falls_silent(hosts, dice):
     job = Offload(hosts, 4, 5)
     job.begin()
@@ -98,7 +88,8 @@ def ranks_go_on_when_a_proxy_on_another_computer_falls_silent(hosts, dice):
     expect("cut off proxy" in job.ends_well(), "nobody said so")
 
 
-@at_each_seed
+@jobs.rare
+@one_instant
 def ranks_go_on_when_the_computer_of_their_proxy_loses_power(hosts, dice):
     job = Offload(hosts, 4, 5)
     job.begin()
