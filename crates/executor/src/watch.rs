@@ -38,7 +38,7 @@ pub struct ProxyWatch {
     /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
     still_ns: u64,
     looked_ns: u64,
-    /// Its processor time when its heartbeat had last stood still for the time-out.
+    /// Its processor time when its heartbeat had first stood still for the time-out.
     still_cpu_ns: Option<u64>,
     killed: bool,
     /// Whether this rank was the first to kill it.
@@ -137,13 +137,13 @@ impl ProxyWatch {
         Health::Alive
     }
 
-    /// Whether the proxy, whose heartbeat has stood still for the time-out, waits for a core: it is runnable
-    /// and has had less than half of this time. Then the time-out begins again.
+    /// Whether the proxy, whose heartbeat has stood still for the time-out, waits for a core: it is runnable,
+    /// and has not had the time-out as processor time since. Then the time-out begins again.
     fn starves(&mut self) -> bool {
         let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
         let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };
-        let before = self.still_cpu_ns.replace(stat.cpu_ns);
-        let starves = before.is_none_or(|before| stat.cpu_ns.saturating_sub(before) < self.timeout_ns / 2);
+        let before = *self.still_cpu_ns.get_or_insert(stat.cpu_ns);
+        let starves = stat.cpu_ns.saturating_sub(before) < self.timeout_ns;
         if starves {
             self.still_ns = 0;
         }
