@@ -308,7 +308,8 @@ impl Borrower {
         let reached: Vec<_> = reached.map(|(rank, (_, heartbeat))| (*rank, *heartbeat)).collect();
         for (rank, heartbeat) in reached {
             if !self.free.is_empty() {
-                self.begin(rank, heartbeat, 0, Access::Write(word.span()));
+                // One that has no room now comes again.
+                let _ = self.begin(rank, heartbeat, 0, Access::Write(word.span()));
             }
         }
     }
