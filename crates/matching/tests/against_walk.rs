@@ -12,6 +12,15 @@ struct Walk {
     unexpected: Vec<(Envelope, u32)>,
 }
 
+impl Walk {
+    /// As `Posted::exact`.
+    fn exact(&self, envelope: &Envelope) -> Option<usize> {
+        let fitting = || self.posted.iter().filter(|(pattern, _)| pattern.fits(envelope));
+        let is_exact = |(pattern, _): &(Pattern, u32)| pattern.source.is_some() && pattern.tag.is_some();
+        fitting().all(is_exact).then(|| fitting().count())
+    }
+}
+
 #[derive(Default)]
 struct Both {
     walk: Walk,
@@ -45,6 +54,7 @@ impl Both {
                 }
             }
             Move::Message(envelope) => {
+                assert_eq!(self.posted.exact(&envelope), self.walk.exact(&envelope));
                 let wanted = self.walk.posted.iter().position(|(pattern, _)| pattern.fits(&envelope));
                 let wanted = wanted.map(|at| self.walk.posted.remove(at).1);
                 assert_eq!(self.posted.take(&envelope), wanted);
