@@ -314,7 +314,7 @@ impl Proxy {
     /// Checks its ranks: tries to reach new ones, forgets those that have gone; whether any is left or may
     /// come.
     pub fn look_after_ranks(&mut self) -> bool {
-        let Proxy { ranks, absent, reach, idle, plans, .. } = self;
+        let Proxy { ranks, absent, reach, runs, idle, plans, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
         ranks.retain(|&rank| {
             let page = reach.segment.rank(rank);
@@ -327,6 +327,8 @@ impl Proxy {
                     true
                 }
                 State::Finalized | State::Dead => {
+                    // Receives whose messages never came.
+                    runs.retain(|run| run.rank != rank);
                     idle.retain(|&(owner, _), _| owner != rank);
                     plans.retain(|&(owner, _), _| owner != rank);
                     absent.push(rank);

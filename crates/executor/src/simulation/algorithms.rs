@@ -279,17 +279,7 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let size = rng.random_range(1..=7);
-    let config = Config {
-        chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
-        inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
-        ..Config::default()
-    };
-    // Ranks of other nodes are in other segments, and messages pass between those.
-    let nodes = rng.random_range(1..=3);
-    let node_of: Vec<u32> = (0..size).map(|_| rng.random_range(0..nodes)).collect();
-    let proxies = rng.random_range(1..=2);
-    let mut jobs: Vec<Job> =
-        (0..nodes).map(|node| Job::on_node(node, nodes, &node_of, proxies, &config)).collect();
+    let (config, node_of, mut jobs) = some_nodes(rng, size);
     lend_some(&mut jobs, &config, rng);
     let mut network = Network::default();
     let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
@@ -342,6 +332,21 @@ fn run(seed: u64) -> [u64; 3] {
     }
     let left: Vec<_> = running.iter().map(|started| (started.rank, &cases[started.case])).collect();
     panic!("the job hangs: {left:?}");
+}
+
+/// The node of each rank, and the nodes' parts of a job. Ranks of other nodes are in other segments, and
+/// messages pass between those.
+pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize) -> (Config, Vec<u32>, Vec<Job>) {
+    let config = Config {
+        chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
+        inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
+        ..Config::default()
+    };
+    let nodes = rng.random_range(1..=3);
+    let node_of: Vec<u32> = (0..ranks).map(|_| rng.random_range(0..nodes)).collect();
+    let proxies = rng.random_range(1..=2);
+    let jobs = (0..nodes).map(|node| Job::on_node(node, nodes, &node_of, proxies, &config)).collect();
+    (config, node_of, jobs)
 }
 
 /// Has the proxies of some hosts run on another computer, in half of the jobs on several hosts.

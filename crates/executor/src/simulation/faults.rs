@@ -80,6 +80,20 @@ fn different_lengths_are_told_to_the_receiver_and_no_rank_hangs() {
 }
 
 #[test]
+fn a_proxy_forgets_what_a_rank_left_waiting() {
+    let mut job = Job::new(2, 1, &Config::default());
+    let buffer = job.ranks[1].buffer(&[0; 8], Home::Arena);
+    let start = start(&job, Kind::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), Offload::On);
+    job.ranks[1].executor.start(start).unwrap();
+    job.proxies[0].poll();
+    assert!(job.proxies[0].is_busy());
+    let rank = job.segment.places().nth(1).unwrap();
+    job.segment.rank(rank).set_state(State::Finalized);
+    job.proxies[0].look_after_ranks();
+    assert!(!job.proxies[0].is_busy());
+}
+
+#[test]
 fn unequal_sides_of_a_copy_are_an_error_of_that_rank() {
     let mut job = Job::new(1, 1, &Config::default());
     for offload in [Offload::Off, Offload::On] {

@@ -2,10 +2,10 @@
 //! message, that withdraw at any time and are followed by another, senders that are abandoned, proxies that
 //! die.
 
-use super::algorithms::turn_node;
+use super::algorithms::{some_nodes, turn_node};
 use super::network::{End, Packets};
 use super::{Home, Job};
-use crate::{Binding, Config, Cut, InstanceTicket, Offload, Start};
+use crate::{Binding, Cut, InstanceTicket, Offload, Start};
 use datatype::Buffer;
 use error::Class;
 use rand::rngs::SmallRng;
@@ -171,16 +171,7 @@ impl Message {
 fn run(seed: u64) -> [u64; 2] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
-    let config = Config {
-        chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
-        inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
-        ..Config::default()
-    };
-    let nodes = rng.random_range(1..=3);
-    let node_of: Vec<u32> = (0..ranks).map(|_| rng.random_range(0..nodes)).collect();
-    let proxies = rng.random_range(1..=2);
-    let mut jobs: Vec<Job> =
-        (0..nodes).map(|node| Job::on_node(node, nodes, &node_of, proxies, &config)).collect();
+    let (_, node_of, mut jobs) = some_nodes(rng, ranks as usize);
     let side = |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
     let plans = [side(1, vec![], vec![Some(0)]), side(0, vec![Some(1)], vec![])];
     let mut packets = Packets { bytes_max: *[64, 1000, 16 << 10].choose(rng).unwrap(), ..Packets::default() };
