@@ -66,21 +66,24 @@ impl Job {
         Ok(moved)
     }
 
+    /// Starts what p2p wants. What fails is tried again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
         let Job { p2p, coll, handoffs, .. } = self;
-        let mut started = false;
+        let (mut started, mut failed) = (false, None);
         let mut due = std::mem::take(&mut handoffs.later);
         due.extend(std::iter::from_fn(|| p2p.next_handoff()));
         for handoff in due {
-            let (ticket, key) = match &handoff {
+            let (ticket, key, peer, context, buffer) = match &handoff {
                 Handoff::Abandon(ticket) => {
                     if let Some(it) = handoffs.under_way.iter().find(|it| it.sends && it.ticket == *ticket) {
                         coll.abandon(it.instance);
                     }
                     continue;
                 }
-                Handoff::Receive { ticket, key, .. } => (*ticket, *key),
+                Handoff::Receive { ticket, key, peer, context, buffer } => {
+                    (*ticket, *key, *peer, *context, buffer)
+                }
             };
             if !p2p.awaits(ticket, key) {
                 continue;
@@ -89,9 +92,8 @@ impl Job {
                 handoffs.later.push(handoff);
                 continue;
             }
-            let Handoff::Receive { peer, context, buffer, .. } = handoff else { continue };
             let offload = offload(coll.works_beside(context, buffer.bytes() as u64));
-            let message = message(key, [peer, p2p.rank()], false, buffer, offload);
+            let message = message(key, [peer, p2p.rank()], false, buffer.clone(), offload);
             match coll.start_message(message) {
                 Ok(instance) => {
                     let (sends, withdrawn) = (false, false);
@@ -99,11 +101,14 @@ impl Job {
                     started = true;
                 }
                 // It is started once the message has been announced.
-                Err(error) if !p2p.withdrawn(ticket) => return Err(error),
-                Err(_) => (),
+                Err(_) if p2p.withdrawn(ticket) => (),
+                Err(error) => {
+                    handoffs.later.push(handoff);
+                    failed = Some(error);
+                }
             }
         }
-        Ok(started)
+        failed.map_or(Ok(started), Err)
     }
 
     /// Cancels a receive or a send that has not matched.
@@ -224,7 +229,8 @@ impl Receive {
         {
             p2p.expect(ticket, context, peer, tag);
         }
-        job.start_handoffs()?;
+        // The receive has begun: if something could not start, progress tells of it.
+        let _ = job.start_handoffs();
         Ok(Work::Long(Box::new(Long { ticket, source: Some(source), judged })))
     }
 }
