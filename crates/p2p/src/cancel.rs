@@ -14,7 +14,7 @@ use error::{Class, Result, fail};
 
 impl P2p {
     /// Cancels an operation if it has not matched. `Outcome::cancelled` tells whether it was in time, for a
-    /// send perhaps later.
+    /// send perhaps later. No executor may wait for its message any more (`depending`, `withdrawn`).
     pub fn cancel(&mut self, ticket: Ticket) {
         self.settle();
         let Some(ticket) = self.posted_ticket(ticket) else { return };
@@ -22,10 +22,6 @@ impl P2p {
         match &request.stage {
             Stage::Posted(entry) => {
                 self.matcher.posted.remove(*entry);
-                self.matcher.end_cancelled(ticket);
-            }
-            Stage::Expecting(expecting) => {
-                self.matcher.posted.remove(expecting.entry);
                 self.matcher.end_cancelled(ticket);
             }
             Stage::Send(send) if send.peer == self.rank => self.matcher.withdraw_own(ticket),

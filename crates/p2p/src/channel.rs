@@ -89,20 +89,20 @@ impl Channels {
 
     /// What a peer says of a channel.
     pub(crate) fn set(&mut self, context: u64, tag: i32, channel: Channel) {
-        self.make_room();
+        self.make_room((context, tag));
         self.0.insert((context, tag), channel);
     }
 
     /// The next message of a channel, which begins now if it is new.
     pub(crate) fn next(&mut self, context: u64, tag: i32, name: impl FnOnce() -> u32) -> Channel {
-        self.make_room();
+        self.make_room((context, tag));
         let channel = self.0.entry((context, tag)).or_insert_with(|| Channel { name: name(), count: 0 });
         channel.count = channel.count.wrapping_add(1);
         *channel
     }
 
-    fn make_room(&mut self) {
-        if self.0.len() >= CHANNELS_MAX {
+    fn make_room(&mut self, channel: (u64, i32)) {
+        if self.0.len() >= CHANNELS_MAX && !self.0.contains_key(&channel) {
             self.0.clear();
         }
     }

@@ -26,13 +26,24 @@ struct Side {
     /// For how many more turns a receive that was withdrawn keeps its key.
     lingers: Option<u64>,
     is_over: bool,
+    /// It took only a part of its message.
+    is_short: bool,
 }
 
 impl Engines {
     fn start(&mut self, rank: usize, ticket: Ticket, key: HandoffKey, sends: bool, buffer: Buffer) {
         let is_it = |side: &&Side| (side.key, side.sends) == (key, sends);
         assert!(!self.sides.iter().any(|side| is_it(&side)), "two sides with one key");
-        self.sides.push(Side { rank, ticket, key, sends, buffer, lingers: None, is_over: false });
+        self.sides.push(Side {
+            rank,
+            ticket,
+            key,
+            sends,
+            buffer,
+            lingers: None,
+            is_over: false,
+            is_short: false,
+        });
     }
 
     /// Starts a send that an executor moves, or, if it has no memory, any other.
@@ -81,7 +92,8 @@ impl Engines {
                 Some(0) => return false,
                 Some(left) => *left -= 1,
                 None if side.is_over => {
-                    p2p.handed_over(side.ticket, side.key, None);
+                    let error = error::Error::new(error::Class::Truncate, "an executor's words");
+                    p2p.handed_over(side.ticket, side.key, side.is_short.then_some(error));
                     return false;
                 }
                 None if !side.sends && !p2p.awaits(side.ticket, side.key) => {
@@ -111,12 +123,14 @@ impl Engines {
         let (from, into) = if one.sends { (at, other) } else { (other, at) };
         let (sent, taken) = (&self.sides[from].buffer, &self.sides[into].buffer);
         let bytes = sent.bytes().min(taken.bytes());
+        let is_short = taken.bytes() < sent.bytes();
         let block = Block::new(bytes);
         sent.pack(0, block.span());
         taken.unpack(0, block.span());
         self.moved += 1;
         self.foreseen += u64::from(into < from);
         (self.sides[from].is_over, self.sides[into].is_over) = (true, true);
+        self.sides[into].is_short = is_short;
     }
 
     /// Cancels an operation, as the process that uses p2p does.
