@@ -253,10 +253,17 @@ impl Matcher {
         awaiting: &mut A,
         tally: &mut Tally,
     ) -> Result<Take> {
-        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         if header.kind & packet::COUNTED != 0 {
-            return self.consume_counted(lane, header, payload, awaiting, tally);
+            let message = Header { kind: header.kind & !packet::COUNTED, ..*header };
+            let take = self.consume(lane, &message, payload, awaiting, tally)?;
+            if take != Take::Not
+                && let Some(channels) = &mut lane.arriving
+            {
+                channels.count(header.context, header.tag);
+            }
+            return Ok(take);
         }
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         match header.kind {
             packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
             packet::PIECE => self.piece(lane, payload)?,
@@ -272,26 +279,6 @@ impl Matcher {
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
-    }
-
-    /// A message that has a number in its channel.
-    #[cold]
-    fn consume_counted<A: Awaiting>(
-        &mut self,
-        lane: &mut Lane,
-        header: &Header,
-        payload: Span,
-        awaiting: &mut A,
-        tally: &mut Tally,
-    ) -> Result<Take> {
-        let message = Header { kind: header.kind & !packet::COUNTED, ..*header };
-        let take = self.consume(lane, &message, payload, awaiting, tally)?;
-        if take != Take::Not
-            && let Some(channels) = &mut lane.arriving
-        {
-            channels.count(header.context, header.tag);
-        }
-        Ok(take)
     }
 
     /// Ends a receive with a whole message.
