@@ -1,6 +1,6 @@
 """Times torch.distributed over Outboard and gloo in one job: all_reduce of several sizes, blocking and many outstanding, and a step of DDP.
 
-    tests/training/run -- mpirun -n 2 PYTHON bench/training/compare.py [--quick]
+    tests/training/run -- mpirun -n 2 PYTHON bench/training/compare.py [--quick] [PART OF A ROW'S NAME ...]
 
 The two take turns; each figure is the median of 5 rounds, the slowest rank's. Prints a table of microseconds, and gloo's time over ours."""
 import argparse
@@ -14,8 +14,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
+parser.add_argument("names", nargs="*", help="only rows whose name contains one of these")
 parser.add_argument("--quick", action="store_true")
-quick = parser.parse_args().quick
+chosen = parser.parse_args()
+quick = chosen.quick
 torch.set_num_threads(1)
 dist.init_process_group("outboard")
 GROUPS = {"outboard": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
@@ -24,6 +26,8 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 def measure(name, run, repeats, rounds=3 if quick else 5):
     """`run(group)` once is what is timed."""
+    if chosen.names and not any(part in name for part in chosen.names):
+        return
     times = {backend: [] for backend in GROUPS}
     for backend, group in GROUPS.items():
         run(group)
