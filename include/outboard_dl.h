@@ -76,6 +76,8 @@ int outboard_dl_init(void);
 int outboard_dl_finalize(void);
 int outboard_dl_world_rank(void);
 int outboard_dl_world_size(void);
+/* The lowest rank of MPI_COMM_WORLD on this process's node (MPI_COMM_TYPE_SHARED): the same at all ranks there. */
+int outboard_dl_world_node(void);
 /* The sentence of this thread's last error. Valid until the thread's next call. */
 const char *outboard_dl_message(void);
 

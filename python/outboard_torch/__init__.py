@@ -14,9 +14,10 @@ import torch.distributed as dist
 
 from . import _backend
 
-__all__ = ["rank", "size"]
+__all__ = ["node", "rank", "size"]
 
-rank, size = _backend.rank, _backend.size
+# Of MPI_COMM_WORLD; node: the lowest rank of this process's node.
+node, rank, size = _backend.node, _backend.rank, _backend.size
 _store = _finalizer = None
 
 

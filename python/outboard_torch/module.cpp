@@ -64,5 +64,6 @@ PYBIND11_MODULE(_backend, module) {
     module.def("init", [] { check(outboard_dl_init()); }, Release());
     module.def("rank", &outboard_dl_world_rank);
     module.def("size", &outboard_dl_world_size);
+    module.def("node", &outboard_dl_world_node);
     module.def("finalize", [] { return outboard_dl_finalize(); }, Release());
 }

@@ -311,6 +311,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     OK(outboard_dl_init());
     rank = outboard_dl_world_rank(), size = outboard_dl_world_size();
+    EQUAL(outboard_dl_world_node(), 0, "the first rank of the only node");
     for (int who = 0; who < size; who++) ranks[who] = who;
     OK(outboard_dl_group_create(ranks, size, "all", 60, &all));
     outboard_dl_work *work;

@@ -6,6 +6,7 @@ import outboard_torch  # noqa: F401
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -57,24 +58,24 @@ def fsdp(backend):
     return train(net)
 
 
-compare(ddp(None), ddp(GLOO), "DDP", TOLERANCE)
-# The buffers of batch norm in the first rank of DDP are each rank's own without broadcast.
-compare(ddp(None, gradient_as_bucket_view=True), ddp(GLOO), "DDP with gradients in buckets", TOLERANCE)
-compare(fsdp(dist.group.WORLD), fsdp(GLOO), "FSDP2", TOLERANCE or 1e-6)
+if __name__ == "__main__":
+    compare(ddp(None), ddp(GLOO), "DDP", TOLERANCE)
+    # The buffers of batch norm in the first rank of DDP are each rank's own without broadcast.
+    compare(ddp(None, gradient_as_bucket_view=True), ddp(GLOO), "DDP with gradients in buckets", TOLERANCE)
+    compare(fsdp(dist.group.WORLD), fsdp(GLOO), "FSDP2", TOLERANCE or 1e-6)
 
-net = DistributedDataParallel(model())
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
-net.register_comm_hook(None, default_hooks.bf16_compress_hook)
-compressed = train(net)
-reference = ddp(GLOO)
-compare({"weight": compressed["module.0.weight"]}, {"weight": reference["module.0.weight"]}, "DDP with gradients in bf16", 2e-2)
+    net = DistributedDataParallel(model())
+    net.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    compressed = train(net)
+    reference = ddp(GLOO)
+    compare({"weight": compressed["module.0.weight"]}, {"weight": reference["module.0.weight"]}, "DDP with gradients in bf16", 2e-2)
 
-mesh = DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh=list(range(SIZE)))
-torch.manual_seed(3)
-a, b = torch.randn(8 * SIZE, 40), torch.randn(40, 12)
-product = distribute_tensor(a, mesh, [Shard(0)]) @ distribute_tensor(b, mesh, [Replicate()])
-compare({"product": product.full_tensor()}, {"product": a @ b}, "DTensor", 1e-4)
-columns = distribute_tensor(a, mesh, [Shard(1)]) @ distribute_tensor(b, mesh, [Shard(0)])
-compare({"product": columns.full_tensor()}, {"product": a @ b}, "DTensor with partial sums", 1e-4)
-dist.barrier()
-dist.destroy_process_group()
+    mesh = DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh=list(range(SIZE)))
+    torch.manual_seed(3)
+    a, b = torch.randn(8 * SIZE, 40), torch.randn(40, 12)
+    product = distribute_tensor(a, mesh, [Shard(0)]) @ distribute_tensor(b, mesh, [Replicate()])
+    compare({"product": product.full_tensor()}, {"product": a @ b}, "DTensor", 1e-4)
+    columns = distribute_tensor(a, mesh, [Shard(1)]) @ distribute_tensor(b, mesh, [Shard(0)])
+    compare({"product": columns.full_tensor()}, {"product": a @ b}, "DTensor with partial sums", 1e-4)
+    dist.barrier()
+    dist.destroy_process_group()

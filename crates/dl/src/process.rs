@@ -14,6 +14,8 @@ struct World {
     comm: MPI_Comm,
     rank: c_int,
     size: c_int,
+    /// The lowest rank of this process's node.
+    node: c_int,
     /// Whether finalize finalizes MPI.
     is_ours: bool,
 }
@@ -41,6 +43,11 @@ pub extern "C" fn outboard_dl_world_rank() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn outboard_dl_world_size() -> c_int {
     WORLD.get().map_or(-1, |world| world.size)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_dl_world_node() -> c_int {
+    WORLD.get().map_or(-1, |world| world.node)
 }
 
 #[unsafe(no_mangle)]
@@ -75,11 +82,22 @@ fn init() -> Result<()> {
     call!(MPI_Comm_set_errhandler(comm, handle(n::ERRORS_RETURN)))?;
     call!(MPI_Comm_rank(comm, &raw mut rank))?;
     call!(MPI_Comm_size(comm, &raw mut size))?;
+    let node = node(comm, rank)?;
     make_operators()?;
     Engine::open()?;
-    let _ = WORLD.set(World { comm, rank, size, is_ours: is_initialised == 0 });
+    let _ = WORLD.set(World { comm, rank, size, node, is_ours: is_initialised == 0 });
     *open = true;
     Ok(())
+}
+
+/// The lowest rank among those with which this one shares memory.
+fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
+    let (mut near, mut lowest) = (0, rank);
+    let info = handle(n::INFO_NULL);
+    call!(MPI_Comm_split_type(comm, n::COMM_TYPE_SHARED, rank, info, &raw mut near))?;
+    call!(MPI_Bcast((&raw mut lowest).cast(), 1, handle(n::INT), 0, near))?;
+    call!(MPI_Comm_free(&raw mut near))?;
+    Ok(lowest)
 }
 
 #[unsafe(no_mangle)]
