@@ -43,7 +43,7 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
 
 /// Nothing: its processes have ended, so the job is ending.
 fn described(job: Printed, host: &str) -> Option<Job> {
-    // Where no mpirun started it, its number may be that of a rank on another host.
+    // Where no mpirun started it, its number is that of a rank, which may have ended.
     let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
     let (pid, facts) = pids.into_iter().find_map(|pid| Some((pid, Facts::of(pid)?)))?;
     let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
@@ -167,7 +167,7 @@ mod tests {
         let jobs = read(text.as_bytes()).unwrap();
         assert_eq!(jobs[0].ranks[0].counters["eager_bytes_sent"], u64::MAX);
         let without = text.replace("\"job\": 1", "\"job\": 0");
-        assert_eq!(read(without.as_bytes()).unwrap().len(), 1, "started by no mpirun of this host");
+        assert_eq!(read(without.as_bytes()).unwrap().len(), 1, "by a rank's process");
         let own = usage(std::process::id());
         assert_eq!(own.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["cpu_ns", "memory_bytes"]);
         assert!(own[1].1 > 1 << 20 && usage(u32::MAX).is_empty());

@@ -260,10 +260,10 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id},{},{user},{name},{nodes},{ranks},{state},{start},{end},{seen},{project}\n", job.source)
 }
 
-/// The counters of a job's ranks as rows of `job_samples`.
+/// The counters of a job's ranks as rows of `job_samples`; one without a process has none.
 fn samples(job: &Job, at: u64) -> String {
     let mut csv = String::new();
-    for rank in &job.ranks {
+    for rank in job.ranks.iter().filter(|rank| rank.pid != 0) {
         let counters: Vec<_> =
             rank.counters.iter().map(|(name, value)| format!("{}:{value}", literal(name))).collect();
         let counters = quoted(&format!("{{{}}}", counters.join(",")));
@@ -303,6 +303,22 @@ mod tests {
         let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
         let (jobs, _) = joined(many, "mpirun", Vec::new(), 2000);
         assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");
+    }
+
+    #[test]
+    fn a_rank_is_one_before_and_after_it_has_a_process() {
+        let job = |pids: &[u32]| Job {
+            source: "mpirun",
+            ranks: pids.iter().map(|pid| Rank { pid: *pid, ..Rank::default() }).collect(),
+            ..Job::default()
+        };
+        let pids = |known: Job, told: Job| {
+            let (jobs, _) = joined(vec![known], "mpirun", vec![told], 5);
+            jobs[0].ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(pids(job(&[0]), job(&[7])), [7]);
+        assert_eq!(pids(job(&[7]), job(&[8])), [8, 7], "another process of this number");
+        assert_eq!(samples(&job(&[0, 7]), 5).lines().count(), 1);
     }
 
     #[test]

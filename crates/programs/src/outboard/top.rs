@@ -117,8 +117,10 @@ fn find() -> Result<Vec<Job>, String> {
         for path in descriptors.flatten().map(|entry| entry.path()) {
             if let Some((key, segment)) = open(&path, &found) {
                 let launcher = segment.job().launcher.load(Ordering::Relaxed);
-                let first =
-                    segment.places().next().map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed));
+                // Ranks on other hosts, and those that have not begun, have none.
+                let first = ranks(&segment)
+                    .map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed))
+                    .find(|pid| *pid != 0);
                 let pid = if launcher != 0 { launcher } else { first.unwrap_or(0) };
                 found.insert(key, Job { pid, segment });
             }
