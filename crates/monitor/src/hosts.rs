@@ -161,9 +161,14 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
         Some((name.clone(), more as f64 / s))
     };
     let rates = report.part.counters.iter().filter_map(rate).collect();
+    let is_told = |report: &Report, job: &Job| {
+        report.part.jobs.iter().any(|new| (new.source, &new.id) == (job.source, &job.id))
+    };
     let mut gone = before.gone;
+    // One that is back was not over.
+    gone.retain(|job| !is_told(&report, job));
     for job in before.report.part.jobs {
-        if report.part.jobs.iter().any(|new| (new.source, &new.id) == (job.source, &job.id)) {
+        if is_told(&report, &job) {
             continue;
         }
         // Of a source that does not answer nothing is known to be over.
@@ -233,6 +238,8 @@ mod tests {
                 && row.contains("'eth0.sent_bytes':200"),
             "{row}"
         );
+        take(&mut hosts, &writer, report(start + 20_000, &next, &["a", "b"]), start + 20_000).unwrap();
+        assert!(hosts["n1"].gone.is_empty(), "a job that is back is not over");
     }
 
     #[test]

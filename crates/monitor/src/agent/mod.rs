@@ -148,7 +148,7 @@ mod tests {
         assert!(report.errors["slow"].starts_with("no answer for "), "{:?}", report.errors);
         assert_eq!(report.part.gauges.keys().collect::<Vec<_>>(), ["quick"]);
         go.send(()).unwrap();
-        while !sources.report("h", 1).errors.is_empty() {}
-        assert_eq!(sources.report("h", 1).part.gauges.len(), 2);
+        assert!((0..60).any(|_| sources.report("h", 1).errors.is_empty()), "its late answer counts");
+        assert!((0..60).any(|_| sources.report("h", 1).part.gauges.len() == 2), "and it is asked again");
     }
 }
