@@ -29,7 +29,7 @@ pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
 }
 
 /// Jobs, and their pods, each as a list that `kubectl` prints.
-pub fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
+fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
     let items = |text: &[u8]| -> Result<Vec<Value>, String> {
         let mut list: Value = serde_json::from_slice(text)
             .map_err(|error| format!("kubectl's list cannot be read: {error}"))?;

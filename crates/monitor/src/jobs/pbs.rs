@@ -1,5 +1,6 @@
 //! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). Tried on a recorded text only.
 
+use std::collections::HashSet;
 use std::process::Command;
 
 use serde_json::Value;
@@ -16,7 +17,7 @@ pub fn jobs() -> Result<Vec<Job>, String> {
     }
 }
 
-pub fn read(text: &[u8]) -> Result<Vec<Job>, String> {
+fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     let value: Value =
         serde_json::from_slice(text).map_err(|error| format!("qstat -F json cannot be read: {error}"))?;
     // Without a job there is no such field.
@@ -57,17 +58,9 @@ fn described(id: &str, job: &Value) -> Job {
 
 /// As `n01/0*8+n02/0*8`: each node once, in order.
 fn nodes(list: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for part in list.split('+').take(NODES_MAX) {
-        let name = part.split('/').next().unwrap_or_default();
-        if !name.is_empty()
-            && names.last().is_none_or(|last| last != name)
-            && !names.iter().any(|known| known == name)
-        {
-            names.push(name.into());
-        }
-    }
-    names
+    let mut known = HashSet::new();
+    let names = list.split('+').take(NODES_MAX).filter_map(|part| part.split('/').next());
+    names.filter(|name| !name.is_empty() && known.insert(*name)).map(String::from).collect()
 }
 
 /// As `Tue Nov 14 10:00:00 2023`, in milliseconds since 1970.
@@ -89,7 +82,7 @@ mod tests {
     fn what_qstat_prints_is_read() {
         let text = r#"{"timestamp": 1700000000, "pbs_version": "22.05.11", "pbs_server": "head", "Jobs": {
             "123.head": {"Job_Name": "cfd", "Job_Owner": "ann@login1.site", "job_state": "R", "Account_Name": "aero",
-                "exec_host": "n01/0*8+n01/1*8+n02/0*8", "stime": "Tue Nov 14 10:00:01 2023", "Resource_List": {"mpiprocs": 16, "ncpus": "24"}},
+                "exec_host": "n02/0*8+n02/1*8+n01/0*8+n02/2*8+", "stime": "Tue Nov 14 10:00:01 2023", "Resource_List": {"mpiprocs": 16, "ncpus": "24"}},
             "124[].head": {"Job_Name": "later", "Job_Owner": "bob@login1", "job_state": "Q", "Resource_List": {"ncpus": "4"}}}}"#;
         let jobs = read(text.as_bytes()).unwrap();
         let first = &jobs[0];
@@ -97,7 +90,7 @@ mod tests {
             (first.id.as_str(), first.user.as_str(), first.project.as_str()),
             ("123.head", "ann", "aero")
         );
-        assert_eq!((first.nodes.as_slice(), first.ranks_count), (&["n01".to_string(), "n02".into()][..], 16));
+        assert_eq!((first.nodes.as_slice(), first.ranks_count), (&["n02".to_string(), "n01".into()][..], 16));
         assert_eq!((first.state.as_str(), first.start), ("RUNNING", 1_699_956_001_000));
         assert_eq!((jobs[1].state.as_str(), jobs[1].ranks_count, jobs[1].start), ("PENDING", 4, 0));
         assert!(read(br#"{"pbs_server": "head"}"#).unwrap().is_empty());

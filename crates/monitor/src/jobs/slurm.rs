@@ -9,6 +9,19 @@ use super::text::{JOBS_MAX, NODES_MAX, words};
 use crate::command::output_of;
 use crate::job::Job;
 
+/// States of jobs that are over ("JOB STATE CODES" of squeue's manual).
+const OVER: [&str; 9] = [
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+];
+
 /// No `squeue` here: no jobs.
 pub fn jobs() -> Result<Vec<Job>, String> {
     match output_of(Command::new("squeue").arg("--json"), b"") {
@@ -30,9 +43,7 @@ fn job(value: &Value) -> Option<Job> {
         Value::Array(words) => words.first()?.as_str()?,
         word => word.as_str()?,
     };
-    let is_over =
-        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"].contains(&state);
-    let end = number(&value["end_time"]).filter(|_| is_over).map(|end| end * 1000);
+    let end = number(&value["end_time"]).filter(|_| OVER.contains(&state)).map(|end| end * 1000);
     Some(Job {
         id: id.to_string(),
         source: "slurm",
@@ -115,6 +126,8 @@ mod tests {
         assert_eq!(job.nodes, ["n08", "n09", "n10", "gpu1"]);
         assert_eq!((job.user.as_str(), job.project.as_str()), ("ann", "cfd"));
         assert_eq!((job.ranks_count, job.start, job.end), (8, 1_764_000_000_000, None));
+        let over = read(old.replace("RUNNING", "PREEMPTED").as_bytes()).unwrap().remove(0);
+        assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
     #[test]
