@@ -1,21 +1,26 @@
 //! Random words that nobody guesses.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The secret in a file that nobody else can read; the first time it is made.
+/// The secret in a file that nobody else can read; the first time it is made. One that cannot be read is not
+/// made anew: what was signed with it, or is known by it, would be refused without a word.
 pub fn kept(path: &Path) -> Result<String, String> {
+    let why = |error: std::io::Error| format!("{}: {error}", path.display());
     match std::fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() == 32 => return Ok(secret.trim().into()),
-        _ => {}
+        Ok(_) => {
+            return Err(format!("{} holds no secret; without the file a new one is made", path.display()));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(why(error)),
     }
     let secret = random();
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(format!("{secret}\n").as_bytes()));
-    written.map(|()| secret).map_err(|error| format!("{}: {error}", path.display()))
+    let opened = options.write(true).create_new(true).mode(0o600).open(path);
+    opened.and_then(|mut file| file.write_all(format!("{secret}\n").as_bytes())).map(|()| secret).map_err(why)
 }
 
 /// 128 bits in hexadecimal.
@@ -33,4 +38,20 @@ pub fn random() -> String {
 pub fn same(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     one.len() == other.len() && pairs.fold(0, |sum, (one, other)| sum | (one ^ other)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let secret = kept(&path).unwrap();
+        assert_eq!(kept(&path), Ok(secret));
+        std::fs::write(&path, "half").unwrap();
+        assert!(kept(&path).unwrap_err().contains("holds no secret"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "half");
+    }
 }
