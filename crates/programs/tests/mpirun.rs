@@ -65,6 +65,21 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
+fn tasks_of_an_allocation_of_one_host_are_ranks() {
+    let ranks = |tasks: &[(&str, &str)], words: &[&str]| {
+        let mut command = mpirun();
+        command.env("SLURM_JOB_ID", "7").env("SLURM_JOB_NODELIST", "a-name-in-slurm").envs(tasks.to_vec());
+        command.args(words).args(["sh", "-c", "echo $OMPI_COMM_WORLD_SIZE"]);
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(String::from).collect::<Vec<_>>()
+    };
+    let tasks = [("SLURM_NTASKS", "2"), ("SLURM_TASKS_PER_NODE", "2")];
+    assert_eq!(ranks(&tasks, &[]), ["2", "2"]);
+    assert_eq!(ranks(&tasks, &["-n", "1"]), ["1"]);
+    assert_eq!(ranks(&[("SLURM_TASKS_PER_NODE", "8")], &[]), ["1"], "processors that nobody called tasks");
+}
+
+#[test]
 fn labelled_lines_are_whole_and_all_arrive() {
     let (output, out, err) = run(
         "-l -n 4 sh -c",

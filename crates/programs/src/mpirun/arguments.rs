@@ -282,10 +282,14 @@ impl Arguments {
         if locals.iter().all(|local| local.hosts().is_none()) {
             let given = allocation::hosts();
             let wrong = |why| command::<First>().error(ErrorKind::ValueValidation, why);
-            // An allocation of one host is this machine.
-            common = given.map_err(wrong)?.filter(|hosts| hosts.0.len() > 1);
+            // An allocation of one host is this machine, whatever its name is there; its tasks are ranks.
+            common = given.map_err(wrong)?.and_then(|hosts| match hosts.slots() {
+                _ if hosts.0.len() > 1 => Some(hosts),
+                slots if slots > 1 && map.each.is_none() => Some(Hosts::own(slots)),
+                _ => None,
+            });
             if common.is_none() && first.global.dpu_hostfile.is_some() {
-                common = Some(Hosts::own());
+                common = Some(Hosts::own(1));
             }
             if let (Some(hosts), true) = (&common, locals.len() == 1) {
                 locals[0].hosts = Some(hosts.clone());

@@ -23,9 +23,9 @@ impl Hosts {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
     }
 
-    /// This machine.
-    pub fn own() -> Hosts {
-        Hosts(vec![Host { name: sys::host::name(), slots: 1 }])
+    /// This machine, with room for so many ranks.
+    pub fn own(slots: u32) -> Hosts {
+        Hosts(vec![Host { name: sys::host::name(), slots }])
     }
 
     /// Whether all of them are this machine.
