@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-training conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -42,8 +42,13 @@ test: build  ## run all tests that fit into half an hour on 2 cores
 	tests/all
 
 test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
-	tools/setup --hosts && tools/setup --verbs
-	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; exit $$code
+	tools/setup --hosts && tools/setup --verbs && tools/setup --monitor
+	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; \
+	tests/monitor/slurm --install && tests/hosts/run --slurm -- tests/monitor/slurm || code=1; exit $$code
+
+test-monitor: build  ## measure the monitor on a simulated fabric of 300 switches and 4,800 hosts, and its store with 30 days of history
+	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
+	tests/monitor/scale
 
 test-training: build  ## run the tests of outboard_torch, with torch from PyPI (5.4 GB, once, into .cache/)
 	tests/training/run

@@ -163,7 +163,10 @@ export function status(place: HTMLElement): () => void {
       facts(now.fabric),
       element("h2", {}, "Store"),
       facts(now.store),
-      table(["table", "rows", "bytes on disk", "bytes a row"], now.sizes.map(([name, rows, bytes]) => [name, short(rows), short(bytes, "B"), (bytes / rows).toFixed(1)])),
+      table(
+        ["table", "rows", "bytes on disk", "bytes a row", "merged parts, dropped soon"],
+        now.sizes.map(([name, rows, bytes, merged]) => [name, short(rows), short(bytes, "B"), rows ? (bytes / rows).toFixed(1) : "", short(merged, "B")]),
+      ),
       element("h2", {}, "Notifications"),
       facts(now.notifications),
       element("h2", {}, "Size calculator"),

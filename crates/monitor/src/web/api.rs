@@ -258,8 +258,9 @@ pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer
     let written = web.writer.written();
     let delivered = web.delivered.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let sizes = blocking(move || {
-        let sql = "SELECT table, sum(rows), sum(data_compressed_bytes), sum(data_uncompressed_bytes) \
-                   FROM system.parts WHERE active AND database = currentDatabase() GROUP BY table ORDER BY table";
+        // Parts that a merge has replaced stay for some minutes; they hold no rows that count.
+        let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
+                   FROM system.parts WHERE database = currentDatabase() GROUP BY table ORDER BY table";
         web.store.select(sql, &[])
     })
     .await?;
