@@ -23,6 +23,7 @@ mod request;
 pub mod args;
 mod hardware;
 mod lenient;
+mod malloc;
 pub mod shim;
 mod staging;
 mod stdio;

@@ -79,6 +79,10 @@ pub struct Settings {
     pub spin_us: u64,
     /// The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -v` and `ulimit -f`.
     pub arena_bytes: Option<u64>,
+    /// Where the program's allocations (malloc, new, ALLOCATE, ...) of at least OUTBOARD_MALLOC_BYTES_MIN come from after MPI_Init: libc is the C library, arena the rank's shared memory, by liboutboard_malloc.so, which mpirun preloads.
+    pub malloc: Malloc,
+    /// With OUTBOARD_MALLOC=arena: the least length in bytes of an allocation that comes from the arena.
+    pub malloc_bytes_min: u64,
     /// Whether mpirun takes cores that no other job of this machine has. With 0 it neither looks at other jobs nor keeps cores from them.
     pub claim_cores: bool,
     /// How many processes started by MPI_Comm_spawn may live in a job at the same time, beside those that mpirun starts.
@@ -160,26 +164,28 @@ impl Settings {
             schedule_cache_entries: values.required(33)?,
             spin_us: values.required(34)?,
             arena_bytes: values.optional(35)?,
-            claim_cores: values.required(36)?,
-            spawn_ranks_max: values.required(37)?,
-            launch_fanout: values.optional(38)?,
-            connect_timeout_ms: values.required(39)?,
-            device: values.required(40)?,
-            device_seed: values.required(41)?,
-            ccl: values.required(42)?,
-            ccl_bytes_min: values.required(43)?,
-            check: values.required(44)?,
-            crash: values.required(45)?,
-            stats: values.required(46)?,
-            trace: values.optional(47)?,
-            trace_events_max: values.required(48)?,
-            job_fd: values.optional(49)?,
-            rank: values.optional(50)?,
-            parents: values.optional(51)?,
-            proxy: values.optional(52)?,
-            job_id: values.optional(53)?,
-            universe_size: values.optional(54)?,
-            launcher_pid: values.optional(55)?,
+            malloc: values.required(36)?,
+            malloc_bytes_min: values.required(37)?,
+            claim_cores: values.required(38)?,
+            spawn_ranks_max: values.required(39)?,
+            launch_fanout: values.optional(40)?,
+            connect_timeout_ms: values.required(41)?,
+            device: values.required(42)?,
+            device_seed: values.required(43)?,
+            ccl: values.required(44)?,
+            ccl_bytes_min: values.required(45)?,
+            check: values.required(46)?,
+            crash: values.required(47)?,
+            stats: values.required(48)?,
+            trace: values.optional(49)?,
+            trace_events_max: values.required(50)?,
+            job_fd: values.optional(51)?,
+            rank: values.optional(52)?,
+            parents: values.optional(53)?,
+            proxy: values.optional(54)?,
+            job_id: values.optional(55)?,
+            universe_size: values.optional(56)?,
+            launcher_pid: values.optional(57)?,
         })
     }
 
@@ -222,26 +228,28 @@ impl Settings {
             33 => self.schedule_cache_entries == other.schedule_cache_entries,
             34 => self.spin_us == other.spin_us,
             35 => self.arena_bytes == other.arena_bytes,
-            36 => self.claim_cores == other.claim_cores,
-            37 => self.spawn_ranks_max == other.spawn_ranks_max,
-            38 => self.launch_fanout == other.launch_fanout,
-            39 => self.connect_timeout_ms == other.connect_timeout_ms,
-            40 => self.device == other.device,
-            41 => self.device_seed == other.device_seed,
-            42 => self.ccl == other.ccl,
-            43 => self.ccl_bytes_min == other.ccl_bytes_min,
-            44 => self.check == other.check,
-            45 => self.crash == other.crash,
-            46 => self.stats == other.stats,
-            47 => self.trace == other.trace,
-            48 => self.trace_events_max == other.trace_events_max,
-            49 => self.job_fd == other.job_fd,
-            50 => self.rank == other.rank,
-            51 => self.parents == other.parents,
-            52 => self.proxy == other.proxy,
-            53 => self.job_id == other.job_id,
-            54 => self.universe_size == other.universe_size,
-            55 => self.launcher_pid == other.launcher_pid,
+            36 => self.malloc == other.malloc,
+            37 => self.malloc_bytes_min == other.malloc_bytes_min,
+            38 => self.claim_cores == other.claim_cores,
+            39 => self.spawn_ranks_max == other.spawn_ranks_max,
+            40 => self.launch_fanout == other.launch_fanout,
+            41 => self.connect_timeout_ms == other.connect_timeout_ms,
+            42 => self.device == other.device,
+            43 => self.device_seed == other.device_seed,
+            44 => self.ccl == other.ccl,
+            45 => self.ccl_bytes_min == other.ccl_bytes_min,
+            46 => self.check == other.check,
+            47 => self.crash == other.crash,
+            48 => self.stats == other.stats,
+            49 => self.trace == other.trace,
+            50 => self.trace_events_max == other.trace_events_max,
+            51 => self.job_fd == other.job_fd,
+            52 => self.rank == other.rank,
+            53 => self.parents == other.parents,
+            54 => self.proxy == other.proxy,
+            55 => self.job_id == other.job_id,
+            56 => self.universe_size == other.universe_size,
+            57 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -610,6 +618,26 @@ pub const TABLE: &[Setting] = &[
         why: "The layout of the job's segment is fixed at start; memory is taken when it is first touched.",
     },
     Setting {
+        name: "malloc",
+        variable: "OUTBOARD_MALLOC",
+        kind: Kind::Choice(&["libc", "arena"]),
+        default: "libc",
+        scope: Scope::Launch,
+        internal: false,
+        doc: "Where the program's allocations (malloc, new, ALLOCATE, ...) of at least OUTBOARD_MALLOC_BYTES_MIN come from after MPI_Init: libc is the C library, arena the rank's shared memory, by liboutboard_malloc.so, which mpirun preloads.",
+        why: "Peers and proxies copy such buffers once, as they do those of MPI_Alloc_mem (docs/offload.md). It is not the default, because a program may bring an allocator of its own, and core dumps leave shared memory out.",
+    },
+    Setting {
+        name: "malloc_bytes_min",
+        variable: "OUTBOARD_MALLOC_BYTES_MIN",
+        kind: Kind::Bytes { min: 4096, max: u64::MAX },
+        default: "64KiB",
+        scope: Scope::Launch,
+        internal: false,
+        doc: "With OUTBOARD_MALLOC=arena: the least length in bytes of an allocation that comes from the arena.",
+        why: "Shorter messages are copied through the rings, wherever they lie, and a page is the least that an arena gives.",
+    },
+    Setting {
         name: "claim_cores",
         variable: "OUTBOARD_CLAIM_CORES",
         kind: Kind::Flag,
@@ -869,6 +897,25 @@ impl FromText for Cma {
         match text {
             "auto" => Ok(Cma::Auto),
             "off" => Ok(Cma::Off),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}
+
+/// Where the program's allocations (malloc, new, ALLOCATE, ...) of at least OUTBOARD_MALLOC_BYTES_MIN come from after MPI_Init: libc is the C library, arena the rank's shared memory, by liboutboard_malloc.so, which mpirun preloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malloc {
+    /// `libc`
+    Libc,
+    /// `arena`
+    Arena,
+}
+
+impl FromText for Malloc {
+    fn from_text(_: &Kind, text: &str) -> Result<Malloc, String> {
+        match text {
+            "libc" => Ok(Malloc::Libc),
+            "arena" => Ok(Malloc::Arena),
             _ => Err(format!("no such choice: {text}")),
         }
     }

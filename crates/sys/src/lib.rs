@@ -13,6 +13,7 @@ pub mod futex;
 pub mod host;
 pub mod limits;
 pub mod memory;
+pub mod pool;
 pub mod process;
 pub mod remote;
 pub mod signal;

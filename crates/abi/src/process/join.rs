@@ -4,7 +4,7 @@ use super::handoffs::Handoffs;
 use super::poll::Vain;
 use super::{Departure, Job, Phase, Process};
 use crate::request::{Deferred, Request, Work};
-use crate::staging;
+use crate::{malloc, staging};
 use coll::Coll;
 use error::Result;
 use executor::Executor;
@@ -48,7 +48,8 @@ impl Process {
         }
         membership.wire_up()?;
         let p2p = P2p::new(reach, config);
-        let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
+        let mut allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
+        malloc::offer(settings, &mut allocator);
         let config = executor::Config::of(settings, membership.tuning);
         let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
         let coll = Coll::new(executor, settings, membership.tuning)?;

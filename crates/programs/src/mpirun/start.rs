@@ -1,6 +1,6 @@
 //! Starting ranks and proxies: environment, streams, cpus.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -132,6 +132,9 @@ impl Setup {
             command.stdout(Stdio::piped());
             None
         };
+        if settings::get().malloc == settings::Malloc::Arena {
+            put_before(&mut command, &program.environment, "LD_PRELOAD", "../lib/liboutboard_malloc.so");
+        }
         sys::child::tie(&mut command, cpus);
         let mut child = command.spawn().map_err(|error| refusal(program, &error))?;
         let output = ours.or(child.stdout.take().map(OwnedFd::from));
@@ -172,10 +175,8 @@ impl Setup {
         }
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        let given = environment.iter().rev().find(|(name, _)| name == "LD_LIBRARY_PATH");
-        let path =
-            given.map(|(_, value)| value.clone()).or_else(|| settings::foreign::variable("LD_LIBRARY_PATH"));
-        command.env("LD_LIBRARY_PATH", with_our_library(path.as_deref()));
+        // So a program finds the libmpi_abi.so.1 of this `mpirun`.
+        put_before(command, environment, "LD_LIBRARY_PATH", "../lib");
         if let Some(trace) = &self.trace {
             command.env("OUTBOARD_TRACE", trace);
         }
@@ -200,15 +201,15 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// The search path of libraries with ours first, so that a program finds the libmpi_abi.so.1 of this
-/// `mpirun`.
-fn with_our_library(path: Option<&OsStr>) -> OsString {
-    let mut all = beside_us("../lib").into_os_string();
-    if let Some(path) = path.filter(|path| !path.is_empty()) {
+/// Puts a path of ours before those that a variable has, in `environment` or else here.
+fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: &str) {
+    let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    let mut all = beside_us(ours).into_os_string();
+    if let Some(path) = given.or_else(|| settings::foreign::variable(name)).filter(|path| !path.is_empty()) {
         all.push(":");
         all.push(path);
     }
-    all
+    command.env(name, all);
 }
 
 /// A path relative to the folder of our own executable: the installed tree may lie anywhere.

@@ -41,6 +41,12 @@ impl Allocator {
     /// Everything is free but the first page: offset 0 means "none" everywhere.
     pub fn new(arena: Arena) -> Allocator {
         let bytes = arena.bytes();
+        Allocator::within(arena, PAGE, bytes - PAGE)
+    }
+
+    /// All of `[start, start + bytes)` of the arena is free; both are multiples of a page. The rest is
+    /// somebody else's.
+    pub fn within(arena: Arena, start: u64, bytes: u64) -> Allocator {
         let mut allocator = Allocator {
             arena,
             free: BTreeMap::new(),
@@ -52,7 +58,7 @@ impl Allocator {
             warm_max: WARM_MAX,
             given_back: 0,
         };
-        allocator.release(PAGE, bytes - PAGE);
+        allocator.release(start, bytes);
         allocator
     }
 

@@ -75,6 +75,15 @@ impl Arena {
         (offset < self.span.bytes()).then_some(offset as u64)
     }
 
+    /// In a forked child: what it writes to `[offset, offset + bytes)`, in whole pages, stays its own.
+    pub fn make_private(&self, offset: u64, bytes: u64) {
+        if let Some(span) = self.span(offset, bytes) {
+            let start = self.segment.arena_offset(self.rank) + offset;
+            // On failure the memory stays shared.
+            let _ = sys::memory::make_private(span, self.segment.descriptor(), start);
+        }
+    }
+
     /// Gives the memory of `[offset, offset + bytes)` back to the machine: the bytes read as zero afterwards.
     pub(super) fn discard(&self, offset: u64, bytes: u64) {
         if self.span(offset, bytes).is_some() {

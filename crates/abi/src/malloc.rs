@@ -1,0 +1,129 @@
+//! Large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), so that peers and
+//! proxies reach them without the kernel: `liboutboard_malloc.so`, which `mpirun` loads before the program's
+//! libraries, takes a part of the arena as its pool.
+//!
+//! Invariants: the pool has a lock of its own, for a program allocates at any time, and this library does
+//! inside of calls; what is allocated while this thread holds the lock is glibc's. The pool stays mapped
+//! after MPI_Finalize. A forked child writes into a copy of its own, and gives nothing back.
+//! Read next: `crates/malloc/src/lib.rs`.
+
+use settings::{Malloc, Settings};
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use sys::pool::Pool;
+use transport::shm::{Allocator, Arena};
+
+/// What the pool is divided with.
+static PARTS: Mutex<Option<Allocator>> = Mutex::new(None);
+/// The arena, the offset of the pool in it, and its length.
+static PLACE: OnceLock<(Arena, u64, u64)> = OnceLock::new();
+static POOL: OnceLock<Pool> = OnceLock::new();
+/// This process is a child that the rank forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Offers half of the arena of `allocator` as the pool, if the program's allocations are to come from there.
+/// What hinders that is said, and glibc serves the program.
+pub(crate) fn offer(settings: &Settings, allocator: &mut Allocator) {
+    if settings.malloc != Malloc::Arena || POOL.get().is_some() {
+        return;
+    }
+    if let Err(why) = try_to_offer(settings, allocator) {
+        eprintln!("outboard: OUTBOARD_MALLOC=arena has no effect: {why}");
+    }
+}
+
+fn try_to_offer(settings: &Settings, allocator: &mut Allocator) -> Result<(), &'static str> {
+    // SAFETY: a C string, looked up among all libraries of the process.
+    let taker = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"outboard_malloc_offer".as_ptr()) };
+    if taker.is_null() {
+        return Err(
+            "liboutboard_malloc.so is not loaded; start the program by mpirun, or set LD_PRELOAD to it",
+        );
+    }
+    let arena = allocator.arena().clone();
+    let bytes = arena.bytes() / 2;
+    let place = allocator.alloc(bytes).and_then(|offset| Some((offset, arena.span(offset, bytes)?)));
+    let Some((offset, span)) = place else { return Err("the arena is too short (OUTBOARD_ARENA_BYTES)") };
+    *parts() = Some(Allocator::within(arena.clone(), offset, bytes));
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    if unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) } != 0 {
+        return Err("pthread_atfork failed");
+    }
+    PLACE.get_or_init(|| (arena, offset, bytes));
+    let pool = POOL.get_or_init(|| Pool {
+        start: span.address(),
+        bytes: span.bytes(),
+        bytes_min: settings.malloc_bytes_min.max(Pool::ALIGN as u64) as usize,
+        alloc,
+        free,
+        usable,
+    });
+    // SAFETY: the function of this name has this form (`crates/malloc`).
+    let taker: extern "C" fn(&'static Pool) = unsafe { std::mem::transmute(taker) };
+    taker(pool);
+    Ok(())
+}
+
+fn parts() -> MutexGuard<'static, Option<Allocator>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `bytes` bytes, where the lock is free: this thread may hold it, as the tables of the allocator grow.
+extern "C" fn alloc(bytes: usize) -> *mut c_void {
+    if IS_CHILD.load(Ordering::Relaxed) {
+        return std::ptr::null_mut();
+    }
+    let Ok(mut parts) = PARTS.try_lock() else { return std::ptr::null_mut() };
+    let address = parts.as_mut().and_then(|parts| {
+        let offset = parts.alloc(bytes as u64)?;
+        Some(parts.arena().span(offset, bytes as u64)?.address())
+    });
+    std::ptr::with_exposed_provenance_mut(address.unwrap_or(0))
+}
+
+extern "C" fn free(memory: *mut c_void) {
+    if IS_CHILD.load(Ordering::Relaxed) {
+        return;
+    }
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    if let Some(parts) = parts().as_mut()
+        && let Some(offset) = parts.arena().offset_of(memory.addr())
+        && !parts.free(offset)
+    {
+        eprintln!("outboard: free: {memory:p} was not allocated, or has been freed");
+        std::process::abort();
+    }
+    // SAFETY: it may be called at any time.
+    let errno_at = unsafe { libc::__errno_location() };
+    // SAFETY: the address is this thread's errno.
+    unsafe { errno_at.write(errno.unwrap_or(0)) };
+}
+
+extern "C" fn usable(memory: *mut c_void) -> usize {
+    let parts = parts();
+    let bytes = parts.as_ref().and_then(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr())?));
+    bytes.unwrap_or(0) as usize
+}
+
+thread_local! {
+    /// The lock, from before a fork to after it: the child must not find it held by a thread that it has not.
+    static HELD: RefCell<Option<MutexGuard<'static, Option<Allocator>>>> = const { RefCell::new(None) };
+}
+
+unsafe extern "C" fn before_fork() {
+    HELD.set(Some(parts()));
+}
+
+unsafe extern "C" fn after_fork() {
+    HELD.take();
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+    HELD.take();
+    if let Some((arena, offset, bytes)) = PLACE.get() {
+        arena.make_private(*offset, *bytes);
+    }
+}

@@ -1,0 +1,191 @@
+//! `liboutboard_malloc.so`: large allocations come from the rank's arena (OUTBOARD_MALLOC=arena).
+//!
+//! `LD_PRELOAD` puts its functions before glibc's, as glibc's manual allows ("Replacing malloc"). The MPI
+//! library offers a pool in MPI_Init (`abi/malloc.rs`). Until then, for short allocations, and where the pool
+//! is full, glibc serves. The address tells whose an allocation is.
+//!
+//! Invariant: nothing here allocates, and glibc is reached by names that nobody replaces.
+//! Read next: `sys/pool.rs`, what the two libraries know of each other.
+
+use libc::{c_int, size_t};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use sys::pool::Pool;
+
+/// The pool, once there is one. It stays for ever.
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+
+unsafe extern "C" {
+    fn __libc_malloc(bytes: size_t) -> *mut c_void;
+    fn __libc_calloc(count: size_t, bytes: size_t) -> *mut c_void;
+    fn __libc_realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void;
+    fn __libc_memalign(align: size_t, bytes: size_t) -> *mut c_void;
+    fn __libc_free(memory: *mut c_void);
+}
+
+/// Takes a pool, which must live for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn outboard_malloc_offer(pool: &'static Pool) {
+    POOL.store(std::ptr::from_ref(pool).cast_mut(), Ordering::Release);
+}
+
+fn pool() -> Option<&'static Pool> {
+    // SAFETY: null, or what `outboard_malloc_offer` took, which lives for ever and is only read.
+    unsafe { POOL.load(Ordering::Acquire).as_ref() }
+}
+
+/// The pool that an allocation came from.
+fn owner(memory: *mut c_void) -> Option<&'static Pool> {
+    pool().filter(|pool| pool.holds(memory.addr()))
+}
+
+/// Memory of the pool; null if it is not for so many bytes, or full. Aligned to `Pool::ALIGN`.
+fn of_pool(bytes: usize) -> *mut c_void {
+    match pool() {
+        Some(pool) if bytes >= pool.bytes_min => (pool.alloc)(bytes),
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// C's malloc.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
+    let memory = of_pool(bytes);
+    if !memory.is_null() {
+        return memory;
+    }
+    // SAFETY: glibc's malloc takes any length.
+    unsafe { __libc_malloc(bytes) }
+}
+
+/// C's calloc.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
+    let memory = count.checked_mul(bytes).map_or(std::ptr::null_mut(), of_pool);
+    if !memory.is_null() {
+        // SAFETY: it has just been allocated with this length, whose product did not overflow.
+        unsafe { memory.write_bytes(0, count * bytes) };
+        return memory;
+    }
+    // SAFETY: glibc's calloc takes any count and length.
+    unsafe { __libc_calloc(count, bytes) }
+}
+
+/// C's free.
+///
+/// # Safety
+///
+/// `memory` is null, or was allocated and not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(memory: *mut c_void) {
+    match owner(memory) {
+        Some(pool) => (pool.free)(memory),
+        // SAFETY: it is not the pool's, so it is glibc's, by the caller's promise.
+        None => unsafe { __libc_free(memory) },
+    }
+}
+
+/// C's realloc. An allocation that becomes large moves to the pool.
+///
+/// # Safety
+///
+/// As `free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
+    if memory.is_null() {
+        return malloc(bytes);
+    }
+    let owner = owner(memory);
+    if owner.is_none() && pool().is_none_or(|pool| bytes < pool.bytes_min) {
+        // SAFETY: it is glibc's, as above.
+        return unsafe { __libc_realloc(memory, bytes) };
+    }
+    if bytes == 0 {
+        // SAFETY: the caller's promise.
+        unsafe { free(memory) };
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller's promise.
+    let usable = unsafe { malloc_usable_size(memory) };
+    if owner.is_some() && (usable / 2..=usable).contains(&bytes) {
+        return memory;
+    }
+    let moved = malloc(bytes);
+    if !moved.is_null() {
+        // SAFETY: both hold so many bytes, and the new allocation is apart from the old one.
+        unsafe { std::ptr::copy_nonoverlapping(memory.cast::<u8>(), moved.cast(), bytes.min(usable)) };
+        // SAFETY: the caller's promise; nobody has the old address any more.
+        unsafe { free(memory) };
+    }
+    moved
+}
+
+/// glibc's memalign.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
+    let memory = if align <= Pool::ALIGN { of_pool(bytes) } else { std::ptr::null_mut() };
+    if !memory.is_null() {
+        return memory;
+    }
+    // SAFETY: glibc's memalign takes any alignment and length.
+    unsafe { __libc_memalign(align, bytes) }
+}
+
+/// C's aligned_alloc.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
+    if align.is_power_of_two() {
+        return memalign(align, bytes);
+    }
+    // SAFETY: it may be called at any time.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the address is this thread's errno.
+    unsafe { errno.write(libc::EINVAL) };
+    std::ptr::null_mut()
+}
+
+/// POSIX's posix_memalign.
+///
+/// # Safety
+///
+/// `memory` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(memory: *mut *mut c_void, align: size_t, bytes: size_t) -> c_int {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
+        return libc::EINVAL;
+    }
+    let found = memalign(align, bytes);
+    if found.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { memory.write(found) };
+    0
+}
+
+/// glibc's malloc_usable_size.
+///
+/// # Safety
+///
+/// As `free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
+    static GLIBC: AtomicUsize = AtomicUsize::new(0);
+    if let Some(pool) = owner(memory) {
+        return (pool.usable)(memory);
+    }
+    if GLIBC.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the name is a C string; the call looks it up in the libraries behind this one.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
+        GLIBC.store(found as usize, Ordering::Relaxed);
+    }
+    match GLIBC.load(Ordering::Relaxed) {
+        0 => 0,
+        address => {
+            // SAFETY: glibc's function of this name has this form.
+            let usable: unsafe extern "C" fn(*mut c_void) -> size_t = unsafe { std::mem::transmute(address) };
+            // SAFETY: the allocation is glibc's, by the caller's promise.
+            unsafe { usable(memory) }
+        }
+    }
+}
