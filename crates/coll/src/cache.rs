@@ -53,6 +53,17 @@ impl ScheduleCache {
         self.entries.insert(key, CachedSchedule { schedule: schedule.clone(), used: self.clock });
         schedule
     }
+
+    /// The algorithm that made a schedule; empty if it is not kept any more.
+    #[cold]
+    pub fn algorithm(&self, schedule: &Arc<Schedule>) -> &'static str {
+        let made = self.entries.iter().find(|(_, entry)| Arc::ptr_eq(&entry.schedule, schedule));
+        match made {
+            Some((CacheKey::All(algorithm, _), _)) => algorithm.name(),
+            Some((CacheKey::Neighbors(..), _)) => "neighbors",
+            None => "",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +80,7 @@ mod tests {
         assert!(Arc::ptr_eq(&two, &cache.get(barrier(2))));
         cache.get(barrier(4));
         assert!(Arc::ptr_eq(&two, &cache.get(barrier(2))));
+        assert_eq!((cache.algorithm(&two), cache.algorithm(&three)), ("dissemination", ""));
         assert!(!Arc::ptr_eq(&three, &cache.get(barrier(3))));
     }
 }

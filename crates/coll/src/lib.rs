@@ -523,7 +523,8 @@ impl Coll {
             CollTicket::Schedule(schedule) => schedule,
             CollTicket::Queued(call) => self.sets.queues.schedule_of(call)?,
         };
-        self.executor.carried(schedule)
+        let algorithm = self.executor.schedule(schedule).map_or("", |made| self.schedules.algorithm(made));
+        self.executor.carried(schedule).map(|carried| telemetry::Carried { algorithm, ..carried })
     }
 
     /// Whether anything has changed since the last `poll`; for use before the rank sleeps.

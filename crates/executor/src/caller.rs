@@ -18,11 +18,12 @@ use crate::watch::{Health, ProxyWatch};
 use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
+use schedule::Schedule;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use telemetry::{Carried, Counter, Event};
+use telemetry::{Carried, Choice, Counter, Event};
 use transport::lend::Lent;
 use transport::shm::{Allocator, LocalRank, Segment};
 
@@ -91,7 +92,8 @@ struct Instance {
     program: usize,
     block: Box<InstanceBlock>,
     ticket: u32,
-    away: bool,
+    /// Who drives it, and why.
+    choice: Choice,
     finished: bool,
     /// If it tells whether the rank works beside operations.
     begun: Option<Begun>,
@@ -164,8 +166,8 @@ impl Executor {
         let mut block = self.programs[key].block(&start, &mut parts!(self))?;
         self.idle_bytes -= block.data_bytes();
         let prepared = self.prepare(key, &mut block, &start);
-        let away = match prepared {
-            Ok(away) => away,
+        let mut choice = match prepared {
+            Ok(choice) => choice,
             Err(error) => {
                 self.retire(key, block);
                 return Err(error);
@@ -174,14 +176,17 @@ impl Executor {
         self.counters.started += 1;
         self.programs[key].running += 1;
         self.programs[key].used = self.counters.started;
-        let driver =
-            self.reach.segment.proxy_of(self.rank).filter(|_| away).map_or(0, |proxy| 1 + u64::from(proxy));
+        let proxy = self.reach.segment.proxy_of(self.rank).filter(|_| choice.is_proxy());
+        let driver = proxy.map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
         if has_nodes {
             block.run.expect_remote(start.fetched);
         }
         let mut lent = Vec::new();
-        let away = away && self.launch(key, &block, &start, &mut lent);
+        if choice.is_proxy() && !self.launch(key, &block, &start, &mut lent) {
+            choice = Choice::Full;
+        }
+        let away = choice.is_proxy();
         let kept = start.fetched && !away && self.lending.is_some();
         if kept {
             self.say_kept(Kind::Keep, (start.context, start.sequence));
@@ -189,7 +194,7 @@ impl Executor {
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
         let begun = self.is_judged(&block, &start).then(|| self.waits.begin());
-        let instance = Instance { program: key, block, ticket, away, finished: false, begun, lent, kept };
+        let instance = Instance { program: key, block, ticket, choice, finished: false, begun, lent, kept };
         let index = self.outstanding.insert(instance) as u32;
         if away {
             self.away.push(index);
@@ -306,7 +311,7 @@ impl Executor {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
         let instance = instance.expect("a ticket is asked for until it is spent");
-        match instance.away {
+        match instance.choice.is_proxy() {
             true => instance.block.run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE,
             false => instance.finished,
         }
@@ -330,7 +335,7 @@ impl Executor {
             let run = &instance.block.run;
             self.say_kept(Kind::End, (run.context, run.sequence));
         }
-        if instance.away {
+        if instance.choice.is_proxy() {
             self.away.retain(|&away| away as usize != index);
         } else {
             self.count(Counter::Instances, 1);
@@ -377,11 +382,19 @@ impl Executor {
         Some(Carried {
             context: word(Head::Context),
             sequence: word(Head::Stamp) as u32,
-            by_proxy: instance.away,
+            choice: instance.choice,
+            algorithm: "",
             bytes: instance.block.moved_bytes,
             completed: word(Head::Completed),
             cpu_ns: word(Head::CpuNs),
         })
+    }
+
+    /// The schedule of an operation that has not been asked for its outcome.
+    #[cold]
+    pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
+        let instance = self.outstanding.get(ticket.index as usize)?;
+        Some(&self.programs[instance.program].schedule)
     }
 
     /// Whether anything has changed since the last `poll`; for use before sleeping on the rank's doorbell.
@@ -415,7 +428,7 @@ impl Executor {
                     .filter(|peer| self.is_absent(run, **peer))
                     .map(|peer| peer.number())
                     .collect(),
-                away: instance.away,
+                away: instance.choice.is_proxy(),
             }
         };
         self.outstanding.iter().map(one).collect()
@@ -446,7 +459,7 @@ impl Executor {
     }
 
     /// The program of a schedule, made now if it is new. The cache drops the least recently used one.
-    fn program(&mut self, schedule: &Arc<schedule::Schedule>) -> Result<usize> {
+    fn program(&mut self, schedule: &Arc<Schedule>) -> Result<usize> {
         let address = Arc::as_ptr(schedule) as usize;
         if let Some(&key) = self.by_schedule.get(&address) {
             return Ok(key);
@@ -470,8 +483,8 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block with a start's parameters; whether the proxy is to execute it.
-    fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<bool> {
+    /// Fills a block with a start's parameters; who is to execute it.
+    fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         let readable = if start.fetched { self.can_be_read(start) } else { self.peers_can_read(start) };
         block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
@@ -481,12 +494,12 @@ impl Executor {
                 start.reduction
             );
         }
-        let away = self.wants_proxy(key, block, start);
-        block.address(away, readable, &mut parts!(self))?;
-        if away {
+        let choice = self.choose(key, block, start);
+        block.address(choice.is_proxy(), readable, &mut parts!(self))?;
+        if choice.is_proxy() {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
-        Ok(away)
+        Ok(choice)
     }
 
     /// Checks the proxy and its instances; whether any came back.
@@ -529,7 +542,7 @@ impl Executor {
     fn take_over(&mut self, at: usize) {
         let index = self.away.swap_remove(at);
         let instance = &mut self.outstanding[index as usize];
-        instance.away = false;
+        instance.choice = Choice::TakenBack;
         let lent = std::mem::take(&mut instance.lent);
         instance.kept = self.lending.is_some();
         let run = &mut instance.block.run;

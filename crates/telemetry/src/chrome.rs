@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
+use crate::Choice;
 use crate::record::{Event, Record, Who};
 
 /// pid of proxy 0 in the picture.
@@ -13,6 +14,15 @@ pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
 /// What people call the operations that their ranks have named, by context and sequence.
 type Names = HashMap<(u64, u32), String>;
+
+/// What a process tells of operations in records of their own.
+#[derive(Default)]
+struct Told<'a> {
+    /// Call sites.
+    sites: HashMap<u32, String>,
+    /// By whom operations were carried out, and by which algorithm, by the index of their record.
+    carried: HashMap<usize, (Choice, &'a str)>,
+}
 
 /// A whole file from the records of processes.
 pub fn file(processes: &[(Who, Vec<Record>)]) -> String {
@@ -50,16 +60,36 @@ fn of_process(who: Who, records: &[Record], names: &Names) -> Vec<Value> {
         json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": who.to_string()}}),
         json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}),
     ];
+    let mut told = Told::default();
+    for event in records.iter().filter_map(Record::event) {
+        match event {
+            Event::Site { number, text } => told.sites.entry(number).or_default().push_str(text),
+            Event::Carried { operation, choice, algorithm } => {
+                told.carried.insert(operation as usize, (choice, algorithm));
+            }
+            _ => (),
+        }
+    }
     for (index, record) in records.iter().enumerate() {
-        if let Some(event) = record.event() {
-            push(&mut events, (pid, index), record, &event, names);
+        if let Some(event) = record.event()
+            && let Some(described) = describe(&event, index, names, &told)
+        {
+            push(&mut events, (pid, index), record, &event, described);
         }
     }
     events
 }
 
-fn push(events: &mut Vec<Value>, (pid, index): (u64, usize), record: &Record, what: &Event, names: &Names) {
-    let (name, category, args) = describe(what, names);
+/// Name, category and arguments of an event in the picture.
+type Described = (String, &'static str, Value);
+
+fn push(
+    events: &mut Vec<Value>,
+    (pid, index): (u64, usize),
+    record: &Record,
+    what: &Event,
+    (name, category, args): Described,
+) {
     let at = |ns: u64| ns as f64 / 1000.0;
     let (from, until) = (record.from(), record.until());
     let mut event = json!({
@@ -97,29 +127,38 @@ fn push(events: &mut Vec<Value>, (pid, index): (u64, usize), record: &Record, wh
     }
 }
 
-/// Name, category and arguments in the picture.
-fn describe(event: &Event, names: &Names) -> (String, &'static str, Value) {
+/// Nothing of an event that only tells more of others.
+fn describe(event: &Event, index: usize, names: &Names, told: &Told) -> Option<Described> {
     let operation = |context: u64, sequence: u32| match names.get(&(context, sequence)) {
         Some(name) => name.clone(),
         None => format!("{context:x}.{sequence}"),
     };
-    match *event {
+    let proxied = |what: &str, proxy: u32, context, sequence| {
+        (what.into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
+    };
+    Some(match *event {
         Event::Call { function } => (function.into(), "call", json!({})),
         Event::Wait => ("wait".into(), "wait", json!({})),
-        Event::Operation { name, number, bytes, .. } => {
-            (format!("{name} #{number}"), "operation", json!({"bytes": bytes}))
+        Event::Operation { name, number, bytes, site, .. } => {
+            let mut args = json!({"bytes": bytes});
+            if let Some(site) = told.sites.get(&site) {
+                args["site"] = site.as_str().into();
+            }
+            if let Some((choice, algorithm)) = told.carried.get(&index) {
+                args["by"] = choice.by().into();
+                args["why"] = choice.why().into();
+                args["algorithm"] = (*algorithm).into();
+            }
+            (format!("{name} #{number}"), "operation", args)
         }
         Event::Step { kind, peer, context, sequence, bytes } => {
             let args = json!({"peer": peer, "operation": operation(context, sequence), "bytes": bytes});
             (kind.into(), "step", args)
         }
-        Event::HandOver { proxy, context, sequence } => {
-            ("hand-over".into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
-        }
-        Event::Recover { proxy, context, sequence } => {
-            ("recover".into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
-        }
-    }
+        Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
+        Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
+        Event::Carried { .. } | Event::Site { .. } => return None,
+    })
 }
 
 /// Whether every event has what the format asks of its kind; `Err` names the first that has not.
@@ -150,7 +189,8 @@ mod tests {
     #[test]
     fn every_kind_of_event_is_valid_and_operations_are_named_everywhere() {
         let name = "MPI_Ialltoall on MPI_COMM_WORLD";
-        let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9 };
+        let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9, site: 2 };
+        let choice = Choice::ProxyLong;
         let rank = [
             Record::new(&Event::Call { function: "MPI_Wait" }, 1000, 3500),
             Record::new(&Event::Wait, 1, 2),
@@ -158,7 +198,14 @@ mod tests {
             Record::new(&Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
             Record::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
             Record::new(&Event::Call { function: "MPI_Recv" }, 5, 0),
-            Record::new(&Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9 }, 5, 0),
+            Record::new(
+                &Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9, site: 0 },
+                5,
+                0,
+            ),
+            Record::new(&Event::Carried { operation: 2, choice, algorithm: "ring" }, 9, 0),
+            Record::new(&Event::Site { number: 2, text: "/bin/" }, 9, 0),
+            Record::new(&Event::Site { number: 2, text: "a+0x7" }, 9, 0),
         ];
         let proxy = [Record::new(
             &Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 },
@@ -175,6 +222,8 @@ mod tests {
         assert_eq!(of(1, 6)["args"]["operation"], format!("{name} #17"));
         assert_eq!(of(1, 7)["args"]["operation"], "ff.2");
         assert_eq!((&of(1, 8)["name"], &of(1, 8)["ph"]), (&json!("MPI_Recv"), &json!("B")));
+        let told = json!({"bytes": 9, "site": "/bin/a+0x7", "by": "proxy", "why": choice.why(), "algorithm": "ring"});
+        assert_eq!((&of(1, 4)["args"], &of(1, 9)["args"]), (&told, &json!({"bytes": 9})));
         assert_eq!(of(1, 9)["ph"], "b");
         assert_eq!(of(1_000_002, 2)["args"]["operation"], format!("{name} #17"));
         assert_eq!(events.len(), 2 + 9 + 2);

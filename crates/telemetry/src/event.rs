@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock::now;
 use sys::memory::Map;
 
-use crate::record::{Event, RECORD_BYTES, Record, Who, Word, decode};
-use crate::{Counter, chrome, count};
+use crate::record::{Event, NAME_BYTES, RECORD_BYTES, Record, Who, Word, decode};
+use crate::{Choice, Counter, chrome, count};
 
 /// How much the file grows at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -47,6 +47,19 @@ pub fn part(file: &Path, who: Who) -> PathBuf {
         Who::Proxy(proxy) => format!(".proxy-{proxy}.part"),
     });
     path.into()
+}
+
+/// Whose part a file is by its name, also if it has been removed since a process opened it.
+pub fn whose(part: &Path) -> Option<Who> {
+    let name = part.to_str()?;
+    let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
+    let (kind, number) = words.next()?.split_once('-')?;
+    let number = number.parse().ok()?;
+    match kind {
+        "rank" => Some(Who::Rank(number)),
+        "proxy" => Some(Who::Proxy(number)),
+        _ => None,
+    }
 }
 
 /// Keeps events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the whole.
@@ -100,6 +113,22 @@ pub fn close(record: Option<usize>, until: u64) {
 pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
     rewrite(record, Word::Context, |_| context);
     rewrite(record, Word::Sequence, |word| word >> 32 << 32 | u64::from(sequence));
+}
+
+/// Keeps a text that may be longer than a record's name, in parts.
+pub(crate) fn tell<'a>(number: u32, mut text: &'a str, event: impl Fn(u32, &'a str) -> Event<'a>) {
+    while !text.is_empty() {
+        let (part, rest) = text.split_at(text.floor_char_boundary(NAME_BYTES));
+        keep(&event(number, part), now(), 0);
+        text = rest;
+    }
+}
+
+/// Says how an open operation was carried out.
+pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static str) {
+    if let Some(record) = record {
+        event(Event::Carried { operation: record as u32, choice, algorithm });
+    }
 }
 
 fn rewrite(record: Option<usize>, word: Word, change: impl FnOnce(u64) -> u64) {
@@ -172,6 +201,11 @@ mod tests {
         let file = std::env::temp_dir().join(format!("outboard-telemetry-{}.json", std::process::id()));
         trace(Who::Rank(3), &file, true, 3).unwrap();
         assert!(!part(&file, Who::Rank(3)).exists(), "nobody would remove it");
+        for who in [Who::Rank(3), Who::Proxy(12)] {
+            assert_eq!(whose(&part(&file, who)), Some(who));
+        }
+        assert_eq!(whose(Path::new("/tmp/a.json.rank-3.part (deleted)")), Some(Who::Rank(3)));
+        assert_eq!(whose(Path::new("/tmp/a.json")), None);
         write().unwrap();
         std::fs::remove_file(&file).unwrap();
 
@@ -180,7 +214,10 @@ mod tests {
         let begun = begin();
         event(Event::HandOver { proxy: 0, context: 7, sequence: 1 });
         let name = "MPI_Ibarrier on MPI_COMM_WORLD";
-        let operation = open(Event::Operation { name, number: 4, context: 0, sequence: 0, bytes: 0 }, begun);
+        let operation = {
+            let event = Event::Operation { name, number: 4, context: 0, sequence: 0, bytes: 0, site: 9 };
+            open(event, begun)
+        };
         identify(operation, 7, 1);
         open(Event::Call { function: "MPI_Recv" }, begun);
         event(Event::Wait);
@@ -192,7 +229,7 @@ mod tests {
         std::fs::remove_file(&part).unwrap();
         let events: Vec<_> = records.iter().map(|record| (record.event().unwrap(), record.until())).collect();
         assert_eq!(events[0], (Event::HandOver { proxy: 0, context: 7, sequence: 1 }, 0));
-        let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0 };
+        let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0, site: 9 };
         assert_eq!(events[1], (named, begun + 5));
         assert_eq!(events[2], (Event::Call { function: "MPI_Recv" }, 0));
         assert_eq!(events.len(), 3);

@@ -4,19 +4,22 @@
 //! job without asking it. One process writes a page, under its lock, so counting is a plain load and store.
 //! Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
 //!
-//! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `event.rs`, `chrome.rs` (the
-//! file format), `summary.rs`.
+//! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `choice.rs`, `event.rs`,
+//! `chrome.rs` (the file format), `summary.rs`.
 #![forbid(unsafe_code)]
 
+mod choice;
 pub mod chrome;
 mod counter;
 pub mod event;
 mod operation;
 mod page;
 mod record;
+mod site;
 pub mod summary;
 pub mod watch;
 
+pub use choice::Choice;
 pub use counter::{Counter, Unit};
 pub use event::{begin, end, event, tracing};
 pub use operation::{

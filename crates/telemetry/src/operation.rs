@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sys::clock::now;
 
-use crate::event;
 use crate::record::{Event, thread};
+use crate::{Choice, event, site};
 
 /// Rows of a page. The last one is for all that come when the others are taken.
 const ROWS: usize = 48;
@@ -242,8 +242,10 @@ pub struct Carried {
     pub context: u64,
     /// The number.
     pub sequence: u32,
-    /// A proxy, not the rank itself.
-    pub by_proxy: bool,
+    /// By whom, and why.
+    pub choice: Choice,
+    /// By which algorithm; empty where there is none to name.
+    pub algorithm: &'static str,
     /// Bytes moved.
     pub bytes: u64,
     /// When it was complete; 0 if that is not known.
@@ -274,7 +276,8 @@ impl Operation {
         let page = &operations().rows[row];
         page.add(Sum::Calls, 1);
         page.add(Sum::Bytes, bytes);
-        let event = Event::Operation { name, number, context: 0, sequence: 0, bytes };
+        let site = if event::tracing() { site::caller() } else { 0 };
+        let event = Event::Operation { name, number, context: 0, sequence: 0, bytes, site };
         let record = event::open(event, begun);
         let mut operation =
             Operation { row, record, thread: thread(), begun, in_mpi, host: 0, call: begun, looked: 0 };
@@ -298,18 +301,20 @@ impl Operation {
     }
 
     /// It is over, as the call finds that this thread is in.
-    pub fn over(mut self, carried: Option<Carried>) {
+    pub fn over(mut self, carried: Carried) {
         self.look();
         let host = self.host + self.looked;
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
         // One that waited in a queue has got its number only then.
-        carried.iter().for_each(|carried| self.identify(carried));
-        let carried = carried.unwrap_or_default();
+        if carried.context != 0 {
+            self.identify(&carried);
+        }
+        event::carried(self.record, carried.choice, carried.algorithm);
         let completed = if carried.completed > self.begun { carried.completed } else { now() };
         let row = &operations().rows[self.row];
         row.add(Sum::Over, 1);
         row.add(Sum::HostNs, host);
-        if carried.by_proxy {
+        if carried.choice.is_proxy() {
             let lasted = completed - self.begun;
             // Calls between its completion and this one count as before it, so that the figure is never too
             // high. What another thread did before is not known here.
@@ -358,8 +363,9 @@ mod tests {
         leave(test);
         in_calls += now() - begun;
         let wait = enter("MPI_Wait");
-        let carried = Carried { by_proxy: true, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
-        operation.over(Some(carried));
+        let carried =
+            Carried { choice: Choice::ProxyLong, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
+        operation.over(carried);
         leave(wait);
         let row = &operations().rows[row];
         let ms = |sum| row.sum(sum) as f64 / 1e6;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Choice;
+
 /// What happened. Peers are ranks of MPI_COMM_WORLD; `context` and `sequence` name an operation on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are what they are called.
@@ -11,8 +13,12 @@ pub enum Event<'a> {
     /// A wait inside an MPI call: the wait loop with nothing to move.
     Wait,
     /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
-    /// counts the calls of that function on that comm.
-    Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64 },
+    /// counts the calls of that function on that comm, `site` says where it was called.
+    Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64, site: u32 },
+    /// How the operation was carried out whose record has this index.
+    Carried { operation: u32, choice: Choice, algorithm: &'a str },
+    /// A part of the name of a call site.
+    Site { number: u32, text: &'a str },
     /// One piece of a schedule step was carried out.
     Step { kind: &'a str, peer: u32, context: u64, sequence: u32, bytes: u64 },
     /// An instance was given to a proxy.
@@ -22,7 +28,7 @@ pub enum Event<'a> {
 }
 
 /// Bytes of a name that a record keeps.
-const NAME_BYTES: usize = 64;
+pub(crate) const NAME_BYTES: usize = 64;
 /// Bytes of a record: seven words and a name.
 pub(crate) const RECORD_BYTES: usize = 7 * 8 + NAME_BYTES;
 /// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
@@ -40,6 +46,7 @@ pub(crate) enum Word {
     Bytes = 4,
     /// The sequence; the peer, proxy or number in the high half.
     Sequence = 5,
+    /// The bytes of the name; an operation's call site in the high half.
     NameBytes = 6,
 }
 
@@ -49,7 +56,7 @@ impl Record {
         let (kind, context, bytes, sequence, name) = match *event {
             Event::Call { function } => (1, 0, 0, 0, function),
             Event::Wait => (2, 0, 0, 0, ""),
-            Event::Operation { name, number, context, sequence, bytes } => {
+            Event::Operation { name, number, context, sequence, bytes, .. } => {
                 (3, context, bytes, both(sequence, number), name)
             }
             Event::Step { kind, peer, context, sequence, bytes } => {
@@ -57,13 +64,19 @@ impl Record {
             }
             Event::HandOver { proxy, context, sequence } => (5, context, 0, both(sequence, proxy), ""),
             Event::Recover { proxy, context, sequence } => (6, context, 0, both(sequence, proxy), ""),
+            Event::Carried { operation, choice, algorithm } => {
+                (7, choice as u64, 0, operation.into(), algorithm)
+            }
+            Event::Site { number, text } => (8, 0, 0, number.into(), text),
         };
+        let site = if let Event::Operation { site, .. } = *event { u64::from(site) } else { 0 };
         let mut name_bytes = name.len().min(NAME_BYTES);
         while !name.is_char_boundary(name_bytes) {
             name_bytes -= 1;
         }
         let mut record = Record([0; RECORD_BYTES]);
-        let words = [kind | thread() << 32, from, until, context, bytes, sequence, name_bytes as u64];
+        let words =
+            [kind | thread() << 32, from, until, context, bytes, sequence, name_bytes as u64 | site << 32];
         for (index, word) in words.into_iter().enumerate() {
             record.0[8 * index..8 * index + 8].copy_from_slice(&word.to_ne_bytes());
         }
@@ -106,15 +119,19 @@ impl Record {
     pub(crate) fn event(&self) -> Option<Event<'_>> {
         let (context, bytes) = (self.word(Word::Context), self.word(Word::Bytes));
         let (sequence, other) = (self.word(Word::Sequence) as u32, (self.word(Word::Sequence) >> 32) as u32);
-        let end = self.word(Word::NameBytes).min(NAME_BYTES as u64) as usize;
+        let (site, name_bytes) =
+            ((self.word(Word::NameBytes) >> 32) as u32, self.word(Word::NameBytes) as u32);
+        let end = (name_bytes as usize).min(NAME_BYTES);
         let name = std::str::from_utf8(&self.0[56..56 + end]).ok()?;
         Some(match self.word(Word::Kind) as u32 {
             1 => Event::Call { function: name },
             2 => Event::Wait,
-            3 => Event::Operation { name, number: other, context, sequence, bytes },
+            3 => Event::Operation { name, number: other, context, sequence, bytes, site },
             4 => Event::Step { kind: name, peer: other, context, sequence, bytes },
             5 => Event::HandOver { proxy: other, context, sequence },
             6 => Event::Recover { proxy: other, context, sequence },
+            7 => Event::Carried { operation: sequence, choice: Choice::of(context)?, algorithm: name },
+            8 => Event::Site { number: sequence, text: name },
             _ => return None,
         })
     }

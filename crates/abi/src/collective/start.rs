@@ -9,7 +9,7 @@ use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
 use sys::Block;
-use telemetry::{Counter, Operation};
+use telemetry::{Choice, Counter, Operation};
 
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
@@ -19,12 +19,12 @@ impl Guard {
         {
             let operation = self.begun(|| planned.told());
             let error = self.finish(work).error;
-            operation::over(operation);
+            operation::over(operation, Choice::Library);
             return error.map_or(Ok(()), Err);
         }
         let operation = self.begun(|| planned.told());
         if self.run_flat(&planned)? {
-            operation::over(operation);
+            operation::over(operation, Choice::Slots);
             return Ok(());
         }
         self.run_schedule(planned, operation)

@@ -3,7 +3,7 @@
 use super::{Guard, Process};
 use objects::Handle;
 use std::collections::HashMap;
-use telemetry::Operation;
+use telemetry::{Carried, Choice, Operation};
 
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
@@ -67,8 +67,8 @@ impl Guard {
 
 /// Ends the record of a collective that its call has completed.
 #[inline]
-pub(crate) fn over(operation: Option<Box<Operation>>) {
+pub(crate) fn over(operation: Option<Box<Operation>>, choice: Choice) {
     if let Some(operation) = operation {
-        operation.over(None);
+        operation.over(Carried { choice, ..Carried::default() });
     }
 }

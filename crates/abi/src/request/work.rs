@@ -146,7 +146,7 @@ impl Work {
                 }
                 let outcome = coll.outcome(*ticket)?;
                 if let Some(operation) = operation.take() {
-                    operation.over(carried);
+                    operation.over(carried.unwrap_or_default());
                 }
                 if let Some(mut image) = image.take() {
                     if outcome.is_ok() {
@@ -213,7 +213,7 @@ impl Work {
             }
             Work::Checked(checked) => checked.operation = Some(operation),
             Work::Staged(work, _) => work.follow(Some(operation), coll),
-            _ => operation.over(None),
+            _ => operation.over(telemetry::Carried::default()),
         }
     }
 }

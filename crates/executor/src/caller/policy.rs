@@ -6,7 +6,7 @@ use crate::block::InstanceBlock;
 use crate::habit::{Begun, Habit};
 use crate::{Offload, Reduction, Start};
 use std::sync::atomic::Ordering;
-use telemetry::Counter;
+use telemetry::{Choice, Counter};
 use transport::shm::{State, cma};
 
 /// Kinds of messages whose habits are kept. Beyond these all begin anew.
@@ -56,35 +56,63 @@ impl Executor {
     }
 
     /// Whether an operation of so many bytes is meant for a proxy, by the setting and by what its start says.
-    fn asks(&self, start: Offload, bytes: u64) -> bool {
+    fn asks(&self, start: Offload, bytes: u64) -> Choice {
         match (self.config.offload, start) {
-            (Offload::Off, _) | (_, Offload::Off) => false,
-            (Offload::On, _) | (_, Offload::On) => true,
-            _ => bytes >= self.config.offload_bytes_min,
+            (Offload::Off, _) => Choice::Off,
+            (_, Offload::Off) => Choice::Blocking,
+            (Offload::On, _) | (_, Offload::On) => Choice::ProxyAlways,
+            _ if bytes >= self.config.offload_bytes_min => Choice::ProxyLong,
+            _ => Choice::Short,
         }
     }
 
-    /// Whether the proxy executes: by what is asked for, what pays and what is possible.
-    pub(super) fn wants_proxy(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> bool {
-        // A proxy carries no messages to other nodes.
-        let mut asked = self.asks(start.offload, block.moved_bytes)
-            && block.run.steps() > 0
-            && (start.fetched || self.is_here(block));
-        if asked && self.is_judged(block, start) && !self.programs[key].habit.works() {
-            asked = false;
-            self.count(Counter::OffloadSpared, 1);
+    /// Who executes: by what is asked for, what pays and what is possible.
+    pub(super) fn choose(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Choice {
+        let mut choice = self.asks(start.offload, block.moved_bytes);
+        if choice.is_proxy() {
+            // A proxy carries no messages to other nodes.
+            if block.run.steps() == 0 {
+                choice = Choice::Empty;
+            } else if !start.fetched && !self.is_here(block) {
+                choice = Choice::OtherHosts;
+            } else if self.is_judged(block, start) && !self.programs[key].habit.works() {
+                choice = Choice::Waits;
+                self.count(Counter::OffloadSpared, 1);
+            }
         }
-        let is_lent = self.reach.segment.has_dpu();
-        let Some(watch) = self.watch.as_mut().filter(|_| asked || start.fetched) else { return false };
         // It answers other hosts, too, and is then watched.
-        let mut possible = watch.takes_work() && asked;
-        possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
-        possible &= block.runs <= self.config.layout_runs_max;
+        let Some(watch) = self.watch.as_mut().filter(|_| choice.is_proxy() || start.fetched) else {
+            return if choice.is_proxy() { Choice::NoProxy } else { choice };
+        };
+        let takes_work = watch.takes_work();
+        if choice.is_proxy()
+            && let Some(hindrance) = self.hindrance(block, start, takes_work)
+        {
+            self.counters.refused += 1;
+            self.count(Counter::OffloadRefused, 1);
+            choice = hindrance;
+        }
+        choice
+    }
+
+    /// Why the proxy cannot execute, if it cannot.
+    fn hindrance(&mut self, block: &mut InstanceBlock, start: &Start, takes_work: bool) -> Option<Choice> {
+        let is_lent = self.reach.segment.has_dpu();
+        if !takes_work {
+            return Some(Choice::ProxyGone);
+        }
+        if matches!(start.reduction, Some(Reduction::User { .. })) {
+            return Some(Choice::UserOperator);
+        }
+        if block.runs > self.config.layout_runs_max {
+            return Some(Choice::Layout);
+        }
         // A proxy on another computer takes part in the edges that are fetched.
-        possible &= !is_lent || start.fetched && self.lending.as_ref().is_some_and(|it| it.is_welcome);
+        if is_lent && !(start.fetched && self.lending.as_ref().is_some_and(|it| it.is_welcome)) {
+            return Some(Choice::NotLent);
+        }
         let private = block.private_bytes > 0 && !is_lent;
-        if possible && private && (self.proxy_is_refused() || !block.attachable()) {
-            possible = false;
+        if private && (self.proxy_is_refused() || !block.attachable()) {
             if !self.warned_unreachable {
                 self.warned_unreachable = true;
                 self.warnings.push_back(format!(
@@ -92,19 +120,16 @@ impl Executor {
                     self.rank
                 ));
             }
+            return Some(Choice::Unreachable);
         }
-        if !possible && asked {
-            self.counters.refused += 1;
-            self.count(Counter::OffloadRefused, 1);
-        }
-        possible
+        None
     }
 
     /// Whether the operation is one that a proxy gets only if the rank works beside it. Between hosts a proxy
     /// is as fast as the rank, since it serves the other hosts anyway.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
-        let asked = self.asks(start.offload, block.moved_bytes) && block.run.steps() > 0;
+        let asked = self.asks(start.offload, block.moved_bytes).is_proxy() && block.run.steps() > 0;
         self.config.judges && auto && asked && self.is_served() && self.is_here(block)
     }
 

@@ -9,6 +9,7 @@ use error::Class;
 use schedule::{Action, BufferId, Partition, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use telemetry::Choice;
 use transport::shm::State;
 
 const SUM: Reduction = Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U32, element_bytes: 4 };
@@ -91,6 +92,26 @@ fn a_proxy_forgets_what_a_rank_left_waiting() {
     job.segment.rank(rank).set_state(State::Finalized);
     job.proxies[0].look_after_ranks();
     assert!(!job.proxies[0].is_busy());
+}
+
+#[test]
+fn who_executes_and_why_is_told() {
+    let told = |proxies, offload, asked, offload_bytes_min| {
+        let config = Config { offload, offload_bytes_min, ..Config::default() };
+        let mut job = Job::new(2, proxies, &config);
+        let buffer = job.ranks[1].buffer(&[0; 8], Home::Arena);
+        let start = start(&job, Kind::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), asked);
+        let ticket = job.ranks[1].executor.start(start).unwrap();
+        job.ranks[1].executor.carried(ticket).unwrap().choice
+    };
+    use Offload::{Auto, Off, On};
+    assert_eq!(told(1, On, Auto, 9), Choice::ProxyAlways);
+    assert_eq!(told(1, Auto, On, 9), Choice::ProxyAlways);
+    assert_eq!(told(1, Auto, Auto, 8), Choice::ProxyLong);
+    assert_eq!(told(1, Auto, Auto, 9), Choice::Short);
+    assert_eq!(told(1, On, Off, 0), Choice::Blocking);
+    assert_eq!(told(1, Off, On, 0), Choice::Off);
+    assert_eq!(told(0, Auto, Auto, 0), Choice::NoProxy);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! Who carried an operation out, and why that one: what `outboard explain` tells.
+
+/// The reason of a choice. The proxy's come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)] // `why` says it.
+pub enum Choice {
+    ProxyAlways,
+    ProxyLong,
+    Off,
+    Blocking,
+    Short,
+    Empty,
+    OtherHosts,
+    Waits,
+    NoProxy,
+    ProxyGone,
+    UserOperator,
+    Layout,
+    NotLent,
+    Unreachable,
+    Full,
+    TakenBack,
+    #[default]
+    Slots,
+    Library,
+}
+
+use Choice::*;
+
+/// All choices in their order, with the end of the sentence "the rank did it: ...".
+const WHY: [(Choice, &str); 18] = [
+    (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
+    (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
+    (Off, "OUTBOARD_OFFLOAD=off"),
+    (Blocking, "a blocking call would only wait for a proxy"),
+    (Short, "it moves less than OUTBOARD_OFFLOAD_BYTES_MIN"),
+    (Empty, "this rank has nothing to move"),
+    (OtherHosts, "it is messages between hosts, which proxies do not carry"),
+    (Waits, "the program only waited in the calls before it, so nothing would overlap"),
+    (NoProxy, "this rank has no proxy (mpirun --proxies)"),
+    (ProxyGone, "the proxy was not running yet, or has died or stalled"),
+    (UserOperator, "the operator is a function of the program"),
+    (Layout, "the datatype has too many runs"),
+    (NotLent, "the proxy on another computer does not take it"),
+    (Unreachable, "the proxy cannot reach the buffers (take them from MPI_Alloc_mem)"),
+    (Full, "the proxy had no room for one more"),
+    (TakenBack, "the proxy died, stalled or gave it back"),
+    (Slots, "it went through the slots that the ranks share, without a schedule"),
+    (Library, "a collective library took it (OUTBOARD_CCL)"),
+];
+
+impl Choice {
+    /// Whether a proxy carries it out, not the rank or a library.
+    #[inline]
+    pub fn is_proxy(self) -> bool {
+        self <= ProxyLong
+    }
+
+    /// Who carries it out, in one word.
+    pub fn by(self) -> &'static str {
+        match self {
+            _ if self.is_proxy() => "proxy",
+            Library => "library",
+            _ => "rank",
+        }
+    }
+
+    /// The reason, as the end of a sentence.
+    pub fn why(self) -> &'static str {
+        WHY[self as usize].1
+    }
+
+    /// The choice of this number in a trace.
+    pub(crate) fn of(number: u64) -> Option<Choice> {
+        WHY.get(usize::try_from(number).ok()?).map(|(choice, _)| *choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order() {
+        for (number, (choice, why)) in WHY.into_iter().enumerate() {
+            assert_eq!((choice as usize, Choice::of(number as u64)), (number, Some(choice)));
+            assert_eq!(choice.by() == "proxy", why == "OUTBOARD_OFFLOAD=on" || why.contains("at least"));
+        }
+        assert_eq!(Choice::of(WHY.len() as u64), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Call sites: where the program called MPI, as a file of code and an offset in it, which stay right when the
+//! program is loaded elsewhere. Only while tracing: it unwinds the stack up to the first frame that is not
+//! ours.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Mutex;
+
+use crate::event;
+use crate::record::Event;
+
+/// Between an MPI function and the program there are fewer frames than this.
+const FRAMES_MAX: usize = 48;
+
+#[derive(Default)]
+struct Sites {
+    /// Where this code lies.
+    own: Range<usize>,
+    /// The numbers of sites by return address; nothing for addresses in MPI libraries, as the Fortran one.
+    numbers: HashMap<usize, Option<u32>>,
+    count: u32,
+}
+
+static SITES: Mutex<Option<Sites>> = Mutex::new(None);
+
+/// The number of the place from which the program called the MPI function that runs; 0 if it is not known.
+#[cold]
+pub(crate) fn caller() -> u32 {
+    let mut sites = SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let sites = sites.get_or_insert_with(|| {
+        let own = place(caller as fn() -> u32 as usize).map_or(0..0, |place| place.range);
+        Sites { own, ..Sites::default() }
+    });
+    let (mut number, mut frames) = (0, 0);
+    backtrace::trace(|frame| {
+        frames += 1;
+        number = sites.number(frame.ip() as usize).unwrap_or(0);
+        number == 0 && frames < FRAMES_MAX
+    });
+    number
+}
+
+impl Sites {
+    fn number(&mut self, address: usize) -> Option<u32> {
+        if self.own.contains(&address) {
+            return None;
+        }
+        let Sites { numbers, count, .. } = self;
+        *numbers.entry(address).or_insert_with(|| {
+            let place = place(address)?;
+            let name = Path::new(&place.file).file_name()?.to_string_lossy();
+            if name.starts_with("libmpi") {
+                return None;
+            }
+            *count += 1;
+            let text = format!("{}+{:#x}", place.file, place.offset);
+            event::tell(*count, &text, |number, text| Event::Site { number, text });
+            Some(*count)
+        })
+    }
+}
+
+/// A place in a file of code.
+struct Place {
+    file: String,
+    offset: usize,
+    /// The memory in which this part of the file lies.
+    range: Range<usize>,
+}
+
+/// What file is mapped at an address (proc(5), /proc/PID/maps).
+fn place(address: usize) -> Option<Place> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
+        let hex = |text| usize::from_str_radix(text, 16).ok();
+        let range = hex(from)?..hex(to)?;
+        let at = words.nth(1).and_then(hex)?;
+        let file = line.find('/').filter(|_| range.contains(&address)).map(|at| line[at..].to_string())?;
+        Some(Place { file, offset: address - range.start + at, range })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_file_and_an_offset() {
+        let address = an_address_is_a_file_and_an_offset as fn() as usize;
+        let found = place(address).unwrap();
+        assert_eq!(Path::new(&found.file), std::env::current_exe().unwrap());
+        assert!(found.range.contains(&address));
+        assert!(place(8).is_none());
+    }
+}
