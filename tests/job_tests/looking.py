@@ -120,6 +120,7 @@ def statistics_and_traces_outlive_every_end():
             env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/{end}.json", "OUTBOARD_OFFLOAD": "on"}
             jobs[end] = start(BIN / "mpirun", "-n", 2, "--proxies", 1, "--timeout", 5 if end == "hang" else 100, program, end, env=env)
             said[end] = read_until(jobs[end], "ready") if end in ("hang", "compute") else rest(jobs[end])
+        explained(jobs["compute"].pid)
         jobs["compute"].send_signal(signal.SIGTERM)
         for end, child in jobs.items():
             said[end] += rest(child) if end in ("hang", "compute") else ""
@@ -139,6 +140,7 @@ def statistics_and_traces_outlive_every_end():
             expect(unfinished >= ({"MPI_Recv"} if end == "hang" else set()), f"{end}: {unfinished}")
         parts = [path.name for path in Path(folder).iterdir() if not path.name.endswith(".json")]
         expect(not parts, f"left behind: {parts}")
+        explained(f"{folder}/kill.json")
         # Without mpirun no process is left to write it.
         env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/alone.json"}
         for end in ["finalize", "abort", "error"]:
@@ -147,6 +149,23 @@ def statistics_and_traces_outlive_every_end():
             events = json.loads(Path(f"{folder}/alone.json").read_text())["traceEvents"]
             expect("MPI_Ialltoall on MPI_COMM_WORLD #10" in {e["name"] for e in events if e["ph"] == "e"}, f"alone, {end}")
             Path(f"{folder}/alone.json").unlink()
+
+
+def explained(what):
+    """What `outboard explain` says of overlap.c, a job that runs or the trace of one."""
+    code, output = run(BIN / "outboard", "explain", "--json", what)
+    expect(code == 0, f"outboard explain {what}: {output}")
+    rows = {row["call"]: row for row in json.loads(output)}
+    row = rows["MPI_Ialltoall on MPI_COMM_WORLD"]
+    text = (HERE / "faults/overlap.c").read_text().splitlines()
+    expect(row["function"] == "main" and row["file"].endswith("overlap.c") and "MPI_Ialltoall(" in text[row["line"] - 1], f"{what}: {row}")
+    expect(row["ranks"] == [0, 1] and row["bytes_min"] == row["bytes_max"] == 1 << 19, f"{what}: {row}")
+    ways = row["ways"]
+    expect(sum(way["calls"] for way in ways) == 20 and all(way["algorithm"] for way in ways), f"{what}: {ways}")
+    why = {way["why"] for way in ways if way["by"] == "proxy"}
+    expect(why == {"OUTBOARD_OFFLOAD=on"}, f"{what}: {ways}")
+    # Of each call 2 ms lie outside of MPI, if it took that long.
+    expect(all(0 <= way["outside_mpi_ns"] <= way["took_ns"] for way in ways), f"{what}: {ways}")
 
 
 @test

@@ -92,7 +92,7 @@ def rest(child):
 def compile_c(source, name=None):
     program = PROGRAMS / (name or Path(source).stem)
     PROGRAMS.mkdir(parents=True, exist_ok=True)
-    subprocess.run([BIN / "mpicc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lm"],
+    subprocess.run([BIN / "mpicc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lm"],
                    check=True)
     return program
 

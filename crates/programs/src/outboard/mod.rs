@@ -1,8 +1,10 @@
 //! `outboard`: shows settings, running jobs and schedules, and measures performance.
 
 mod bench;
+mod explain;
 mod fabric;
 mod info;
+mod jobs;
 mod man;
 mod monitor;
 mod plan;
@@ -26,6 +28,7 @@ pub struct Arguments {
 enum Task {
     Info(info::Info),
     Top(top::Top),
+    Explain(explain::Explain),
     Plan(plan::Plan),
     Simulate(plan::Simulate),
     Bench(bench::Bench),
@@ -47,6 +50,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     let text = match arguments.task {
         Task::Info(info) => info.run(),
         Task::Top(top) => top.run(),
+        Task::Explain(explain) => explain.run(),
         Task::Plan(plan) => plan.run(),
         Task::Simulate(simulate) => simulate.run(),
         Task::Bench(bench) => bench.run(),

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,7 +15,9 @@ use serde_json::{Value, json};
 use sys::process::Stat;
 use telemetry::summary::short;
 use telemetry::{Counter, Page, Unit};
-use transport::shm::{LocalRank, RankPage, Segment, State};
+use transport::shm::{LocalRank, RankPage, Segment};
+
+use super::jobs::{Job, ranks, running};
 
 /// Show this user's running jobs, a line for each rank and proxy. q ends it.
 #[derive(Args)]
@@ -31,13 +31,6 @@ pub struct Top {
     /// Print all counters once, as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// A running job of this user.
-struct Job {
-    /// The pid of its `mpirun`, or of the program that runs alone.
-    pid: u32,
-    segment: Segment,
 }
 
 /// The counters of a job's ranks, then of its proxies, at one time of the machine's monotonic clock.
@@ -58,34 +51,21 @@ impl Top {
     /// Prints jobs once, or shows them until the user ends it.
     pub fn run(&self) -> Result<String, String> {
         if self.json {
-            let jobs: Vec<Value> = self.jobs()?.iter().map(described).collect();
+            let jobs: Vec<Value> = running(self.job)?.iter().map(described).collect();
             return Ok(format!("{:#}\n", Value::Array(jobs)));
         }
         if self.once {
-            let jobs = self.jobs()?;
+            let jobs = running(self.job)?;
             return Ok(jobs.iter().map(|job| table(job, None, &Sample::of(job))).collect());
         }
         self.watch()
-    }
-
-    fn jobs(&self) -> Result<Vec<Job>, String> {
-        let mut jobs = find()?;
-        // The agent of a job on several hosts is a child of its `mpirun`, if that is here.
-        let is_meant =
-            |job: &Job, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
-        jobs.retain(|job| self.job.is_none_or(|pid| is_meant(job, pid)));
-        jobs.sort_by_key(|job| job.pid);
-        match self.job {
-            Some(pid) if jobs.is_empty() => Err(format!("no running job of mpirun {pid} can be seen")),
-            _ => Ok(jobs),
-        }
     }
 
     fn watch(&self) -> Result<String, String> {
         let screen = Screen::open();
         let mut last: HashMap<u32, Sample> = HashMap::new();
         loop {
-            let jobs = self.jobs()?;
+            let jobs = running(self.job)?;
             let mut text = String::new();
             for job in &jobs {
                 let now = Sample::of(job);
@@ -100,45 +80,6 @@ impl Top {
             }
         }
     }
-}
-
-/// The jobs whose segment a process of this user holds open.
-fn find() -> Result<Vec<Job>, String> {
-    let mut found: HashMap<(u64, u64), Job> = HashMap::new();
-    let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
-    for process in processes.flatten() {
-        let is_pid =
-            process.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        // Processes of other users refuse this; processes may end meanwhile.
-        let Some(descriptors) = is_pid.then(|| std::fs::read_dir(process.path().join("fd")).ok()).flatten()
-        else {
-            continue;
-        };
-        for path in descriptors.flatten().map(|entry| entry.path()) {
-            if let Some((key, segment)) = open(&path, &found) {
-                let launcher = segment.job().launcher.load(Ordering::Relaxed);
-                // Ranks on other hosts, and those that have not begun, have none.
-                let first = ranks(&segment)
-                    .map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed))
-                    .find(|pid| *pid != 0);
-                let pid = if launcher != 0 { launcher } else { first.unwrap_or(0) };
-                found.insert(key, Job { pid, segment });
-            }
-        }
-    }
-    Ok(found.into_values().collect())
-}
-
-/// The job behind a descriptor, if it is one and is not known yet. All descriptors of a job have one key.
-fn open(path: &PathBuf, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
-    std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
-    let facts = std::fs::metadata(path).ok()?;
-    let key = (facts.dev(), facts.ino());
-    if known.contains_key(&key) {
-        return None;
-    }
-    let file = std::fs::File::options().read(true).write(true).open(path).ok()?;
-    Some((key, Segment::attach(file.into()).ok()?))
 }
 
 impl Sample {
@@ -288,15 +229,6 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     }
     text.push('\n');
     text
-}
-
-/// The existing ranks: those that `mpirun` started, and spawned ones.
-fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
-    let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
-    let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();
-    let is_there =
-        move |rank: &LocalRank| rank.index() < first || segment.rank(*rank).state() != State::Unborn;
-    segment.places().filter(is_here).filter(is_there)
 }
 
 /// Which part of a job this is, if it runs on several hosts.

@@ -1,0 +1,166 @@
+//! `outboard explain`: who carried out the collectives of each call site, why, and what overlapped. It reads
+//! what ranks keep while OUTBOARD_TRACE is set, from the file at the end or from the running processes.
+//!
+//! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
+
+mod rows;
+mod sites;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde_json::{Value, json};
+use telemetry::summary::short;
+use telemetry::{Record, Unit, Who, chrome, decode};
+use transport::shm::Segment;
+
+use super::jobs::{Job, ranks, running};
+use rows::{Row, Way};
+use sites::{Site, Sites};
+
+/// Say of each call site of a collective, comm and size who carried it out (a proxy or the rank), by which
+/// algorithm and why, what overlapped with computation, and how long the other took for such calls.
+///
+/// The job must run with OUTBOARD_TRACE=FILE. Then FILE can be explained after its end, and the job itself
+/// while it runs. Debug information (-g) gives call sites their lines.
+#[derive(Args)]
+pub struct Explain {
+    /// A file that OUTBOARD_TRACE made, or the pid of a running job's mpirun (`outboard top` shows it), or of
+    /// a program that runs alone.
+    #[arg(value_name = "JOB|TRACE")]
+    what: String,
+    /// Print all numbers as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Explain {
+    /// The text to print.
+    pub fn run(&self) -> Result<String, String> {
+        let path = Path::new(&self.what);
+        let text = match self.what.parse() {
+            Ok(pid) if !path.exists() => of_job(pid)?,
+            _ => std::fs::read_to_string(path)
+                .map_err(|error| format!("{} is no running job and cannot be read: {error}", self.what))?,
+        };
+        let events = chrome::parse(&text).map_err(|error| format!("{}: {error}", self.what))?;
+        let rows = rows::of(&events);
+        let mut sites = Sites::default();
+        let told: Vec<(Site, &Row)> = rows.iter().map(|row| (sites.find(&row.site), row)).collect();
+        Ok(if self.json {
+            let told: Vec<Value> = told.iter().map(|(site, row)| described(site, row)).collect();
+            format!("{:#}\n", Value::Array(told))
+        } else {
+            text_of(&self.what, &told, &rows)
+        })
+    }
+}
+
+/// The trace so far of a running job: of its processes on this host.
+fn of_job(pid: u32) -> Result<String, String> {
+    let mut processes = Vec::new();
+    for job in running(Some(pid))? {
+        processes.extend(pids(&job.segment).filter_map(part_of));
+        if processes.is_empty() {
+            let Job { pid, .. } = job;
+            return Err(format!("job {pid} keeps no trace: it must be started with OUTBOARD_TRACE=FILE"));
+        }
+    }
+    Ok(chrome::file(&processes))
+}
+
+/// The processes of a job on this host.
+fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
+    let ranks = ranks(segment).map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed));
+    let proxies = (0..segment.shape().proxies).map(|at| segment.proxy(at).pid.load(Ordering::Relaxed));
+    ranks.chain(proxies).filter(|pid| *pid != 0).collect::<BTreeSet<_>>().into_iter()
+}
+
+/// What a process has kept so far, in the file that it holds open for that.
+fn part_of(pid: u32) -> Option<(Who, Vec<Record>)> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    descriptors.flatten().find_map(|entry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        let who = telemetry::event::whose(&target)?;
+        Some((who, decode(&std::fs::read(entry.path()).ok()?)))
+    })
+}
+
+fn text_of(what: &str, told: &[(Site, &Row)], rows: &[Row]) -> String {
+    let mut text = String::new();
+    if told.is_empty() {
+        return format!("{what}: no collective has been called\n");
+    }
+    for (site, row) in told {
+        let ranks = row.ranks.len();
+        let (size, plural) = (size(row), if ranks == 1 { "" } else { "s" });
+        writeln!(text, "{site}: {}, {size}, {ranks} rank{plural}", row.call).expect("a String takes all");
+        for way in &row.ways {
+            line(&mut text, row, way, rows);
+        }
+        if row.under_way > 0 {
+            writeln!(text, "  {} not complete", row.under_way).expect("a String takes all");
+        }
+    }
+    text
+}
+
+fn size(row: &Row) -> String {
+    let [least, most] = row.bytes.map(|bytes| short(bytes, Unit::Bytes));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
+    let by = match way.by.as_str() {
+        "proxy" => "by a proxy",
+        "library" => "by a collective library",
+        _ => "by the rank",
+    };
+    let algorithm = if way.algorithm.is_empty() { String::new() } else { format!(", {}", way.algorithm) };
+    let time = |ns: f64| short(ns as u64, Unit::Nanoseconds);
+    let (took, outside) = (way.took_ns(), way.outside_ns());
+    let percent = 100.0 * outside / took.max(1.0);
+    let beside = match way.by.as_str() {
+        "proxy" => format!("{percent:.0} % of it beside computation"),
+        _ if percent >= 1.0 => format!("{} of it the program computed, and nothing moved", time(outside)),
+        _ => "all of it in MPI".into(),
+    };
+    writeln!(
+        text,
+        "  {} {by}{algorithm}: {}\n      {} each, {beside}{}",
+        way.calls,
+        way.why,
+        time(took),
+        compared(row, way, rows)
+    )
+    .expect("a String takes all");
+}
+
+/// What another way took for such calls.
+fn compared(row: &Row, way: &Way, rows: &[Row]) -> String {
+    let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
+    match rows::took(rows, row, other) {
+        Some((ns, calls)) => {
+            let time = short(ns as u64, Unit::Nanoseconds);
+            format!("; {name} took {time} for such calls ({calls} in this trace)")
+        }
+        None => String::new(),
+    }
+}
+
+fn described(site: &Site, row: &Row) -> Value {
+    let ways = row.ways.iter().map(|way| {
+        json!({
+            "by": way.by, "why": way.why, "algorithm": way.algorithm, "calls": way.calls,
+            "took_ns": way.took_ns(), "outside_mpi_ns": way.outside_ns(),
+        })
+    });
+    json!({
+        "site": row.site, "function": site.function, "file": site.file, "line": site.line,
+        "call": row.call, "bytes_min": row.bytes[0], "bytes_max": row.bytes[1],
+        "ranks": row.ranks, "not_complete": row.under_way, "ways": ways.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,191 @@
+//! What became of the collectives in a trace: a row for each call site, function, comm and size class.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+
+/// Calls of one site, function, comm and size class (powers of two).
+#[derive(Debug)]
+pub struct Row {
+    /// A file of code and an offset there; empty if it is not known.
+    pub site: String,
+    /// The function and comm.
+    pub call: String,
+    /// The least and most bytes.
+    pub bytes: [u64; 2],
+    /// Ranks of MPI_COMM_WORLD that called.
+    pub ranks: BTreeSet<u64>,
+    /// How they were carried out, the most frequent first.
+    pub ways: Vec<Way>,
+    /// Calls that have not completed.
+    pub under_way: u64,
+}
+
+/// Calls that were carried out in one way.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    pub by: String,
+    pub algorithm: String,
+    pub why: String,
+    pub calls: u64,
+    /// The sum of their times, from start to completion, in ns.
+    lasted: f64,
+    /// Of that, in MPI calls.
+    inside: f64,
+}
+
+impl Way {
+    /// The mean time from start to completion.
+    pub fn took_ns(&self) -> f64 {
+        self.lasted / self.calls.max(1) as f64
+    }
+
+    /// The mean time of that in which the thread was not in MPI.
+    pub fn outside_ns(&self) -> f64 {
+        (self.lasted - self.inside).max(0.0) / self.calls.max(1) as f64
+    }
+}
+
+/// Of the calls of a row's function, comm and size class at all sites, those carried out by `by`: their mean
+/// time in ns, and how many there are.
+pub fn took(rows: &[Row], row: &Row, by: &str) -> Option<(f64, u64)> {
+    let alike = |other: &&Row| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
+    let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);
+    let (lasted, calls) = ways.fold((0.0, 0), |(ns, calls), way| (ns + way.lasted, calls + way.calls));
+    (calls > 0).then(|| (lasted / calls as f64, calls))
+}
+
+/// The rows of the events of a Chrome trace, by call site.
+pub fn of(events: &[Value]) -> Vec<Row> {
+    let threads = threads(events);
+    let ends: HashMap<String, f64> =
+        operations(events, "e").filter_map(|event| Some((id(event), event["ts"].as_f64()?))).collect();
+    let mut rows: BTreeMap<(String, String, u32), Row> = BTreeMap::new();
+    for event in operations(events, "b") {
+        let text = |key: &str| event["args"][key].as_str().unwrap_or_default().to_string();
+        let name = event["name"].as_str().unwrap_or_default();
+        let call = name.rsplit_once(" #").map_or(name, |(call, _)| call).to_string();
+        let (site, bytes) = (text("site"), event["args"]["bytes"].as_u64().unwrap_or(0));
+        let row = rows.entry((site.clone(), call.clone(), class(bytes))).or_insert_with(|| Row {
+            site,
+            call,
+            bytes: [bytes; 2],
+            ranks: BTreeSet::new(),
+            ways: Vec::new(),
+            under_way: 0,
+        });
+        row.bytes = [row.bytes[0].min(bytes), row.bytes[1].max(bytes)];
+        row.ranks.extend(event["pid"].as_u64());
+        let (Some(from), Some(until)) = (event["ts"].as_f64(), ends.get(&id(event))) else {
+            row.under_way += 1;
+            continue;
+        };
+        let [by, algorithm, why] = ["by", "algorithm", "why"].map(text);
+        let is_it = |way: &&mut Way| (&way.by, &way.algorithm, &way.why) == (&by, &algorithm, &why);
+        let way = match row.ways.iter_mut().find(is_it) {
+            Some(way) => way,
+            None => {
+                row.ways.push(Way { by, algorithm, why, ..Way::default() });
+                row.ways.last_mut().expect("it was just pushed")
+            }
+        };
+        let calls = threads.get(&thread(event)).map_or(&[][..], |calls| calls);
+        way.calls += 1;
+        way.lasted += 1000.0 * (until - from);
+        way.inside += 1000.0 * inside(calls, from, *until);
+    }
+    rows.into_values()
+        .map(|mut row| {
+            row.ways.sort_by_key(|way| std::cmp::Reverse(way.calls));
+            row
+        })
+        .collect()
+}
+
+/// The size class of a length.
+fn class(bytes: u64) -> u32 {
+    bytes.checked_ilog2().map_or(0, |log| log + 1)
+}
+
+/// The two halves of an operation's bar.
+fn operations<'a>(events: &'a [Value], half: &'a str) -> impl Iterator<Item = &'a Value> {
+    events.iter().filter(move |event| event["cat"] == "operation" && event["ph"] == half)
+}
+
+fn id(event: &Value) -> String {
+    event["id2"]["local"].as_str().unwrap_or_default().to_string()
+}
+
+/// A process and a thread of it.
+fn thread(event: &Value) -> (u64, u64) {
+    (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0))
+}
+
+/// The begin and end of each thread's MPI calls, in their order, in us; one that has not ended has no end.
+fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
+    let mut threads: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
+    for event in events.iter().filter(|event| event["cat"] == "call") {
+        let Some(from) = event["ts"].as_f64() else { continue };
+        let lasted = event["dur"].as_f64().unwrap_or(f64::INFINITY);
+        threads.entry(thread(event)).or_default().push((from, from + lasted));
+    }
+    threads.values_mut().for_each(|calls| calls.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    threads
+}
+
+/// How much of a time lies in calls.
+fn inside(calls: &[(f64, f64)], from: f64, until: f64) -> f64 {
+    let first = calls.partition_point(|call| call.1 <= from);
+    let these = calls[first..].iter().take_while(|call| call.0 < until);
+    these.map(|call| call.1.min(until) - call.0.max(from)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn operation(id: u64, bytes: u64, times: [f64; 2], by: &str) -> [Value; 2] {
+        let args = json!({"bytes": bytes, "site": "/bin/a+0x7", "by": by, "why": "so", "algorithm": "ring"});
+        let name = format!("MPI_Iallreduce on MPI_COMM_WORLD #{id}");
+        let half = |ph: &str, ts: f64| {
+            json!({
+                "ph": ph, "cat": "operation", "name": name, "pid": id % 2, "tid": 1, "ts": ts,
+                "id2": {"local": id.to_string()}, "args": args,
+            })
+        };
+        [half("b", times[0]), half("e", times[1])]
+    }
+
+    #[test]
+    fn calls_are_summed_up_by_site_and_size_and_compared_with_the_other_way() {
+        let call = |pid: u64, ts: f64, dur: f64| json!({"ph": "X", "cat": "call", "name": "MPI_Wait", "pid": pid, "tid": 1, "ts": ts, "dur": dur});
+        let mut events = vec![call(0, 90.0, 20.0), call(0, 0.0, 10.0), call(1, 0.0, 1000.0)];
+        events.extend(operation(2, 1024, [5.0, 100.0], "proxy"));
+        events.extend(operation(1, 1500, [50.0, 60.0], "rank"));
+        events.extend(operation(4, 4096, [1.0, 2.0], "rank"));
+        events.extend(operation(6, 1024, [1.0, 2.0], "rank").into_iter().take(1));
+        let rows = of(&events);
+        assert_eq!(rows.len(), 2);
+        let row = &rows[0];
+        assert_eq!((row.bytes, row.ranks.len(), row.under_way), ([1024, 1500], 2, 1));
+        assert_eq!(
+            (row.site.as_str(), row.call.as_str()),
+            ("/bin/a+0x7", "MPI_Iallreduce on MPI_COMM_WORLD")
+        );
+        let way = row.ways.iter().find(|way| way.by == "proxy").unwrap();
+        // 95 us, of which 5 in the call that started it and 10 in the one that waited.
+        assert_eq!((way.took_ns(), way.outside_ns()), (95_000.0, 80_000.0));
+        assert_eq!(took(&rows, row, "rank"), Some((10_000.0, 1)));
+        assert_eq!(took(&rows, &rows[1], "proxy"), None);
+    }
+
+    #[test]
+    fn a_call_that_never_ended_holds_all_that_follows() {
+        let mut events =
+            vec![json!({"ph": "B", "cat": "call", "name": "MPI_Wait", "pid": 0, "tid": 1, "ts": 5.0})];
+        events.extend(operation(2, 8, [1.0, 9.0], "rank"));
+        let row = &of(&events)[0];
+        assert_eq!(row.ways[0].outside_ns(), 4_000.0);
+    }
+}

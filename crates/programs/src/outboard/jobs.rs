@@ -1,0 +1,78 @@
+//! The running jobs of this user, found by the shared memory that their processes hold open.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use sys::process::Stat;
+use transport::shm::{LocalRank, Segment, State};
+
+/// A running job of this user.
+pub struct Job {
+    /// The pid of its `mpirun`, or of the program that runs alone.
+    pub pid: u32,
+    pub segment: Segment,
+}
+
+/// All jobs, or that of the `mpirun` or lone program with this pid. Errors: there is none.
+pub fn running(job: Option<u32>) -> Result<Vec<Job>, String> {
+    let mut jobs = find()?;
+    // The agent of a job on several hosts is a child of its `mpirun`, if that is here.
+    let is_meant =
+        |job: &Job, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
+    jobs.retain(|it| job.is_none_or(|pid| is_meant(it, pid)));
+    jobs.sort_by_key(|job| job.pid);
+    match job {
+        Some(pid) if jobs.is_empty() => Err(format!("no running job of mpirun {pid} can be seen")),
+        _ => Ok(jobs),
+    }
+}
+
+/// The jobs whose segment a process of this user holds open.
+fn find() -> Result<Vec<Job>, String> {
+    let mut found: HashMap<(u64, u64), Job> = HashMap::new();
+    let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
+    for process in processes.flatten() {
+        let is_pid =
+            process.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        // Processes of other users refuse this; processes may end meanwhile.
+        let Some(descriptors) = is_pid.then(|| std::fs::read_dir(process.path().join("fd")).ok()).flatten()
+        else {
+            continue;
+        };
+        for path in descriptors.flatten().map(|entry| entry.path()) {
+            if let Some((key, segment)) = open(&path, &found) {
+                let launcher = segment.job().launcher.load(Ordering::Relaxed);
+                // Ranks on other hosts, and those that have not begun, have none.
+                let first = ranks(&segment)
+                    .map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed))
+                    .find(|pid| *pid != 0);
+                let pid = if launcher != 0 { launcher } else { first.unwrap_or(0) };
+                found.insert(key, Job { pid, segment });
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The job behind a descriptor, if it is one and is not known yet. All descriptors of a job have one key.
+fn open(path: &Path, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
+    std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
+    let facts = std::fs::metadata(path).ok()?;
+    let key = (facts.dev(), facts.ino());
+    if known.contains_key(&key) {
+        return None;
+    }
+    let file = std::fs::File::options().read(true).write(true).open(path).ok()?;
+    Some((key, Segment::attach(file.into()).ok()?))
+}
+
+/// The existing ranks: those that `mpirun` started, and spawned ones.
+pub fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
+    let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
+    let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();
+    let is_there =
+        move |rank: &LocalRank| rank.index() < first || segment.rank(*rank).state() != State::Unborn;
+    segment.places().filter(is_here).filter(is_there)
+}
