@@ -1,10 +1,10 @@
 /* A library with NCCL's functions for tests (tests/run, ways `nccl` and `nccl-late`): the ranks of one host exchange bytes by
-   files in /dev/shm. It takes sentinel memory, which it maps for itself as a driver would, and the host's.
+   files in /dev/shm. It takes sentinel memory, which it maps for itself as a driver would, and the host's. As NCCL's, its calls
+   only begin an operation: the bytes are there when the stream of the call has come so far.
 
    Variables of the environment:
    TEST_NCCL_LATE=SEED    calls return ncclInProgress; a thread ends the work after a delay drawn from SEED
-   TEST_NCCL_FAIL=N:CODE  the N-th operation of the process ends with CODE (6: ncclRemoteError), at once, or later with LATE
-   TEST_NCCL_COUNT=FILE   at its end a process appends the count of its operations to FILE */
+   TEST_NCCL_FAIL=N:CODE  the N-th operation of the process ends with CODE (6: ncclRemoteError), at once, or later with LATE */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -31,6 +31,7 @@ typedef struct {
     size_t count;
     int type, op, root, messages;
     Message message[IN_GROUP];
+    void *stream;
 } Work;
 
 typedef struct {
@@ -45,12 +46,6 @@ typedef struct {
 
 static _Atomic int operations;
 static int late(void) { return getenv("TEST_NCCL_LATE") != NULL; }
-
-static void count_at_exit(void)
-{
-    FILE *file = fopen(getenv("TEST_NCCL_COUNT"), "a");
-    if (file) fprintf(file, "%d\n", operations), fclose(file);
-}
 
 /* The bytes at an address: for sentinel memory, in a map of our own. */
 static char *reach(const void *address)
@@ -169,6 +164,30 @@ static int all_put(Comm *comm, const Work *work, size_t bytes)
     return SUCCESS;
 }
 
+int MPIX_Device_stream_copy(void *to, const void *from, size_t bytes, void *stream);
+
+/* Takes the result away until the stream comes here. */
+static int give(char *to, size_t bytes, void *stream)
+{
+    char *result = malloc(bytes + 1), *at = reach(to);
+    memcpy(result, at, bytes);
+    memset(at, 0x5a, bytes);
+    return MPIX_Device_stream_copy(to, result, bytes, stream) == 0 ? SUCCESS : INTERNAL;
+}
+
+/* All results. */
+static int give_all(const Comm *comm, const Work *work)
+{
+    int code = SUCCESS;
+    for (int i = 0; i < work->messages; i++) {
+        const Message *message = &work->message[i];
+        if (!message->is_send) code |= give(message->at, message->bytes, work->stream);
+    }
+    size_t bytes = work->count * size_of(work->type) * (work->what == ALL_GATHER ? comm->size : 1);
+    if (work->what == MESSAGES || (work->what == REDUCE && comm->rank != work->root)) return code;
+    return give(work->to, bytes, work->stream);
+}
+
 static int carry_out(Comm *comm, Work *work)
 {
     size_t bytes = work->count * size_of(work->type);
@@ -221,7 +240,10 @@ static int start(Comm *comm, const Work *work)
     }
     if (comm->state == IN_PROGRESS) return USAGE;
     comm->work = *work;
-    if (!late()) return carry_out(comm, &comm->work);
+    if (!late()) {
+        code = carry_out(comm, &comm->work);
+        return code ? code : give_all(comm, work);
+    }
     comm->state = IN_PROGRESS;
     pthread_t thread;
     pthread_create(&thread, NULL, serve, comm);
@@ -252,8 +274,6 @@ int ncclCommInitRank(Comm **out, int size, Id id, int rank)
     if (fd < 0 || ftruncate(fd, sizeof(Shared)) != 0) return INTERNAL;
     comm->shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (!operations++ && getenv("TEST_NCCL_COUNT")) atexit(count_at_exit);
-    operations--;
     unsigned turns = 0;
     comm->shared->joined++;
     while ((int)comm->shared->joined < size) pause_for(&turns);
@@ -309,53 +329,46 @@ int ncclGroupEnd(void)
     return start(grouped, &work);
 }
 
-static int message(int is_send, const void *at, size_t count, int type, int peer, Comm *comm)
+static int message(int is_send, const void *at, size_t count, int type, int peer, Comm *comm, void *stream)
 {
     if (!in_group) return USAGE;
     if (peer < 0 || peer >= comm->size || group.messages == IN_GROUP) return ARGUMENT;
-    grouped = comm;
+    grouped = comm, group.stream = stream;
     group.message[group.messages++] = (Message){is_send, peer, (char *)at, count * size_of(type)};
     return SUCCESS;
 }
 
 int ncclSend(const void *at, size_t count, int type, int peer, Comm *comm, void *stream)
 {
-    (void)stream;
-    return message(1, at, count, type, peer, comm);
+    return message(1, at, count, type, peer, comm, stream);
 }
 
 int ncclRecv(void *at, size_t count, int type, int peer, Comm *comm, void *stream)
 {
-    (void)stream;
-    return message(0, at, count, type, peer, comm);
+    return message(0, at, count, type, peer, comm, stream);
 }
 
 int ncclAllReduce(char *from, char *to, size_t count, int type, int op, Comm *comm, void *stream)
 {
-    (void)stream;
-    return start(comm, &(Work){.what = ALL_REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op});
+    return start(comm, &(Work){.stream = stream, .what = ALL_REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op});
 }
 
 int ncclReduce(char *from, char *to, size_t count, int type, int op, int root, Comm *comm, void *stream)
 {
-    (void)stream;
-    return start(comm, &(Work){.what = REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op, .root = root});
+    return start(comm, &(Work){.stream = stream, .what = REDUCE, .from = from, .to = to, .count = count, .type = type, .op = op, .root = root});
 }
 
 int ncclReduceScatter(char *from, char *to, size_t count, int type, int op, Comm *comm, void *stream)
 {
-    (void)stream;
-    return start(comm, &(Work){.what = REDUCE_SCATTER, .from = from, .to = to, .count = count, .type = type, .op = op});
+    return start(comm, &(Work){.stream = stream, .what = REDUCE_SCATTER, .from = from, .to = to, .count = count, .type = type, .op = op});
 }
 
 int ncclBroadcast(char *from, char *to, size_t count, int type, int root, Comm *comm, void *stream)
 {
-    (void)stream;
-    return start(comm, &(Work){.what = BROADCAST, .from = from, .to = to, .count = count, .type = type, .root = root});
+    return start(comm, &(Work){.stream = stream, .what = BROADCAST, .from = from, .to = to, .count = count, .type = type, .root = root});
 }
 
 int ncclAllGather(char *from, char *to, size_t count, int type, Comm *comm, void *stream)
 {
-    (void)stream;
-    return start(comm, &(Work){.what = ALL_GATHER, .from = from, .to = to, .count = count, .type = type});
+    return start(comm, &(Work){.stream = stream, .what = ALL_GATHER, .from = from, .to = to, .count = count, .type = type});
 }

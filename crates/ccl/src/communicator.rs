@@ -1,9 +1,10 @@
 //! A communicator of the library, and the thread that makes its calls.
 
-use crate::library::{Id, Library, Raw};
+use crate::library::{Id, Library, Member};
 use crate::step::{Message, Step};
 use error::{Class, Error, Result};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,9 +30,13 @@ struct Shared {
     library: &'static Library,
     rank: u32,
     size: u32,
+    /// The device of the thread that made the communicator: a library asks which one its caller's is.
+    device: usize,
     queue: Mutex<Queue>,
     news: Condvar,
-    /// Wakes the process, which may sleep until an operation is over.
+    /// The communicator has been left.
+    left: AtomicBool,
+    /// Wakes the process, which may sleep until an operation is over, or the communicator left.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -52,7 +57,7 @@ impl Communicator {
     /// Rank `rank` of `size`. It joins the others once `identify` has named the communicator; what is started
     /// until then waits. `wake` is called whenever an operation is over.
     ///
-    /// Errors (MPI_ERR_OTHER): no thread can be made.
+    /// Errors (MPI_ERR_OTHER): no thread can be made; the device failed.
     pub fn new(
         library: &'static Library,
         rank: u32,
@@ -60,9 +65,16 @@ impl Communicator {
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Communicator> {
         let (queue, news) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { library, rank, size, queue, news, wake: Box::new(wake) });
+        let (device, wake) = (device::context()?, Box::new(wake));
+        let shared =
+            Arc::new(Shared { library, rank, size, device, queue, news, left: AtomicBool::new(false), wake });
         let ours = shared.clone();
-        match std::thread::Builder::new().name("outboard-ccl".into()).spawn(move || ours.serve()) {
+        let serve = move || {
+            ours.serve();
+            ours.left.store(true, Ordering::Release);
+            (ours.wake)();
+        };
+        match std::thread::Builder::new().name("outboard-ccl".into()).spawn(serve) {
             Ok(thread) => Ok(Communicator { shared, thread: Some(thread) }),
             Err(error) => {
                 let library = library.told().0;
@@ -84,13 +96,23 @@ impl Communicator {
         self.shared.news.notify_one();
         ended
     }
+
+    /// Leaves it, once what has been started is over. Returns at once: a library may wait until all ranks leave.
+    pub fn leave(&self) {
+        self.shared.queue().stopped = true;
+        self.shared.news.notify_one();
+    }
+
+    /// Whether `leave` is over.
+    pub fn has_left(&self) -> bool {
+        self.shared.left.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Communicator {
-    /// What has been started ends first.
+    /// Waits until it has left.
     fn drop(&mut self) {
-        self.shared.queue().stopped = true;
-        self.shared.news.notify_one();
+        self.leave();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has reported that itself.
             let _ = thread.join();
@@ -103,12 +125,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for what `ready` finds in the queue; nothing after the end.
+    /// Waits for what `ready` finds in the queue; nothing once the communicator is left and no job remains.
     fn next<T>(&self, mut ready: impl FnMut(&mut Queue) -> Option<T>) -> Option<T> {
         let mut queue = self.queue();
         loop {
             match ready(&mut queue) {
-                None if queue.stopped => return None,
+                None if queue.stopped && queue.jobs.is_empty() => return None,
                 None => queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 found => return found,
             }
@@ -119,45 +141,45 @@ impl Shared {
         // Signals belong to the program's threads.
         sys::signal::block_all();
         let Some(id) = self.next(|queue| queue.id.take()) else { return };
-        let mut joined = id.and_then(|id| self.join(&id));
+        let mut joined = id.and_then(|id| device::adopt(self.device).and_then(|()| self.join(&id)));
         while let Some((steps, ended)) = self.next(|queue| queue.jobs.pop_front()) {
             let result = match &joined {
-                Ok(raw) => steps.iter().try_for_each(|step| self.carry_out(step, *raw)),
+                Ok(member) => steps.iter().try_for_each(|step| self.carry_out(step, member)),
                 Err(error) => Err(error.clone()),
             };
-            if let (Ok(raw), Err(error)) = (&joined, &result) {
-                self.library.abort(*raw);
+            if let (Ok(member), Err(error)) = (&joined, &result) {
+                self.library.abort(member);
                 joined = Err(error.clone());
             }
             // The one place that sets it.
             let _ = ended.0.set(result);
             (self.wake)();
         }
-        if let Ok(raw) = joined {
-            self.library.leave(raw);
+        if let Ok(member) = joined {
+            self.library.leave(member);
         }
     }
 
-    fn join(&self, id: &Id) -> Result<Raw> {
-        let raw = self.library.join(id, self.rank, self.size)?;
-        self.end(raw).inspect_err(|_| self.library.abort(raw))?;
-        Ok(raw)
+    fn join(&self, id: &Id) -> Result<Member> {
+        let member = self.library.join(id, self.rank, self.size)?;
+        self.end(&member).inspect_err(|_| self.library.abort(&member))?;
+        Ok(member)
     }
 
-    fn carry_out(&self, step: &Step, raw: Raw) -> Result<()> {
+    fn carry_out(&self, step: &Step, member: &Member) -> Result<()> {
         let mut step = step.clone();
         if let Step::Exchange { sends, recvs } = &mut step {
             self.keep_own(sends, recvs)?;
             if self.library.exchanges_at_once() {
-                return self.exchange(sends, recvs, raw);
+                return self.exchange(sends, recvs, member);
             }
             if sends.is_empty() && recvs.is_empty() {
                 return Ok(());
             }
         }
         // SAFETY: the caller of `start` lends the memory until the operation is over.
-        unsafe { self.library.begin(&step, raw) }?;
-        self.end(raw)
+        unsafe { self.library.begin(&step, member) }?;
+        self.end(member)
     }
 
     /// Copies what this rank sends to itself: not every library does so in a group.
@@ -175,7 +197,7 @@ impl Shared {
     }
 
     /// An exchange by one call, which takes the bytes for and from all ranks in their order.
-    fn exchange(&self, sends: &[Message], recvs: &[Message], raw: Raw) -> Result<()> {
+    fn exchange(&self, sends: &[Message], recvs: &[Message], member: &Member) -> Result<()> {
         let counts = |messages: &[Message]| {
             let mut counts = vec![0; self.size as usize];
             messages.iter().for_each(|message| counts[message.peer as usize] = message.bytes);
@@ -195,15 +217,15 @@ impl Shared {
         copy(sends, &sent, &out, true)?;
         let (from, to) = (out.span().address(), into.span().address());
         // SAFETY: the blocks and the counts live until `end`.
-        unsafe { self.library.exchange((from, &sent), (to, &received), raw) }?;
-        self.end(raw)?;
+        unsafe { self.library.exchange((from, &sent), (to, &received), member) }?;
+        self.end(member)?;
         copy(recvs, &received, &into, false)
     }
 
     /// Waits until what was begun is over.
-    fn end(&self, raw: Raw) -> Result<()> {
+    fn end(&self, member: &Member) -> Result<()> {
         let mut looks = 0;
-        while !self.library.is_over(raw)? {
+        while !self.library.is_over(member)? {
             looks += 1;
             if looks > LOOKS { std::thread::sleep(LOOK) } else { std::thread::yield_now() }
         }

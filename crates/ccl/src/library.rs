@@ -3,7 +3,7 @@
 //! The functions are found by their names, whatever version the library has. Two shapes are known: `nccl`
 //! (also RCCL's and MSCCL++'s) and `oneccl`. Facts are from NCCL's user guide and from oneCCL's ccl.h.
 
-use crate::step::{self, Step};
+use crate::step::{self, Message, Step};
 use error::{Class, Error, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -53,10 +53,41 @@ const FILES: [(&str, &[&str]); 4] = [
 ];
 
 /// A communicator of the library.
-pub(crate) type Raw = *mut c_void;
-type Stream = *mut c_void;
+type Raw = *mut c_void;
+/// A stream of the device; 0 where calls take the host's memory.
+type Stream = usize;
 type Kind = c_int;
 type Op = c_int;
+
+/// A rank of a communicator, and the stream on which it makes its calls: the library only begins them there.
+pub(crate) struct Member {
+    raw: Raw,
+    handle: Stream,
+    stream: Option<device::Stream>,
+}
+
+impl Member {
+    /// One that has not joined yet.
+    fn new(memory: Memory) -> Result<Member> {
+        let (handle, stream) = match memory {
+            Memory::Host => (0, None),
+            Memory::Device => {
+                let handle = device::create_stream()?;
+                (handle, Some(device::created_stream(handle)?))
+            }
+        };
+        Ok(Member { raw: std::ptr::null_mut(), handle, stream })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if self.stream.is_some() {
+            // A device that refuses its own stream has failed; the next call of it says so.
+            let _ = device::destroy_stream(self.handle);
+        }
+    }
+}
 
 /// The name of a communicator to be, made by its rank 0.
 pub type Id = Vec<u8>;
@@ -221,16 +252,17 @@ impl Library {
     }
 
     /// Begins to make rank `rank` of a communicator; it is there when `is_over` says so.
-    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Raw> {
-        let mut raw = std::ptr::null_mut();
+    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Member> {
+        let mut member = Member::new(self.shape.memory)?;
+        let raw = &mut member.raw;
         let code = match self.init {
             // SAFETY: `raw` outlives the call; the id is one of this library's.
-            Init::Nccl(init) => unsafe { init(&mut raw, size as c_int, Bytes::of(id), rank as c_int) },
+            Init::Nccl(init) => unsafe { init(raw, size as c_int, Bytes::of(id), rank as c_int) },
             // SAFETY: as above.
-            Init::Oneccl(init) => unsafe { init(&mut raw, size as usize, Bytes::of(id), rank as c_int) },
+            Init::Oneccl(init) => unsafe { init(raw, size as usize, Bytes::of(id), rank as c_int) },
         };
-        self.check("CommInitRank", code, raw)?;
-        Ok(raw)
+        self.check("CommInitRank", code, member.raw)?;
+        Ok(member)
     }
 
     /// Begins one step.
@@ -239,9 +271,9 @@ impl Library {
     ///
     /// # Safety
     /// The addresses are memory that the library takes, long enough, and stay so until the step is over.
-    pub(crate) unsafe fn begin(&self, step: &Step, raw: Raw) -> Result<()> {
+    pub(crate) unsafe fn begin(&self, step: &Step, member: &Member) -> Result<()> {
         const BYTE: Kind = step::Kind::I8 as Kind;
-        let stream = std::ptr::null_mut();
+        let Member { raw, handle: stream, .. } = *member;
         let (name, code) = match *step {
             Step::AllReduce { from, to, count, kind, op } => {
                 // SAFETY: contract of this function; so below.
@@ -269,20 +301,23 @@ impl Library {
             Step::Exchange { ref sends, ref recvs } => {
                 // SAFETY: it has no arguments.
                 self.check("GroupStart", unsafe { (self.group_start)() }, raw)?;
-                for send in sends {
+                let send = |one: &Message| {
                     // SAFETY: as above.
                     let code =
-                        unsafe { (self.send)(send.at, send.bytes, BYTE, send.peer as c_int, raw, stream) };
-                    self.check("Send", code, raw)?;
-                }
-                for recv in recvs {
+                        unsafe { (self.send)(one.at, one.bytes, BYTE, one.peer as c_int, raw, stream) };
+                    self.check("Send", code, raw)
+                };
+                let recv = |one: &Message| {
                     // SAFETY: as above.
                     let code =
-                        unsafe { (self.recv)(recv.at, recv.bytes, BYTE, recv.peer as c_int, raw, stream) };
-                    self.check("Recv", code, raw)?;
-                }
-                // SAFETY: it has no arguments.
-                ("GroupEnd", unsafe { (self.group_end)() })
+                        unsafe { (self.recv)(one.at, one.bytes, BYTE, one.peer as c_int, raw, stream) };
+                    self.check("Recv", code, raw)
+                };
+                let all = sends.iter().try_for_each(send).and_then(|()| recvs.iter().try_for_each(recv));
+                // After an error, too: the group is the thread's. SAFETY: it has no arguments.
+                let code = unsafe { (self.group_end)() };
+                all?;
+                ("GroupEnd", code)
             }
         };
         self.check(name, code, raw)
@@ -302,43 +337,44 @@ impl Library {
         &self,
         (from, sent): (usize, &[usize]),
         (to, received): (usize, &[usize]),
-        raw: Raw,
+        member: &Member,
     ) -> Result<()> {
+        let Member { raw, handle: stream, .. } = *member;
         let call = self.all_to_all_v.expect("`exchanges_at_once` was asked");
         let (sent, received) = (sent.as_ptr(), received.as_ptr());
         // SAFETY: contract of this function.
-        let code =
-            unsafe { call(from, sent, to, received, step::Kind::I8 as Kind, raw, std::ptr::null_mut()) };
+        let code = unsafe { call(from, sent, to, received, step::Kind::I8 as Kind, raw, stream) };
         self.check("AllToAllV", code, raw)
     }
 
-    /// Whether all that was begun is over.
+    /// Whether all that was begun is over: by the library, and on the stream.
     ///
     /// Errors: what went wrong meanwhile.
-    pub(crate) fn is_over(&self, raw: Raw) -> Result<bool> {
-        let Some(async_error) = self.async_error else { return Ok(true) };
-        let mut state = 0;
-        // SAFETY: the communicator is alive; it stores one number.
-        let code = unsafe { async_error(raw, &mut state) };
-        self.check("CommGetAsyncError", code, raw)?;
-        if state == self.shape.in_progress {
-            return Ok(false);
+    pub(crate) fn is_over(&self, member: &Member) -> Result<bool> {
+        if let Some(async_error) = self.async_error {
+            let mut state = 0;
+            // SAFETY: the communicator is alive; it stores one number.
+            let code = unsafe { async_error(member.raw, &mut state) };
+            self.check("CommGetAsyncError", code, member.raw)?;
+            if state == self.shape.in_progress {
+                return Ok(false);
+            }
+            self.check("an operation", state, member.raw)?;
         }
-        self.check("an operation", state, raw)?;
-        Ok(true)
+        member.stream.as_ref().map_or(Ok(true), device::Stream::is_idle)
     }
 
     /// Ends a communicator, whose operations are over.
-    pub(crate) fn leave(&self, raw: Raw) {
+    pub(crate) fn leave(&self, member: Member) {
         // SAFETY: it is alive, and not used again. What it says does not matter any more.
-        unsafe { (self.destroy)(raw) };
+        unsafe { (self.destroy)(member.raw) };
     }
 
     /// Ends a communicator after an error.
-    pub(crate) fn abort(&self, raw: Raw) {
+    pub(crate) fn abort(&self, member: &Member) {
         if let Some(abort) = self.abort {
-            // SAFETY: as in `leave`.
-            unsafe { abort(raw) };
+            // SAFETY: it is alive, and only dropped after this.
+            unsafe { abort(member.raw) };
         }
     }
 

@@ -32,6 +32,8 @@ const NON_BLOCKING: c_uint = 1;
 /// CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP.
 const PORTABLE: c_uint = 1;
 const MAPPED: c_uint = 2;
+/// CUDA_ERROR_NOT_READY.
+const NOT_READY: Code = 600;
 /// CU_STREAM_WAIT_VALUE_GEQ.
 const GREATER_OR_EQUAL: c_uint = 0;
 
@@ -43,6 +45,8 @@ pub struct Cuda {
     primary: unsafe extern "C" fn(*mut Context, c_int) -> Code,
     push: unsafe extern "C" fn(Context) -> Code,
     pop: unsafe extern "C" fn(*mut Context) -> Code,
+    current: unsafe extern "C" fn(*mut Context) -> Code,
+    query: unsafe extern "C" fn(usize) -> Code,
     alloc: unsafe extern "C" fn(*mut u64, usize) -> Code,
     free: unsafe extern "C" fn(u64) -> Code,
     host_alloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
@@ -92,6 +96,8 @@ impl Cuda {
             primary: symbol!("cuDevicePrimaryCtxRetain"),
             push: symbol!("cuCtxPushCurrent_v2"),
             pop: symbol!("cuCtxPopCurrent_v2"),
+            current: symbol!("cuCtxGetCurrent"),
+            query: symbol!("cuStreamQuery"),
             alloc: symbol!("cuMemAlloc_v2"),
             free: symbol!("cuMemFree_v2"),
             host_alloc: symbol!("cuMemHostAlloc"),
@@ -173,8 +179,28 @@ impl Cuda {
         Ok(stream)
     }
 
+    /// The context of the calling thread; if it has none, that of the first device.
+    pub(crate) fn context(&self) -> Result<usize> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: it stores one pointer.
+        self.check("cuCtxGetCurrent", unsafe { (self.current)(&mut context) })?;
+        if context.is_null() {
+            context = self.primary_of(0)?;
+        }
+        Ok(context.expose_provenance())
+    }
+
+    /// Makes a context of `context` the calling thread's, for its life.
+    pub(crate) fn adopt(&self, context: usize) -> Result<()> {
+        self.enter_context(std::ptr::with_exposed_provenance_mut(context)).map(std::mem::forget)
+    }
+
+    fn enter_current(&self) -> Result<Entered<'_>> {
+        self.enter_context(std::ptr::with_exposed_provenance_mut(self.context()?))
+    }
+
     pub(crate) fn alloc(&self, bytes: usize) -> Result<usize> {
-        let _context = self.enter_context(self.primary_of(0)?)?;
+        let _context = self.enter_current()?;
         let mut address = 0;
         // SAFETY: it stores one address.
         let code = unsafe { (self.alloc)(&mut address, bytes.max(1)) };
@@ -248,7 +274,7 @@ impl Cuda {
 // Streams (`crate::Stream`).
 impl Cuda {
     pub(crate) fn create_stream(&self) -> Result<usize> {
-        let _context = self.enter_context(self.primary_of(0)?)?;
+        let _context = self.enter_current()?;
         self.new_stream()
     }
 
@@ -259,7 +285,7 @@ impl Cuda {
 
     /// Two words in pinned memory, which all contexts reach.
     pub(crate) fn words(&self) -> Result<&'static Words> {
-        let _context = self.enter_context(self.primary_of(0)?)?;
+        let _context = self.enter_current()?;
         let mut at = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
         let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
@@ -301,6 +327,15 @@ impl Cuda {
         let _context = self.enter_stream(stream)?;
         // SAFETY: a stream of the program.
         self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
+    }
+
+    pub(crate) fn is_idle(&self, stream: usize) -> Result<bool> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: a stream of the program, or of `create_stream`.
+        match unsafe { (self.query)(stream) } {
+            NOT_READY => Ok(false),
+            code => self.check("cuStreamQuery", code).map(|()| true),
+        }
     }
 
     fn enter_stream(&self, stream: usize) -> Result<Entered<'_>> {

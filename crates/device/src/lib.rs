@@ -105,6 +105,22 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
+/// The calling thread's device, for `adopt` in another thread. Only CUDA has one for each thread.
+pub fn context() -> Result<usize> {
+    match BACKEND.get() {
+        Some(Backend::Cuda(cuda)) => cuda.context(),
+        _ => Ok(0),
+    }
+}
+
+/// Makes what `context` returned in another thread the calling thread's device, for its life.
+pub fn adopt(context: usize) -> Result<()> {
+    match BACKEND.get() {
+        Some(Backend::Cuda(cuda)) => cuda.adopt(context),
+        _ => Ok(()),
+    }
+}
+
 /// Memory of the current device.
 ///
 /// Errors (MPI_ERR_NO_MEM): it has no more. (MPI_ERR_OTHER): no backend runs.
@@ -169,6 +185,11 @@ pub fn create_stream() -> Result<usize> {
         Some(Backend::Cuda(cuda)) => cuda.create_stream(),
         Some(Backend::Sentinel(sentinel)) => sentinel.create_stream(),
     }
+}
+
+/// The stream of a handle of `create_stream`.
+pub fn created_stream(handle: usize) -> Result<Stream> {
+    stream(stream_kind().unwrap_or("none"), handle)
 }
 
 /// Ends a stream of `create_stream`, once its work is over.

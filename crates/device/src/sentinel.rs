@@ -189,6 +189,12 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    fn is_idle(&self) -> bool {
+        !self.is_busy && self.jobs.is_empty()
+    }
+}
+
 impl Queue {
     /// `delays`: the seed of the delays before jobs, 0 for none.
     fn start(delays: u64) -> Result<Arc<Queue>> {
@@ -212,9 +218,13 @@ impl Queue {
     /// Waits until all jobs are done.
     pub(crate) fn drain(&self) {
         let mut state = self.state();
-        while state.is_busy || !state.jobs.is_empty() {
+        while !state.is_idle() {
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state().is_idle()
     }
 
     fn stop(&self) {

@@ -65,6 +65,16 @@ impl Stream {
         }
     }
 
+    /// Whether all its work is over.
+    ///
+    /// Errors (MPI_ERR_OTHER): the device failed.
+    pub fn is_idle(&self) -> Result<bool> {
+        match self {
+            Stream::Cuda(cuda, stream) => cuda.is_idle(*stream),
+            Stream::Sentinel(_, queue) => Ok(queue.is_idle()),
+        }
+    }
+
     /// Waits until all its work is over.
     pub fn synchronize(&self) -> Result<()> {
         match self {

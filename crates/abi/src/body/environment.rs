@@ -79,7 +79,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         guard.wait(|process| {
             // Asked before draining: a process that has left may begin a session, whose messages must be
             // kept.
-            let over = membership.may_leave();
+            let over = membership.may_leave() && process.job().communicators.have_left();
             if !over {
                 leaks::drain(process, &mut lost);
             }

@@ -13,7 +13,7 @@ use sys::Block;
 #[derive(Default)]
 pub struct Communicators {
     by_context: HashMap<u64, Made>,
-    /// Of freed comms. They end with the process's last finalize: others may still be at work in them.
+    /// Of freed comms, until they have left.
     freed: Vec<Made>,
 }
 
@@ -38,9 +38,27 @@ impl Communicators {
         Carried { exchange: exchange.clone(), ended: communicator.start(steps) }
     }
 
-    /// Leaves the communicator of a comm that is freed.
+    /// Leaves the communicator of a comm that is freed, once its operations are over.
     pub(crate) fn leave(&mut self, context: u64) {
-        self.freed.extend(self.by_context.remove(&context));
+        self.freed.retain(|(communicator, _)| !communicator.has_left());
+        let made = self.by_context.remove(&context);
+        made.iter().for_each(|(communicator, _)| communicator.leave());
+        self.freed.extend(made);
+    }
+
+    /// Leaves them all, and says whether that is over. Ranks leave them in no common order, and a library may
+    /// wait for the others in each.
+    pub(crate) fn have_left(&self) -> bool {
+        let all = || self.by_context.values().chain(&self.freed);
+        all().for_each(|(communicator, _)| communicator.leave());
+        all().all(|(communicator, _)| communicator.has_left())
+    }
+}
+
+impl Drop for Communicators {
+    /// Waits until they have left; all begin to before the first is awaited.
+    fn drop(&mut self) {
+        self.have_left();
     }
 }
 
