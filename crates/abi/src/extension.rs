@@ -6,10 +6,11 @@
 
 use crate::args::{Address, Out};
 use crate::body::request;
-use crate::process::{On, anytime, call};
+use crate::process::{self, On, call};
 use crate::shim;
 use crate::staging::{self, Attached, Function};
 use error::{Class, Result, fail};
+use objects::constants::SUCCESS;
 use std::ffi::{c_int, c_void};
 use sys::Span;
 
@@ -37,7 +38,7 @@ functions! {
 
     /// `MPIX_GPU_query_support` of MPICH.
     MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {
-        anytime("MPIX_GPU_query_support", On::Nothing, |_| {
+        anytime("MPIX_GPU_query_support", || {
             if !(CUDA..=2).contains(&gpu_type) {
                 fail!(Class::Arg, "gpu_type is {gpu_type}; it must be CUDA (0), Level Zero (1) or HIP (2)");
             }
@@ -48,7 +49,7 @@ functions! {
 
     /// Memory of the current device.
     MPIX_Device_alloc PMPIX_Device_alloc(bytes: usize, memory: *mut *mut c_void) {
-        anytime("MPIX_Device_alloc", On::Nothing, |_| {
+        anytime("MPIX_Device_alloc", || {
             let out = Address(memory.expose_provenance());
             backend();
             out.store(device::alloc(bytes)?)
@@ -57,19 +58,19 @@ functions! {
 
     /// Frees memory of `MPIX_Device_alloc`.
     MPIX_Device_free PMPIX_Device_free(memory: *mut c_void) {
-        anytime("MPIX_Device_free", On::Nothing, |_| device::free(memory.expose_provenance()))
+        anytime("MPIX_Device_free", || device::free(memory.expose_provenance()))
     }
 
     /// Copies bytes between any two of host and device memory, and waits.
     MPIX_Device_copy PMPIX_Device_copy(to: *mut c_void, from: *const c_void, bytes: usize) {
-        anytime("MPIX_Device_copy", On::Nothing, |_| {
+        anytime("MPIX_Device_copy", || {
             device::copy(span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?)
         })
     }
 
     /// Makes a stream of the current device.
     MPIX_Device_stream_create PMPIX_Device_stream_create(stream: *mut *mut c_void) {
-        anytime("MPIX_Device_stream_create", On::Nothing, |_| {
+        anytime("MPIX_Device_stream_create", || {
             let out = Address(stream.expose_provenance());
             backend();
             out.store(device::create_stream()?)
@@ -78,25 +79,22 @@ functions! {
 
     /// Frees a stream of `MPIX_Device_stream_create`, whose work is over.
     MPIX_Device_stream_free PMPIX_Device_stream_free(stream: *mut c_void) {
-        anytime("MPIX_Device_stream_free", On::Nothing, |_| device::destroy_stream(stream.addr()))
+        anytime("MPIX_Device_stream_free", || device::destroy_stream(stream.addr()))
     }
 
     /// Copies as `MPIX_Device_copy`, when the stream comes to it.
     MPIX_Device_stream_copy PMPIX_Device_stream_copy(
         to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
     ) {
-        anytime("MPIX_Device_stream_copy", On::Nothing, |_| {
+        anytime("MPIX_Device_stream_copy", || {
             let (to, from) = (span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?);
-            created(stream)?.copy(to, from)
+            device::created_stream(stream.addr())?.copy(to, from)
         })
     }
 
-    /// Waits until a stream's work is over, outside MPI: the process may go on with MPI meanwhile.
+    /// Waits until a stream's work is over. Other threads may go on with MPI meanwhile.
     MPIX_Device_stream_synchronize PMPIX_Device_stream_synchronize(stream: *mut c_void) {
-        anytime("MPIX_Device_stream_synchronize", On::Nothing, |guard| {
-            let stream = created(stream)?;
-            guard.unlocked(|| stream.synchronize())
-        })
+        anytime("MPIX_Device_stream_synchronize", || device::created_stream(stream.addr())?.synchronize())
     }
 
     /// For a binding that passes a copy of the program's memory: the functions that move the bytes.
@@ -111,13 +109,8 @@ functions! {
 
     /// For tests: lets the CPU touch an allocation of sentinel memory, or no longer (`device::set_open`).
     MPIX_Device_open PMPIX_Device_open(memory: *mut c_void, open: c_int) {
-        anytime("MPIX_Device_open", On::Nothing, |_| device::set_open(memory.expose_provenance(), open != 0))
+        anytime("MPIX_Device_open", || device::set_open(memory.expose_provenance(), open != 0))
     }
-}
-
-/// A stream of `MPIX_Device_stream_create`.
-fn created(stream: *mut c_void) -> Result<device::Stream> {
-    device::stream(device::stream_kind().unwrap_or("none"), stream.addr())
 }
 
 fn span(address: usize, bytes: usize) -> Result<Span> {
@@ -125,6 +118,13 @@ fn span(address: usize, bytes: usize) -> Result<Span> {
         Some(span) => Ok(span),
         None => fail!(Class::Buffer, "{bytes} bytes at {address:#x} are no memory"),
     }
+}
+
+/// Runs the body of a function, which needs nothing of the process, so that any thread may call it. Returns its
+/// code as the program's ABI has it.
+fn anytime(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+    let Err(error) = body() else { return SUCCESS };
+    (shim::get().code)(process::anytime(name, On::Nothing, |_| Err(error)))
 }
 
 /// The name of this process's backend; it may be asked before MPI_Init.

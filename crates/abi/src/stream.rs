@@ -7,13 +7,14 @@
 //! take the process's lock. Datatypes and operators that an operation names are held until it is over.
 //! Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
 
-use crate::args::{self, Handle, Out};
+use crate::args::{self, Handle, In, Out, Text};
 use crate::body;
 use crate::process::{Guard, On, call};
-pub use crate::request::Enqueued;
-use crate::request::{Line, STREAM_NULL, Stream, StreamJob, Work};
+pub use crate::request::{Enqueued, Held};
+use crate::request::{Line, STREAM_NULL, Stream, StreamJob, Streams, Work};
 use device::is_at;
 use error::{Class, Error, Result, fail};
+pub use objects::constants::OP_NULL;
 use objects::{Op, TypeEntry, constants as c};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,15 +34,18 @@ fn serve(line: &Line) {
         while queue.jobs.is_empty() && !queue.stopped {
             queue = line.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        let Some((count, job)) = queue.jobs.pop_front() else { return };
+        let Some((count, StreamJob { held, call })) = queue.jobs.pop_front() else { return };
         drop(queue);
         let mut looks = 0;
         while !is_at(&line.words.reached, count) {
             looks += 1;
             if looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(LOOK) }
         }
-        if job() != c::SUCCESS {
-            let (code, sentence) = Guard::enter().latest_error.clone().unwrap_or_default();
+        let failed = call(held) != c::SUCCESS;
+        let guard = &mut Guard::enter();
+        release(guard, held);
+        if failed {
+            let (code, sentence) = guard.latest_error.clone().unwrap_or_default();
             let text = format!("an operation enqueued before has failed: {sentence}");
             line.queue().error.get_or_insert(Error::new(Class::Other, text).with_code(code));
         }
@@ -63,7 +67,7 @@ pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
     };
     let number = guard.job().streams.all.insert(Stream { line, comms: 0 });
     guard.settle_lock();
-    stream.set(number as i32 + STREAM_NULL + 1)
+    stream.set(Streams::number(number))
 }
 
 fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<Line>> {
@@ -104,7 +108,7 @@ pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
         line.news.notify_one();
         queue.error.take()
     });
-    guard.job().streams.all.remove((number - STREAM_NULL - 1) as usize);
+    guard.job().streams.all.remove(Streams::index(number));
     guard.settle_lock();
     stream.set(STREAM_NULL)?;
     error.map_or(Ok(()), Err)
@@ -145,18 +149,30 @@ pub fn progress(guard: &mut Guard, stream: i32) -> Result<()> {
     Ok(())
 }
 
+/// MPIX_Info_set_hex
+pub fn info_set_hex(guard: &mut Guard, info: Handle, key: Text, value: In<u8>, bytes: c_int) -> Result<()> {
+    let bytes = value.read(args::length(bytes, "value_size")?)?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    guard.objects.infos.get_mut(info)?.set(&key.read()?, &digits)
+}
+
 /// The length of an array.
 pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)
 }
 
-/// Enqueues the call `name` on the stream of a stream comm.
+/// Enqueues the call `name` on the stream of a stream comm. `uses`: its datatype and its operator.
 ///
 /// Errors: the comm has no device's stream, or several; an operation enqueued before has failed.
-pub fn enqueue(name: &'static str, comm: Handle, job: impl FnOnce() -> c_int + Send + 'static) -> c_int {
+pub fn enqueue(
+    name: &'static str,
+    comm: Handle,
+    uses: (Handle, Handle),
+    job: impl FnOnce(Held) -> c_int + Send + 'static,
+) -> c_int {
     call(name, On::Comm(comm), |guard| {
         let line = line_of(guard, comm)?.1;
-        hand_over(&line, Box::new(job))
+        hand_over(guard, &line, uses, Box::new(job))
     })
 }
 
@@ -178,15 +194,21 @@ fn line_of(guard: &mut Guard, comm: Handle) -> Result<(i32, Arc<Line>)> {
     }
 }
 
-fn hand_over(line: &Line, job: StreamJob) -> Result<()> {
+fn hand_over(
+    guard: &mut Guard,
+    line: &Line,
+    uses: (Handle, Handle),
+    call: Box<dyn FnOnce(Held) -> c_int + Send>,
+) -> Result<()> {
     let mut queue = line.queue();
     if let Some(error) = queue.error.take() {
         return Err(error);
     }
+    let held = hold(guard, uses)?;
     let count = queue.count.wrapping_add(1);
-    line.stream.hand_over(line.words, count)?;
+    line.stream.hand_over(line.words, count).inspect_err(|_| release(guard, held))?;
     queue.count = count;
-    queue.jobs.push_back((count, job));
+    queue.jobs.push_back((count, StreamJob { held, call }));
     line.news.notify_one();
     Ok(())
 }
@@ -195,28 +217,32 @@ fn hand_over(line: &Line, job: StreamJob) -> Result<()> {
 pub fn enqueue_start(
     name: &'static str,
     comm: Handle,
+    datatype: Handle,
     request: Out<Handle>,
-    job: impl FnOnce(&AtomicUsize) -> c_int + Send + 'static,
+    job: impl FnOnce(Held, usize) -> c_int + Send + 'static,
 ) -> c_int {
     call(name, On::Comm(comm), |guard| {
         request.check()?;
         let (stream, line) = line_of(guard, comm)?;
         let enqueued = Arc::new(Enqueued { stream, real: AtomicUsize::new(0) });
         let theirs = enqueued.clone();
-        hand_over(&line, Box::new(move || job(&theirs.real)))?;
+        let job = move |held| job(held, theirs.real.as_ptr().expose_provenance());
+        hand_over(guard, &line, (datatype, OP_NULL), Box::new(job))?;
         request.set(guard.request(comm, Work::Enqueued(enqueued))?)
     })
 }
 
-/// Enqueues the wait for requests of `enqueue_start`, all of one stream.
+/// Enqueues the wait for `count` requests of `enqueue_start`, all of one stream.
 pub fn enqueue_wait(
     name: &'static str,
-    requests: &[Out<Handle>],
+    count: c_int,
+    request_at: impl Fn(usize) -> Out<Handle>,
     job: impl FnOnce(&[Arc<Enqueued>]) -> c_int + Send + 'static,
 ) -> c_int {
     call(name, On::Nothing, |guard| {
+        let requests: Vec<_> = (0..length(count, "count")?).map(request_at).collect();
         let mut found = Vec::new();
-        for request in requests {
+        for request in &requests {
             let handle = request.get()?;
             match guard.job().requests.get(handle)?.work.as_ref().map(Work::plain) {
                 Some(Work::Enqueued(enqueued)) => found.push(enqueued.clone()),
@@ -231,7 +257,8 @@ pub fn enqueue_wait(
             fail!(Class::Request, "requests are of streams {:#x} and {:#x}", first.stream, other.stream);
         }
         let Some(line) = guard.job().streams.get(first.stream)?.line.clone() else { return Ok(()) };
-        hand_over(&line, Box::new(move || job(&found)))?;
+        let uses = (c::DATATYPE_NULL, OP_NULL);
+        hand_over(guard, &line, uses, Box::new(move |_| job(&found)))?;
         for request in requests {
             guard.job().requests.remove(request.get()?)?;
             request.set(c::REQUEST_NULL)?;
@@ -240,45 +267,30 @@ pub fn enqueue_wait(
     })
 }
 
-/// A datatype of an enqueued operation: a handle that stays when the program frees its own.
-///
-/// A bad handle stays as it is: the operation says so.
-pub fn hold_datatype(handle: Handle) -> Handle {
-    let guard = &mut Guard::enter();
-    match guard.objects.datatype(handle) {
-        Ok(found) if !found.is_permanent() => {
-            let datatype = found.clone();
-            let entry = TypeEntry { datatype, name: String::new(), attributes: Default::default() };
-            guard.objects.datatypes.insert(entry).unwrap_or(handle)
-        }
-        _ => handle,
+/// Holds a datatype and an operator until `release`. A bad handle stays as it is: the operation says so.
+fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<Held> {
+    let mut held = Held { datatype, op, owns_datatype: false, owns_op: false };
+    if let Ok(found) = guard.objects.datatype(datatype)
+        && !found.is_permanent()
+    {
+        let datatype = found.clone();
+        let entry = TypeEntry { datatype, name: String::new(), attributes: Default::default() };
+        (held.datatype, held.owns_datatype) = (guard.objects.datatypes.insert(entry)?, true);
     }
+    if let Ok(found @ Op::User { .. }) = guard.objects.op(op) {
+        (held.op, held.owns_op) = (guard.objects.ops.insert(found)?, true);
+    }
+    Ok(held)
 }
 
-/// Ends `hold_datatype`.
-pub fn release_datatype(held: Handle) {
-    let guard = &mut Guard::enter();
-    if guard.objects.datatype(held).is_ok_and(|found| !found.is_permanent())
-        && let Ok(entry) = guard.objects.datatypes.entry(held)
+fn release(guard: &mut Guard, held: Held) {
+    if held.owns_datatype
+        && let Ok(entry) = guard.objects.datatypes.entry(held.datatype)
     {
         entry.discard();
     }
-}
-
-/// An operator of an enqueued operation, as `hold_datatype`.
-pub fn hold_op(op: Handle) -> Handle {
-    let guard = &mut Guard::enter();
-    match guard.objects.op(op) {
-        Ok(found @ Op::User { .. }) => guard.objects.ops.insert(found).unwrap_or(op),
-        _ => op,
-    }
-}
-
-/// Ends `hold_op`.
-pub fn release_op(held: Handle) {
-    let guard = &mut Guard::enter();
-    if let Ok(Op::User { .. }) = guard.objects.op(held) {
-        let _ = guard.objects.ops.remove(held);
+    if held.owns_op {
+        let _ = guard.objects.ops.remove(held.op);
     }
 }
 
@@ -323,15 +335,15 @@ macro_rules! stream_functions {
                 code(call("MPIX_Stream_progress", On::Nothing, |guard| stream::progress(guard, stream)))
             }
             MPIX_Wait_enqueue PMPIX_Wait_enqueue(request: usize, status: usize) {
-                code(stream::enqueue_wait("MPIX_Wait_enqueue", &[$out(request, "request")], move |all| {
+                let at = |_| $out(request, "request");
+                code(stream::enqueue_wait("MPIX_Wait_enqueue", 1, at, move |all| {
                     // SAFETY: the status is the program's (contract of the file), the request ours.
                     unsafe { calls::PMPI_Wait(all[0].real.as_ptr() as usize, status) }
                 }))
             }
             MPIX_Waitall_enqueue PMPIX_Waitall_enqueue(count: c_int, requests: usize, statuses: usize) {
-                let at = |index: usize| $out(requests + index * size_of::<$handle>(), "array_of_requests");
-                let requests: Vec<_> = (0..count.max(0) as usize).map(at).collect();
-                code(stream::enqueue_wait("MPIX_Waitall_enqueue", &requests, move |all| {
+                let at = |index| $out(requests + index * size_of::<$handle>(), "array_of_requests");
+                code(stream::enqueue_wait("MPIX_Waitall_enqueue", count, at, move |all| {
                     // SAFETY: an atomic word of ours, of which the first bytes are the handle.
                     let handle = |one: &Arc<stream::Enqueued>| unsafe {
                         one.real.as_ptr().cast::<$handle>().read()
@@ -342,117 +354,87 @@ macro_rules! stream_functions {
                     unsafe { calls::PMPI_Waitall(count, at, statuses) }
                 }))
             }
-            MPIX_Info_set_hex PMPIX_Info_set_hex(info: $handle, key: usize, value: *const u8, bytes: c_int) {
-                // SAFETY: the value has so many bytes (contract of this file).
-                let digits = (0..bytes.max(0) as usize).map(|at| unsafe { value.wrapping_add(at).read() });
-                let mut text: String = digits.map(|byte| format!("{byte:02x}")).collect();
-                text.push('\0');
-                // SAFETY: as above; the value is our own C string.
-                unsafe { calls::PMPI_Info_set(info, key, text.as_ptr() as usize) }
+            MPIX_Info_set_hex PMPIX_Info_set_hex(info: $handle, key: usize, value: usize, value_size: c_int) {
+                let (key, value) = (Text::new(key, "key"), In::<u8>::new(value, "value"));
+                code(anytime("MPIX_Info_set_hex", On::Nothing, |guard| {
+                    stream::info_set_hex(guard, $from(info), key, value, value_size)
+                }))
             }
         }
         $crate::stream_functions! { @counted $handle, $from, $to, $out, c_int:
             MPIX_Send_enqueue PMPIX_Send_enqueue PMPI_Send,
             MPIX_Recv_enqueue PMPIX_Recv_enqueue PMPI_Recv,
-            MPIX_Isend_enqueue PMPIX_Isend_enqueue PMPI_Isend,
-            MPIX_Irecv_enqueue PMPIX_Irecv_enqueue PMPI_Irecv,
             MPIX_Allreduce_enqueue PMPIX_Allreduce_enqueue PMPI_Allreduce,
-            MPIX_Bcast_enqueue PMPIX_Bcast_enqueue PMPI_Bcast
+            MPIX_Bcast_enqueue PMPIX_Bcast_enqueue PMPI_Bcast;
+            MPIX_Isend_enqueue PMPIX_Isend_enqueue PMPI_Isend,
+            MPIX_Irecv_enqueue PMPIX_Irecv_enqueue PMPI_Irecv
         }
         $crate::stream_functions! { @counted $handle, $from, $to, $out, i64:
             MPIX_Send_enqueue_c PMPIX_Send_enqueue_c PMPI_Send_c,
             MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c PMPI_Recv_c,
-            MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c PMPI_Isend_c,
-            MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c PMPI_Irecv_c,
             MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c PMPI_Allreduce_c,
-            MPIX_Bcast_enqueue_c PMPIX_Bcast_enqueue_c PMPI_Bcast_c
+            MPIX_Bcast_enqueue_c PMPIX_Bcast_enqueue_c PMPI_Bcast_c;
+            MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c PMPI_Isend_c,
+            MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c PMPI_Irecv_c
         }
     };
     (@counted $handle:ty, $from:path, $to:path, $out:path, $count:ty:
      $send:ident $psend:ident $mpi_send:ident,
      $recv:ident $precv:ident $mpi_recv:ident,
-     $isend:ident $pisend:ident $mpi_isend:ident,
-     $irecv:ident $pirecv:ident $mpi_irecv:ident,
      $allreduce:ident $pallreduce:ident $mpi_allreduce:ident,
-     $bcast:ident $pbcast:ident $mpi_bcast:ident
+     $bcast:ident $pbcast:ident $mpi_bcast:ident;
+     $($start:ident $pstart:ident $mpi_start:ident),*
     ) => {
         $crate::stream_functions! { @names
             $send $psend(
                 buf: usize, count: $count, datatype: $handle, dest: c_int, tag: c_int, comm: $handle
             ) {
-                let held = stream::hold_datatype($from(datatype));
-                code(stream::enqueue(stringify!($send), $from(comm), move || {
+                let uses = ($from(datatype), stream::OP_NULL);
+                code(stream::enqueue(stringify!($send), $from(comm), uses, move |held| {
                     // SAFETY: the arguments are those of the function's own (contract of the file).
-                    let code = unsafe { calls::$mpi_send(buf, count, $to(held), dest, tag, comm) };
-                    stream::release_datatype(held);
-                    code
+                    unsafe { calls::$mpi_send(buf, count, $to(held.datatype), dest, tag, comm) }
                 }))
             }
             $recv $precv(
                 buf: usize, count: $count, datatype: $handle, source: c_int, tag: c_int, comm: $handle,
                 status: usize
             ) {
-                let held = stream::hold_datatype($from(datatype));
-                code(stream::enqueue(stringify!($recv), $from(comm), move || {
+                let uses = ($from(datatype), stream::OP_NULL);
+                code(stream::enqueue(stringify!($recv), $from(comm), uses, move |held| {
                     // SAFETY: as above.
-                    let code = unsafe { calls::$mpi_recv(buf, count, $to(held), source, tag, comm, status) };
-                    stream::release_datatype(held);
-                    code
-                }))
-            }
-            $isend $pisend(
-                buf: usize, count: $count, datatype: $handle, dest: c_int, tag: c_int, comm: $handle,
-                request: usize
-            ) {
-                let held = stream::hold_datatype($from(datatype));
-                let request = $out(request, "request");
-                code(stream::enqueue_start(stringify!($isend), $from(comm), request, move |real| {
-                    let at = real.as_ptr() as usize;
-                    // SAFETY: as above; the request is a word of ours.
-                    let code = unsafe { calls::$mpi_isend(buf, count, $to(held), dest, tag, comm, at) };
-                    stream::release_datatype(held);
-                    code
-                }))
-            }
-            $irecv $pirecv(
-                buf: usize, count: $count, datatype: $handle, source: c_int, tag: c_int, comm: $handle,
-                request: usize
-            ) {
-                let held = stream::hold_datatype($from(datatype));
-                let request = $out(request, "request");
-                code(stream::enqueue_start(stringify!($irecv), $from(comm), request, move |real| {
-                    let at = real.as_ptr() as usize;
-                    // SAFETY: as above.
-                    let code = unsafe { calls::$mpi_irecv(buf, count, $to(held), source, tag, comm, at) };
-                    stream::release_datatype(held);
-                    code
+                    unsafe { calls::$mpi_recv(buf, count, $to(held.datatype), source, tag, comm, status) }
                 }))
             }
             $allreduce $pallreduce(
                 sendbuf: usize, recvbuf: usize, count: $count, datatype: $handle, op: $handle, comm: $handle
             ) {
-                let (held, op) = (stream::hold_datatype($from(datatype)), stream::hold_op($from(op)));
-                code(stream::enqueue(stringify!($allreduce), $from(comm), move || {
+                let uses = ($from(datatype), $from(op));
+                code(stream::enqueue(stringify!($allreduce), $from(comm), uses, move |held| {
+                    let (datatype, op) = ($to(held.datatype), $to(held.op));
                     // SAFETY: as above.
-                    let code = unsafe {
-                        calls::$mpi_allreduce(sendbuf, recvbuf, count, $to(held), $to(op), comm)
-                    };
-                    stream::release_datatype(held);
-                    stream::release_op(op);
-                    code
+                    unsafe { calls::$mpi_allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
                 }))
             }
             $bcast $pbcast(
                 buffer: usize, count: $count, datatype: $handle, root: c_int, comm: $handle
             ) {
-                let held = stream::hold_datatype($from(datatype));
-                code(stream::enqueue(stringify!($bcast), $from(comm), move || {
+                let uses = ($from(datatype), stream::OP_NULL);
+                code(stream::enqueue(stringify!($bcast), $from(comm), uses, move |held| {
                     // SAFETY: as above.
-                    let code = unsafe { calls::$mpi_bcast(buffer, count, $to(held), root, comm) };
-                    stream::release_datatype(held);
-                    code
+                    unsafe { calls::$mpi_bcast(buffer, count, $to(held.datatype), root, comm) }
                 }))
             }
+            $($start $pstart(
+                buf: usize, count: $count, datatype: $handle, peer: c_int, tag: c_int, comm: $handle,
+                request: usize
+            ) {
+                let (datatype, request) = ($from(datatype), $out(request, "request"));
+                let start = move |held: stream::Held, at| {
+                    // SAFETY: as above; the request is a word of ours.
+                    unsafe { calls::$mpi_start(buf, count, $to(held.datatype), peer, tag, comm, at) }
+                };
+                code(stream::enqueue_start(stringify!($start), $from(comm), datatype, request, start))
+            })*
         }
     };
     (@names $($name:ident $profiled:ident($($argument:ident: $kind:ty),*) $body:block)*) => { $(

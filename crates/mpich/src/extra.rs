@@ -8,7 +8,7 @@
 
 use crate::shim;
 use crate::translate;
-use abi::args::{Handle, In, Out};
+use abi::args::{Handle, In, Out, Text};
 use abi::foreign::{self, Kind};
 use abi::process::{Guard, On, anytime, call};
 use abi::stream;

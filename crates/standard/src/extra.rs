@@ -4,8 +4,8 @@
 //! requires.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
-use abi::args::{Handle, In, Out};
-use abi::process::{On, call};
+use abi::args::{Handle, In, Out, Text};
+use abi::process::{On, anytime, call};
 use abi::stream;
 use std::convert::{identity, identity as code};
 use std::ffi::c_int;

@@ -3,6 +3,7 @@
 use super::Completion;
 use device::{Words, is_at};
 use error::{Class, Error, Result, fail};
+use objects::Handle;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -46,8 +47,20 @@ pub struct Queue {
     pub stopped: bool,
 }
 
-/// An MPI call; it returns the call's code.
-pub type Job = Box<dyn FnOnce() -> c_int + Send>;
+/// An MPI call, which returns its code.
+pub struct Job {
+    pub held: Held,
+    pub call: Box<dyn FnOnce(Held) -> c_int + Send>,
+}
+
+/// What an operation names: handles of its own, which stay when the program frees its, where it may do so.
+#[derive(Clone, Copy)]
+pub struct Held {
+    pub datatype: Handle,
+    pub op: Handle,
+    pub(crate) owns_datatype: bool,
+    pub(crate) owns_op: bool,
+}
 
 /// A request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue.
 #[derive(Debug, Default)]
@@ -74,8 +87,18 @@ impl Streams {
         self.all.iter().any(|(_, stream)| stream.line.is_some())
     }
 
+    /// The number of the stream at a place of `all`.
+    pub(crate) fn number(index: usize) -> i32 {
+        STREAM_NULL + 1 + index as i32
+    }
+
+    /// The inverse. No stream is at the place of any other number.
+    pub(crate) fn index(number: i32) -> usize {
+        number.wrapping_sub(STREAM_NULL + 1) as usize
+    }
+
     pub fn get(&mut self, number: i32) -> Result<&mut Stream> {
-        match self.all.get_mut((number - STREAM_NULL - 1) as usize) {
+        match self.all.get_mut(Streams::index(number)) {
             Some(stream) => Ok(stream),
             None => fail!(Class::Arg, "{number:#x} is no MPIX stream"),
         }
@@ -86,7 +109,7 @@ impl Streams {
         let of_comm = context.map(|context| self.of_comm.get(&context).map_or(&[][..], |list| list));
         self.all
             .iter()
-            .filter(|(at, _)| of_comm.is_none_or(|list| list.contains(&(*at as i32 + STREAM_NULL + 1))))
+            .filter(|(at, _)| of_comm.is_none_or(|list| list.contains(&Streams::number(*at))))
             .all(|(_, stream)| stream.line.as_ref().is_none_or(|line| line.is_idle()))
     }
 
