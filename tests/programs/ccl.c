@@ -1,4 +1,4 @@
-/* Collectives by a collective library: every one that it takes, blocking and nonblocking, in place, with gaps, of
+/* Collectives by a collective library: every one that it takes, blocking, nonblocking and persistent, in place, with gaps, of
    types and operators that it lacks, over several comms at once, and beside messages; buffers are the device's if
    there is one. The library must have carried out what it should, and nothing else.
    ranks: 2 3 4   ways: oneccl nccl nccl-late */
@@ -294,6 +294,48 @@ static void at_once(void)
     drop(out), drop(in), drop(sums[0]), drop(sums[1]);
 }
 
+/* Persistent ones, which the ranks start in different orders, twice with other values; one ends where it began. */
+static void persistent(void)
+{
+    int *in = memory(N * sizeof(int)), *sum = memory(N * sizeof(int)), *all = memory(N * size * sizeof(int)), before = carried();
+    int *host = grab(N * sizeof(int));
+    MPI_Request requests[3], unused;
+    MPI_Allreduce_init(in, sum, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    MPI_Allgather_init(in, N, MPI_INT, all, N, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+    MPI_Bcast_init(host, N, MPI_INT, size - 1, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[2]);
+    MPI_Bcast_init(host, N, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &unused);
+    MPI_Request_free(&unused);
+    EQUAL(carried(), before, "calls of the library before a start");
+    for (int round = 3; round < 5; round++) {
+        int *now = filled(N, rank, round);
+        MPIX_Device_copy(in, now, N * sizeof(int));
+        drop(now);
+        fill(host, N, rank == size - 1 ? rank : 99, round);
+        for (int i = 0; i < 3; i++) MPI_Start(&requests[(i + rank) % 3]);
+        MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+        SUMS(sum, N, 0, round);
+        for (int who = 0; who < size; who++) HOLDS(all + N * who, N, who, round);
+        FILLED(host, N, size - 1, round);
+    }
+    EQUAL(carried() - before, 6, "starts by the library");
+    for (int i = 0; i < 3; i++) MPI_Request_free(&requests[i]);
+    drop(in), drop(sum), drop(all), free(host);
+}
+
+/* Those of neighbours go the usual way. */
+static void neighbours(void)
+{
+    int period = 1, before = carried(), *in = filled(N, rank, 7), *all = filled(2 * N, 99, 0);
+    MPI_Comm ring;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &period, 0, &ring);
+    MPI_Neighbor_allgather(in, N, MPI_INT, all, N, MPI_INT, ring);
+    HOLDS(all, N, (rank + size - 1) % size, 7);
+    HOLDS(all + N, N, (rank + 1) % size, 7);
+    EQUAL(carried(), before, "calls of the library for neighbours");
+    MPI_Comm_free(&ring);
+    drop(in), drop(all);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -310,6 +352,8 @@ int main(int argc, char **argv)
         in_place(MPI_COMM_WORLD, root);
     }
     lacking(MPI_COMM_WORLD);
+    persistent();
+    neighbours();
     at_once();
     CHECK(carried() > before, "the library carried out nothing");
     return end();

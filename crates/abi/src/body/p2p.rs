@@ -456,6 +456,9 @@ impl Recipe {
         match self {
             Recipe::Send(send) => send.clone().begin(process),
             Recipe::Recv(receive) => receive.clone().begin(process),
+            Recipe::Coll { library: Some(steps), members, .. } => {
+                Ok(process.start_by_library(members.context, steps.clone()))
+            }
             Recipe::Coll { planned, members, queue, .. } => planned.start_again(members, queue, process),
             Recipe::Partitioned(made) => {
                 let Job { p2p, coll, .. } = process.job();

@@ -6,7 +6,7 @@ use super::request::enter_persistent;
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Reduced, Typed, TypedEach, Weighted};
 use crate::process::Guard;
-use crate::request::Planned;
+use crate::request::{Planned, Recipe};
 use error::Result;
 
 /// MPI_Barrier_init
@@ -196,6 +196,11 @@ pub(crate) fn persist(guard: &mut Guard, planned: Planned, info: Handle, request
     planned.check()?;
     request.check()?;
     guard.objects.info_or_empty(info)?;
-    let (comm, recipe) = planned.made_by(guard.doing.0).persist(guard)?;
+    let (comm, mut recipe) = planned.made_by(guard.doing.0).persist(guard)?;
+    if device::on()
+        && let Recipe::Coll { planned, members, library, .. } = &mut recipe
+    {
+        *library = guard.persist_by_library(planned, members.context)?;
+    }
     enter_persistent(guard, comm, recipe, request)
 }

@@ -238,9 +238,12 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
                 fail!(Class::Request, "{}", parts.active(handle, "MPI_Request_free"));
             }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
-            if let Some(Recipe::Coll { queue: Queue::Open(queue), .. }) = recipe.as_deref().map(Recipe::plain)
-            {
-                guard.job().coll.close_queue(*queue);
+            match recipe.as_deref().map(Recipe::plain) {
+                Some(Recipe::Coll { queue: Queue::Open(queue), .. }) => guard.job().coll.close_queue(*queue),
+                Some(Recipe::Coll { library: Some(_), members, .. }) => {
+                    guard.job().communicators.leave(members.context)
+                }
+                _ => (),
             }
             match work {
                 Some(Work::Done(completion)) => {
@@ -272,7 +275,7 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
     }
     let work = &mut requests.get_mut(handle)?.work;
     match work {
-        Some(staged) if matches!(staged.plain(), Work::Coll(..) | Work::Checked(_)) => {
+        Some(staged) if matches!(staged.plain(), Work::Coll(..) | Work::Checked(_) | Work::Library(_)) => {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
         }
         Some(Work::Parts(parts)) => fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel")),

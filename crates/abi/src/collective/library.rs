@@ -8,14 +8,14 @@
 use crate::args::Handle;
 use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
-use crate::staging::{self, Staged, StandIns};
+use crate::staging::{self, Staged};
 use ccl::{Communicator, Library, Memory, Message, Step};
 use coll::{Call, Part};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
+use objects::Comm;
 use schedule::algorithm::Collective;
-use std::sync::Arc;
 use telemetry::Counter;
 
 impl Guard {
@@ -23,44 +23,60 @@ impl Guard {
     ///
     /// Errors: those of buffers, and of making a communicator.
     pub(crate) fn by_library(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
-        let Some(library) = ccl::get() else { return Ok(None) };
-        let comm = self.objects.comm(planned.comm)?;
-        let (context, rank, size) = (comm.context, comm.rank, comm.size());
-        let plain = comm.remote.is_none() && !planned.as_one && planned.imaged.is_none();
-        if !plain || size < 2 || !takes(&planned.call, size) || settings::get().check != 0 {
-            return Ok(None);
-        }
+        let Some(library) = library_for(planned, self.objects.comm(planned.comm)?) else { return Ok(None) };
+        let context = self.objects.comm(planned.comm)?.context;
         let is_made = self.job().communicators.has(context);
         // Blocking calls on different comms have one order on all ranks; others need not.
         if !is_made && !blocking && !library.joins_in_any_order() {
             return Ok(None);
         }
+        if !is_made {
+            self.make(library, planned.comm, context)?;
+        }
+        let steps = self.steps(planned, library)?;
+        Ok(Some(self.start_by_library(context, steps)))
+    }
+
+    /// The steps of a persistent collective, if the library takes it. Members may start theirs in any order, so
+    /// each gets a communicator of its own, with the context `context`. It is made now, which waits for the other
+    /// members, as an initialization may (MPI 5.0, section 6.13).
+    ///
+    /// Errors: those of buffers, and of making the communicator.
+    pub(crate) fn persist_by_library(
+        &mut self,
+        planned: &Planned,
+        context: u64,
+    ) -> Result<Option<Vec<Step>>> {
+        let Some(library) = library_for(planned, self.objects.comm(planned.comm)?) else { return Ok(None) };
+        self.make(library, planned.comm, context)?;
+        let joined = self.job().communicators.start(context, Vec::new());
+        let error = self.finish(Work::Library(Box::new(joined))).error;
+        let steps = error.map_or(Ok(()), Err).and_then(|()| self.steps(planned, library));
+        steps.map(Some).inspect_err(|_| self.job().communicators.leave(context))
+    }
+
+    /// The steps of a call. What stands in for buffers belongs to the running call.
+    fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<Step>> {
+        let comm = self.objects.comm(planned.comm)?;
         let mut place = Place { on_device: library.memory() == Memory::Device, staged: Vec::new() };
-        let steps = steps(&planned.call, rank, size, &mut place)?;
+        let steps = steps(&planned.call, comm.rank, comm.size(), &mut place)?;
         // The stand-ins of the arguments were never filled, and nothing reads them.
         drop(staging::take());
-        if !is_made {
-            self.make(library, planned.comm, context, rank, size)?;
-        }
-        telemetry::count(Counter::CclCalls, 1);
-        let work = Work::Library(Box::new(self.job().communicators.start(context, steps)));
-        Ok(Some(match place.staged.is_empty() {
-            true => work,
-            false => Work::Staged(Box::new(work), Arc::new(StandIns::Device(place.staged))),
-        }))
+        staging::put_back(place.staged);
+        Ok(steps)
     }
 }
 
 impl Process {
-    /// Begins a communicator for a comm.
-    fn make(
-        &mut self,
-        library: &'static Library,
-        comm: Handle,
-        context: u64,
-        rank: u32,
-        size: u32,
-    ) -> Result<()> {
+    /// Starts steps of the communicator with the context `context`.
+    pub(crate) fn start_by_library(&mut self, context: u64, steps: Vec<Step>) -> Work {
+        telemetry::count(Counter::CclCalls, 1);
+        Work::Library(Box::new(self.job().communicators.start(context, steps)))
+    }
+
+    /// Begins a communicator for a comm, with the context `context`.
+    fn make(&mut self, library: &'static Library, comm: Handle, context: u64) -> Result<()> {
+        let (rank, size) = (self.objects.comm(comm)?.rank, self.objects.comm(comm)?.size());
         let membership = self.job().membership;
         let (segment, own) = (membership.segment, membership.rank);
         let communicator = Communicator::new(library, rank, size, move || segment.rank(own).bell.ring())?;
@@ -75,13 +91,21 @@ impl Process {
     }
 }
 
-/// Whether the library gets a call: all members say the same.
+/// The library, if one is loaded and gets a call: all members say the same.
+fn library_for(planned: &Planned, comm: &Comm) -> Option<&'static Library> {
+    let library = ccl::get()?;
+    let everybody = comm.remote.is_none() && !planned.as_one && planned.call.neighbors.is_none();
+    let plain = everybody && planned.imaged.is_none();
+    let size = comm.size();
+    (plain && size >= 2 && takes(&planned.call, size) && settings::get().check == 0).then_some(library)
+}
+
 fn takes(call: &Call, size: u32) -> bool {
     use Collective::*;
     let long = |bytes: u64| bytes > 0 && bytes >= settings::get().ccl_bytes_min as u64;
     match call.collective {
         Bcast | Gather | Scatter | Allgather | Allgatherv | Alltoall => long(call.bytes(size)),
-        Gatherv | Scatterv | Alltoallv | Alltoallw => call.neighbors.is_none(),
+        Gatherv | Scatterv | Alltoallv | Alltoallw => true,
         Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => {
             long(call.bytes(size)) && operation(call).is_some()
         }

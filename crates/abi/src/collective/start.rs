@@ -131,7 +131,8 @@ impl Planned {
         let mut members = next_members(comm, false);
         members.context = comm.child_context(0).id;
         let claim = process.objects.contexts.claim(members.context)?;
-        Ok((self.comm, Recipe::Coll { planned: self, members, queue: Queue::Counted(0), _claim: claim }))
+        let queue = Queue::Counted(0);
+        Ok((self.comm, Recipe::Coll { planned: self, members, queue, library: None, _claim: claim }))
     }
 
     /// Starts the recipe of `persist` once more.

@@ -14,6 +14,7 @@ mod work;
 
 use crate::args::Status;
 use crate::staging::StandIns;
+use ccl::Step;
 use coll::Members;
 use datatype::Buffer;
 pub use deferred::Deferred;
@@ -27,7 +28,7 @@ use p2p::{Mode, Outcome};
 pub use partitioned::{Partitioned, Parts};
 pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
 use std::sync::Arc;
-pub use stream::Enqueued;
+pub use stream::{Enqueued, Held};
 pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};
 pub use work::{Both, Long, Work};
 
@@ -117,8 +118,8 @@ pub enum Recipe {
     /// MPI_Recv_init.
     Recv(Receive),
     /// MPI_Bcast_init and the other collectives. `members.sequence` counts the starts; these may have a
-    /// queue.
-    Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
+    /// queue, or be steps of a collective library.
+    Coll { planned: Planned, members: Members, queue: Queue, library: Option<Vec<Step>>, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
     /// One of the others, for whose memory other memory stands in.
