@@ -7,6 +7,7 @@
 //! A binding that passes a copy of the program's memory moves the bytes itself (`Attached`).
 //! Read next: `device/src/lib.rs`.
 
+use crate::request::Completion;
 use datatype::{Buffer, Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
@@ -28,6 +29,10 @@ pub struct Staged {
     is_filled: bool,
     /// Offsets and lengths of what the program has got already, of a partitioned receive.
     delivered: Mutex<Vec<(usize, usize)>>,
+    /// Bytes that the program gets when the running call ends.
+    arrived: usize,
+    /// `device::lend` knows it.
+    is_entered: bool,
 }
 
 /// What stands in: the host's memory, or for a collective library a device's.
@@ -120,9 +125,13 @@ impl StandIns {
     }
 
     /// Copies them back, when their operation is over.
-    pub(crate) fn deliver(&self) -> Result<()> {
+    /// `received`: how many bytes a receive got.
+    pub(crate) fn deliver(&self, received: Option<u64>) -> Result<()> {
         match self {
-            StandIns::Device(all) => deliver(all),
+            StandIns::Device(all) => all.iter().try_for_each(|staged| {
+                let bytes = staged.user.bytes();
+                staged.deliver_rest(received.map_or(bytes, |received| bytes.min(received as usize)))
+            }),
             StandIns::Copy(attached) => {
                 attached.call(attached.end);
                 Ok(())
@@ -202,7 +211,8 @@ impl Staged {
     /// A stand-in for a buffer of the program, on the host or on a device.
     pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
         let block = Memory::new(user.bytes(), on_device)?;
-        Ok(Staged { user, block, is_written: true, is_filled: false, delivered: Mutex::default() })
+        let (arrived, delivered) = (user.bytes(), Mutex::default());
+        Ok(Staged { user, block, is_written: true, is_filled: false, delivered, arrived, is_entered: false })
     }
 
     /// The stand-in's address.
@@ -248,16 +258,16 @@ impl Staged {
         self.deliver(offset, bytes)
     }
 
-    /// Delivers what has not been delivered early, and forgets that.
-    fn deliver_rest(&self) -> Result<()> {
+    /// Delivers what of the first `bytes` bytes the program has not got yet, and forgets that.
+    fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
-        let mut at = 0;
+        let mut at = if self.is_entered { device::lend::went_past(self.address()) } else { 0 };
         for (offset, bytes) in early {
             self.deliver(at, offset.saturating_sub(at))?;
             at = at.max(offset + bytes);
         }
-        self.deliver(at, self.user.bytes() - at)
+        self.deliver(at, bytes.saturating_sub(at))
     }
 
     fn each(&self, offset: usize, bytes: usize, copy: impl Fn(Span, Span) -> Result<()>) -> Result<()> {
@@ -276,8 +286,12 @@ impl Staged {
     }
 }
 
-fn deliver(all: &[Staged]) -> Result<()> {
-    all.iter().try_for_each(Staged::deliver_rest)
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if self.is_entered {
+            device::lend::withdraw(self.address());
+        }
+    }
 }
 
 /// Gives the stand-ins of the running call the program's bytes.
@@ -315,6 +329,44 @@ pub(crate) fn reads(buffer: &Buffer) {
     });
 }
 
+/// The running call receives into what stands in for this buffer, if it is a stand-in. So it needs no bytes, and
+/// those of a device of this host go past it.
+pub(crate) fn receives(buffer: &Buffer) {
+    with(buffer, |staged| {
+        (staged.is_filled, staged.arrived) = (true, 0);
+        if let Some(user) = staged.user.contiguous() {
+            device::lend::expect(staged.block.span(), user);
+            staged.is_entered = true;
+        }
+        Ok(())
+    })
+    .expect("nothing here fails");
+}
+
+/// How a receive of the running call ended.
+pub(crate) fn received(completion: &Completion) {
+    let bytes = completion.status.bytes() as usize;
+    LIST.with_borrow_mut(|list| {
+        let receives = list.iter_mut().filter(|staged| staged.is_written);
+        receives.for_each(|staged| staged.arrived = bytes.min(staged.user.bytes()));
+    });
+}
+
+/// Gives what stands in for a buffer its bytes, if it is a stand-in; or lends the device memory instead.
+pub(crate) fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
+    with(buffer, |staged| {
+        if lends && let Some(user) = staged.user.contiguous() {
+            staged.is_entered = device::lend::lend(staged.block.span(), user)?;
+        }
+        if staged.is_entered { Ok(()) } else { staged.fill() }
+    })
+}
+
+/// Calls `each` with what stands in for a buffer, if it is a stand-in.
+fn with(buffer: &Buffer, each: impl FnOnce(&mut Staged) -> Result<()>) -> Result<()> {
+    LIST.with_borrow_mut(|list| list.iter_mut().find(|staged| staged.stands_for(buffer)).map_or(Ok(()), each))
+}
+
 /// The program's buffer for which this one may stand in.
 pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     LIST.with_borrow(|list| {
@@ -326,7 +378,7 @@ pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
 /// Ends a call: copies back what has not gone to a request.
 pub(crate) fn end(result: Result<()>) -> Result<()> {
     let list = take();
-    let delivered = deliver(&list);
+    let delivered = list.iter().try_for_each(|staged| staged.deliver_rest(staged.arrived));
     if result.is_err() {
         // An operation that the call has begun may still use it.
         std::mem::forget(list);

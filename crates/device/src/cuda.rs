@@ -4,6 +4,7 @@
 //! of the memory, or in the device's primary one for memory of a pool, which has none.
 //! Written from NVIDIA's documentation of the driver API (CUDA 12); docs/gpu.md says where it has run.
 
+use crate::lend;
 use crate::words::Words;
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
@@ -18,9 +19,15 @@ pub(crate) const DRIVER: &str = "libcuda.so.1";
 type Code = c_int;
 type Context = *mut c_void;
 
+/// CUipcMemHandle.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct IpcHandle([u64; 8]);
+
 /// CUpointer_attribute.
 const CONTEXT: c_uint = 1;
 const MEMORY_TYPE: c_uint = 2;
+const BUFFER_NUMBER: c_uint = 7;
 const IS_MANAGED: c_uint = 8;
 const DEVICE_ORDINAL: c_uint = 9;
 const RANGE_START: c_uint = 11;
@@ -34,6 +41,8 @@ const PORTABLE: c_uint = 1;
 const MAPPED: c_uint = 2;
 /// CUDA_ERROR_NOT_READY.
 const NOT_READY: Code = 600;
+/// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
+const LAZY_PEER_ACCESS: c_uint = 1;
 /// CU_STREAM_WAIT_VALUE_GEQ.
 const GREATER_OR_EQUAL: c_uint = 0;
 
@@ -61,6 +70,11 @@ pub struct Cuda {
     /// The stream of this file's copies in each context.
     own: Mutex<BTreeMap<usize, usize>>,
     name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+    ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
+    ipc_open: unsafe extern "C" fn(*mut u64, IpcHandle, c_uint) -> Code,
+    ipc_close: unsafe extern "C" fn(u64) -> Code,
+    /// Allocations of other processes, by process and place: their numbers, and where they are here.
+    opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
     /// Last: the functions above lie in it.
     _library: libloading::Library,
 }
@@ -111,6 +125,10 @@ impl Cuda {
             context_of: symbol!("cuStreamGetCtx"),
             own: Mutex::default(),
             name: symbol!("cuGetErrorName"),
+            ipc_get: symbol!("cuIpcGetMemHandle"),
+            ipc_open: symbol!("cuIpcOpenMemHandle_v2"),
+            ipc_close: symbol!("cuIpcCloseMemHandle"),
+            opened: Mutex::default(),
             _library: library,
         };
         // SAFETY: 0 is the only argument that cuInit takes.
@@ -268,6 +286,57 @@ impl Cuda {
         }
         // SAFETY: a constant string of the driver.
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+}
+
+// Memory of other processes (`lend.rs`), by the driver's IPC handles. A handle names a whole allocation.
+impl Cuda {
+    /// The process, the offset in the allocation, its number, its handle, and where it begins. Nothing for
+    /// memory that the driver does not export, such as that of pools.
+    pub(crate) fn export(&self, span: Span) -> Option<lend::Words> {
+        let start = self.ask::<u64>(RANGE_START, span.address())?;
+        let number = self.ask::<u64>(BUFFER_NUMBER, span.address())?;
+        let _context = self.enter(span.address()).ok()?;
+        let mut handle = IpcHandle([0; 8]);
+        // SAFETY: it stores one handle.
+        if unsafe { (self.ipc_get)(&mut handle, start) } != 0 {
+            return None;
+        }
+        let mut words = lend::Words::default();
+        words[..3].copy_from_slice(&[std::process::id() as u64, span.address() as u64 - start, number]);
+        words[3..11].copy_from_slice(&handle.0);
+        words[11] = start;
+        Some(words)
+    }
+
+    /// Memory that another process exported. What was opened stays open until its process has another allocation
+    /// at that place.
+    pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
+        let [process, offset, number, ..] = *words;
+        let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
+        let place = (process, words[11]);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let _context = self.enter_current()?;
+        if let Some((old, address)) = opened.get(&place).copied()
+            && old != number
+        {
+            // SAFETY: opened by this function. Its owner has freed it, so nobody copies from it.
+            self.check("cuIpcCloseMemHandle", unsafe { (self.ipc_close)(address) })?;
+            opened.remove(&place);
+        }
+        let address = match opened.get(&place) {
+            Some((_, address)) => *address,
+            None => {
+                let mut address = 0;
+                // SAFETY: it stores one address.
+                let code = unsafe { (self.ipc_open)(&mut address, handle, LAZY_PEER_ACCESS) };
+                self.check("cuIpcOpenMemHandle", code)?;
+                opened.insert(place, (number, address));
+                address
+            }
+        };
+        // SAFETY: the driver mapped the allocation, of which the exporter named a part.
+        Ok(unsafe { Span::claim((address + offset) as usize, bytes) })
     }
 }
 

@@ -5,8 +5,9 @@
 //! for tests on every machine).
 //! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
 //! address that belongs to no device is the host's.
-//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`; `abi/src/staging.rs` uses them.
+//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`; `abi/src/staging.rs` uses them.
 mod cuda;
+pub mod lend;
 mod sentinel;
 mod stream;
 mod words;

@@ -5,6 +5,7 @@
 //! (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
+use crate::lend;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,6 +27,8 @@ pub struct Sentinel {
     /// By handle, which begins at 1.
     streams: Mutex<Vec<Option<Arc<Queue>>>>,
     seed: u64,
+    /// Maps of other processes' memory, by process and inode.
+    opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
 
 /// Allocations by their address.
@@ -45,7 +48,15 @@ impl Sentinel {
             Err(error) => fail!(Class::NoMem, "cannot make the memory of OUTBOARD_DEVICE=sentinel: {error}"),
         };
         let (base, inner) = (map(&fd, libc::PROT_NONE)?, map(&fd, libc::PROT_READ | libc::PROT_WRITE)?);
-        Ok(Sentinel { fd, base, inner, blocks: Mutex::default(), streams: Mutex::default(), seed })
+        Ok(Sentinel {
+            fd,
+            base,
+            inner,
+            blocks: Mutex::default(),
+            streams: Mutex::default(),
+            seed,
+            opened: Mutex::default(),
+        })
     }
 
     fn blocks(&self) -> MutexGuard<'_, Blocks> {
@@ -108,9 +119,13 @@ impl Sentinel {
 
     pub(crate) fn free(&self, address: usize) -> Result<()> {
         let mut blocks = self.blocks();
-        let Some(bytes) = blocks.live.remove(&address) else {
+        let Some(bytes) = blocks.live.get(&address).copied() else {
             fail!(Class::Buffer, "no allocation of device memory begins at {address:#x}");
         };
+        if lend::is_in_use(address, bytes) {
+            fail!(Class::Buffer, "the device memory at {address:#x} belongs to a send that is not over");
+        }
+        blocks.live.remove(&address);
         blocks.freed.insert(address, bytes);
         blocks.open.remove(&address);
         drop(blocks);
@@ -143,6 +158,51 @@ impl Sentinel {
             fail!(Class::Other, "mprotect: {}", std::io::Error::last_os_error());
         }
         Ok(())
+    }
+}
+
+// Memory of other processes (`lend.rs`).
+impl Sentinel {
+    /// By which another process opens memory of this one: the process, the memfd's number and inode, the offset.
+    pub(crate) fn export(&self, span: Span) -> Result<Option<lend::Words>> {
+        if !self.holds(span.address(), span.bytes())? {
+            return Ok(None);
+        }
+        let Ok(inode) = sys::memory::inode(&self.fd) else { return Ok(None) };
+        let mut words = lend::Words::default();
+        let offset = (span.address() - self.base) as u64;
+        words[..4].copy_from_slice(&[std::process::id() as u64, self.fd.as_raw_fd() as u64, inode, offset]);
+        Ok(Some(words))
+    }
+
+    /// Memory that another process exported.
+    pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
+        let [process, number, inode, offset, ..] = *words;
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
+            fail!(Class::Intern, "{bytes} bytes at {offset} of another process's device memory");
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = match opened.get(&(process, inode)) {
+            Some(base) => *base,
+            None => {
+                let path = format!("/proc/{process}/fd/{number}");
+                let file = match std::fs::File::open(&path) {
+                    Ok(file) => OwnedFd::from(file),
+                    Err(error) => {
+                        fail!(Class::Other, "cannot open device memory of another process, {path}: {error}")
+                    }
+                };
+                // Sealed, so that a map never faults; and the file that was meant, not one that got its number.
+                if !sys::memory::is_sealed(&file) || sys::memory::inode(&file).ok() != Some(inode) {
+                    fail!(Class::Other, "{path} is no device memory of OUTBOARD_DEVICE=sentinel");
+                }
+                let base = map(&file, libc::PROT_READ)?;
+                opened.insert((process, inode), base);
+                base
+            }
+        };
+        // SAFETY: a part of a map that is never unmapped; only `copy` reads it.
+        Ok(unsafe { Span::claim(base + offset as usize, bytes) })
     }
 }
 

@@ -86,7 +86,10 @@ impl Lane {
                 answer
             }
             Protocol::Offer => {
-                let address = if route.is_readable() { request.data.address() } else { 0 };
+                let mut address = if route.is_readable() { request.data.address() } else { 0 };
+                if device::on() && device::lend::is_lent(address as usize) {
+                    address |= packet::ON_DEVICE;
+                }
                 let header = packet::addressed(packet::OFFER | mark, envelope.context, envelope.tag);
                 let answer = match request.expose(route, matcher.pull_bytes_min) {
                     None => {

@@ -5,6 +5,8 @@
 //!   the send.
 //! - *Stream*: it ASKs, and the sender sends DATA, which ends the send. Faster where both are in MPI.
 //! - *Pull* (`pull.rs`): its network reads the sender's memory, which the offer exposes; then as *Read*.
+//! - *Device*: as *Read*, out of a device's memory, which the sender has lent (`device::lend`). If it cannot be
+//!   opened the receiver asks, and the sender fetches the bytes into the host's memory first.
 //! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`.
 //!
 //! A reader that fails asks for what is left, so DATA of an earlier ASK may come late: each has the number of
@@ -19,9 +21,10 @@ use crate::packet;
 use crate::protocol::Fetch;
 use crate::request::{FINAL, Pulling, ReadFallback, Request, SendProgress, Stage};
 use crate::state::{Matcher, P2p, known};
+use datatype::Buffer;
 use error::{Class, Result, fail};
 use matching::Envelope;
-use sys::Span;
+use sys::{Block, Span};
 use telemetry::Counter;
 use transport::owned::Memory;
 use transport::route::{Far, Header, Route};
@@ -100,11 +103,13 @@ impl Matcher {
             self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, false);
             return Fetch::Pull;
         }
+        let on_device = offer.address & packet::ON_DEVICE != 0;
         let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
         match self.large_protocol {
             _ if !readable => Fetch::Cells,
             LargeProtocol::Cells => Fetch::Cells,
             LargeProtocol::Cma => Fetch::Read,
+            LargeProtocol::Auto if on_device => Fetch::Read,
             LargeProtocol::Auto if way == Way::Read => Fetch::Read,
             LargeProtocol::Auto => Fetch::CellsOrRead,
         }
@@ -191,6 +196,9 @@ impl Matcher {
             && next < end
             && end <= request.data.bytes() as u64
         {
+            if device::on() {
+                device::lend::fill(request.data.address() as usize)?;
+            }
             let progress = &mut request.sending().progress;
             if *progress == SendProgress::Offered {
                 lane.push_stream(ours);
@@ -245,6 +253,14 @@ impl Matcher {
         let Data::User(buffer) = &request.data else {
             unreachable!("a receive has the user's buffer until it ends")
         };
+        if *address & packet::ON_DEVICE != 0 {
+            let done = read_device(route, *address, buffer, (at, left));
+            if done {
+                *next += left as u64;
+                self.counters.count(Counter::DeviceBytes, left as u64);
+            }
+            return done;
+        }
         let (bytes, done) = match buffer.contiguous() {
             Some(all) => (left, route.read(from, all.slice(at, left))),
             None => {
@@ -263,6 +279,21 @@ impl Matcher {
         }
         done
     }
+}
+
+/// Copies a part of a message that a peer has lent in its device's memory.
+fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
+    let words = Block::new(device::lend::NOTE_WORDS * 8);
+    if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
+        return false;
+    }
+    let note = packet::read(words.span()).expect("it has as many words");
+    let (mut next, mut done) = (at, true);
+    buffer.pieces(at, bytes, |piece| {
+        done = done && device::lend::take(&note, next, piece).is_ok();
+        next += piece.bytes();
+    });
+    done
 }
 
 /// What an OFFER says.
@@ -293,12 +324,14 @@ impl P2p {
         let peer = known(&mut self.peers, number);
         let done = self.matcher.read_piece(&peer.route, ours);
         let request = self.matcher.requests.get_mut(ours).expect("it was just found");
-        let Stage::Reading { theirs, attempt, next, end, .. } = request.stage else {
+        let Stage::Reading { theirs, address, attempt, next, end, .. } = request.stage else {
             unreachable!("as above")
         };
         if !done {
-            peer.lane.unreadable = true;
-            self.matcher.chooser.refused();
+            if address & packet::ON_DEVICE == 0 {
+                peer.lane.unreadable = true;
+                self.matcher.chooser.refused();
+            }
             let attempt = if attempt == FINAL { FINAL } else { attempt + 1 };
             request.stage = Stage::Filling { peer: number, theirs, attempt, next, end };
             peer.lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });

@@ -38,6 +38,11 @@ pub fn length(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
+/// Its number among all memfds of this machine.
+pub fn inode(fd: impl AsFd) -> Result<u64> {
+    Ok(rustix::fs::fstat(fd)?.st_ino)
+}
+
 /// Takes over a descriptor that this process inherited, and closes it on exec.
 pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 0 || !std::fs::exists(format!("/proc/self/fd/{number}"))? {

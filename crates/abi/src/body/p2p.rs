@@ -193,6 +193,9 @@ pub fn recv(
         (Some(message), Some(tag)) => message.recv(guard, tag),
         _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
     };
+    if device::on() {
+        staging::received(&completion);
+    }
     completion.tell(status)
 }
 
@@ -235,7 +238,11 @@ pub fn sendrecv(
 ) -> Result<()> {
     let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
     let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    exchange(guard, send, recv)?.tell(status)
+    let completion = exchange(guard, send, recv)?;
+    if device::on() {
+        staging::received(&completion);
+    }
+    completion.tell(status)
 }
 
 /// MPI_Isendrecv
@@ -351,6 +358,7 @@ fn replace(
         fail!(Class::NoMem, "cannot allocate {bytes} bytes to hold the message while the receive overwrites it");
     }
     packed.resize(bytes, 0u8);
+    staging::fill()?;
     let mut packed = packed.into_boxed_slice();
     // SAFETY: the work that `start_both` returns owns the box until the send is over.
     let aside = unsafe { Span::claim(packed.as_mut_ptr().expose_provenance(), packed.len()) };
@@ -387,6 +395,9 @@ impl Process {
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
     ) -> Result<Receive> {
         let buffer = self.message_buffer(buf, count, datatype, source)?;
+        if device::on() {
+            staging::receives(&buffer);
+        }
         let comm = self.objects.comm(comm)?;
         let (source, tag) = envelope(comm, source, tag)?;
         Ok(Receive { context: comm.context, source, tag, buffer })
@@ -410,9 +421,24 @@ pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Op
 }
 
 impl Send {
+    /// Gives what stands in for device memory the bytes; or lends the memory, if the peer can take them from there.
+    #[cold]
+    pub(crate) fn provide(&self, job: &mut Job, may_lend: bool) -> Result<()> {
+        let lends = match (self.peer, self.mode) {
+            (Some(peer), Mode::Standard | Mode::Synchronous) if may_lend => {
+                job.membership.segment.local(peer).is_some() && job.p2p.is_long(peer, self.buffer.bytes())?
+            }
+            _ => false,
+        };
+        staging::provide(&self.buffer, lends)
+    }
+
     /// Starts the send.
     #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
+        if device::on() {
+            self.provide(process.job(), true)?;
+        }
         let Send { mode, context, peer, tag, buffer } = self;
         let Some(peer) = peer else { return Ok(Ticket::DONE) };
         process.job().p2p.isend(mode, context, peer, tag, buffer)

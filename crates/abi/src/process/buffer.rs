@@ -37,7 +37,8 @@ impl Process {
         Ok(lent(address, elements, bytes, layout, fill)?.buffer())
     }
 
-    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null.
+    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. What
+    /// stands in for device memory is not filled.
     #[inline(always)]
     pub(crate) fn message_buffer(
         &self,
@@ -48,7 +49,7 @@ impl Process {
     ) -> Result<Buffer> {
         let count =
             if datatype == constants::DATATYPE_NULL && rank == constants::PROC_NULL { 0 } else { count };
-        self.buffer(address, count, datatype)
+        self.buffer_filled(address, count, datatype, Fill::Later)
     }
 
     /// An empty buffer may have MPI_DATATYPE_NULL.

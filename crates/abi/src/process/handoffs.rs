@@ -159,7 +159,11 @@ impl Send {
     /// Starts the send of a nonblocking call.
     #[inline(always)]
     pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
-        if process.job().may_hand_over(self.buffer.bytes())
+        let may_hand_over = process.job().may_hand_over(self.buffer.bytes());
+        if may_hand_over && device::on() {
+            self.provide(process.job(), false)?;
+        }
+        if may_hand_over
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
             && process.job().p2p.is_long(peer, self.buffer.bytes())?
         {

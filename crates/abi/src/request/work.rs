@@ -124,7 +124,7 @@ impl Work {
             Work::Enqueued(_) => Some(Enqueued::awaited_by_host()),
             Work::Staged(work, staged) => {
                 let mut completion = work.poll(p2p, coll, operators)?;
-                if let Err(error) = staged.deliver() {
+                if let Err(error) = staged.deliver(work.receives().then(|| completion.status.bytes())) {
                     completion.error.get_or_insert(error);
                 }
                 Some(completion)
@@ -166,6 +166,16 @@ impl Work {
             Work::Staged(work, _) => work.is_driven(),
             Work::Checked(_) => true,
             Work::Library(carried) => carried.is_driven(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a receive, whose completion says how many bytes came.
+    fn receives(&self) -> bool {
+        match self {
+            Work::Recv(..) | Work::Both(_) => true,
+            Work::Long(long) => long.source.is_some(),
+            Work::Staged(work, _) => work.receives(),
             _ => false,
         }
     }
