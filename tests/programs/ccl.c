@@ -3,26 +3,12 @@
    there is one. The library must have carried out what it should, and nothing else.
    ranks: 2 3 4   ways: oneccl nccl nccl-late */
 #include "check.h"
+#include "counter.h"
 #include <mpi-ext.h>
 
 enum { N = 600 };
 
-static int carried(void)
-{
-    static MPI_T_pvar_session session;
-    static MPI_T_pvar_handle handle;
-    unsigned long long calls = 0;
-    if (!session) {
-        int provided, index, count;
-        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        MPI_T_pvar_session_create(&session);
-        MPI_T_pvar_get_index("ccl_calls", MPI_T_PVAR_CLASS_COUNTER, &index);
-        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count);
-        MPI_T_pvar_start(session, handle);
-    }
-    MPI_T_pvar_read(session, handle, &calls);
-    return (int)calls;
-}
+static int carried(void) { return (int)counter("ccl_calls", MPI_T_PVAR_CLASS_COUNTER); }
 
 static void *memory(size_t bytes)
 {

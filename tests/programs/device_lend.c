@@ -3,26 +3,12 @@
    the sender's memory cannot be opened they come all the same. Memory that a send still needs cannot be freed.
    ranks: 2 3   env: OUTBOARD_DEVICE=sentinel */
 #include "check.h"
+#include "counter.h"
 #include <mpi-ext.h>
 
 enum { N = 300001 };
 
-static unsigned long long counted(void)
-{
-    static MPI_T_pvar_session session;
-    static MPI_T_pvar_handle handle;
-    unsigned long long bytes = 0;
-    if (!session) {
-        int provided, index, count;
-        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        MPI_T_pvar_session_create(&session);
-        MPI_T_pvar_get_index("device_bytes", MPI_T_PVAR_CLASS_COUNTER, &index);
-        MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count);
-        MPI_T_pvar_start(session, handle);
-    }
-    MPI_T_pvar_read(session, handle, &bytes);
-    return bytes;
-}
+static unsigned long long counted(void) { return counter("device_bytes", MPI_T_PVAR_CLASS_AGGREGATE); }
 
 static int *filled(int count, int who, int round)
 {
