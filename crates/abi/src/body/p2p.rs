@@ -193,10 +193,7 @@ pub fn recv(
         (Some(message), Some(tag)) => message.recv(guard, tag),
         _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
     };
-    if device::on() {
-        staging::received(&completion);
-    }
-    completion.tell(status)
+    received(completion, status)
 }
 
 /// MPI_Irecv
@@ -238,11 +235,7 @@ pub fn sendrecv(
 ) -> Result<()> {
     let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
     let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let completion = exchange(guard, send, recv)?;
-    if device::on() {
-        staging::received(&completion);
-    }
-    completion.tell(status)
+    received(exchange(guard, send, recv)?, status)
 }
 
 /// MPI_Isendrecv
@@ -267,7 +260,16 @@ pub fn sendrecv_replace(
     recvtag: i32, comm: Handle, status: StatusOut,
 ) -> Result<()> {
     let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
-    guard.finish(work).tell(status)
+    received(guard.finish(work), status)
+}
+
+/// Ends a blocking receive.
+#[inline(always)]
+fn received(completion: Completion, status: StatusOut) -> Result<()> {
+    if device::on() {
+        staging::received(&completion);
+    }
+    completion.tell(status)
 }
 
 /// MPI_Isendrecv_replace

@@ -132,7 +132,10 @@ impl Planned {
         members.context = comm.child_context(0).id;
         let claim = process.objects.contexts.claim(members.context)?;
         let queue = Queue::Counted(0);
-        Ok((self.comm, Recipe::Coll { planned: self, members, queue, library: None, _claim: claim }))
+        Ok((
+            self.comm,
+            Recipe::Coll { planned: Box::new(self), members, queue, library: None, _claim: claim },
+        ))
     }
 
     /// Starts the recipe of `persist` once more.

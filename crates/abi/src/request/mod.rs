@@ -119,7 +119,7 @@ pub enum Recipe {
     Recv(Receive),
     /// MPI_Bcast_init and the other collectives. `members.sequence` counts the starts; these may have a
     /// queue, or be steps of a collective library.
-    Coll { planned: Planned, members: Members, queue: Queue, library: Option<Vec<Step>>, _claim: Claim },
+    Coll { planned: Box<Planned>, members: Members, queue: Queue, library: Option<Vec<Step>>, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
     /// One of the others, for whose memory other memory stands in.
