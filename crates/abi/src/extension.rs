@@ -120,8 +120,8 @@ fn span(address: usize, bytes: usize) -> Result<Span> {
     }
 }
 
-/// Runs the body of a function, which needs nothing of the process, so that any thread may call it. Returns its
-/// code as the program's ABI has it.
+/// Runs the body of a function, which needs nothing of the process, so that any thread may call it. Returns
+/// its code as the program's ABI has it.
 fn anytime(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     let Err(error) = body() else { return SUCCESS };
     (shim::get().code)(process::anytime(name, On::Nothing, |_| Err(error)))

@@ -7,7 +7,6 @@
 //! A binding that passes a copy of the program's memory moves the bytes itself (`Attached`).
 //! Read next: `device/src/lib.rs`.
 
-use crate::request::Completion;
 use datatype::{Buffer, Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
@@ -329,8 +328,8 @@ pub(crate) fn reads(buffer: &Buffer) {
     });
 }
 
-/// The running call receives into what stands in for this buffer, if it is a stand-in. So it needs no bytes, and
-/// those of a device of this host go past it.
+/// The running call receives into what stands in for this buffer, if it is a stand-in. So it needs no bytes,
+/// and those of a device of this host go past it.
 pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
         (staged.is_filled, staged.arrived) = (true, 0);
@@ -343,9 +342,8 @@ pub(crate) fn receives(buffer: &Buffer) {
     .expect("nothing here fails");
 }
 
-/// How a receive of the running call ended.
-pub(crate) fn received(completion: &Completion) {
-    let bytes = completion.status.bytes() as usize;
+/// The receive of the running call got so many bytes.
+pub(crate) fn received(bytes: usize) {
     LIST.with_borrow_mut(|list| {
         let receives = list.iter_mut().filter(|staged| staged.is_written);
         receives.for_each(|staged| staged.arrived = bytes.min(staged.user.bytes()));
@@ -356,7 +354,7 @@ pub(crate) fn received(completion: &Completion) {
 pub(crate) fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
     with(buffer, |staged| {
         if lends && let Some(user) = staged.user.contiguous() {
-            staged.is_entered = device::lend::lend(staged.block.span(), user)?;
+            staged.is_entered = device::lend(staged.block.span(), user)?;
         }
         if staged.is_entered { Ok(()) } else { staged.fill() }
     })

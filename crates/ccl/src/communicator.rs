@@ -97,7 +97,7 @@ impl Communicator {
         ended
     }
 
-    /// Leaves it, once what has been started is over. Returns at once: a library may wait until all ranks leave.
+    /// Leaves it, once what has been started is over. Returns at once: a library may wait until all leave.
     pub fn leave(&self) {
         self.shared.queue().stopped = true;
         self.shared.news.notify_one();

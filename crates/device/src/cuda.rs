@@ -309,8 +309,8 @@ impl Cuda {
         Some(words)
     }
 
-    /// Memory that another process exported. What was opened stays open until its process has another allocation
-    /// at that place.
+    /// Memory that another process exported. What was opened stays open until its process has another
+    /// allocation at that place.
     pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));

@@ -39,6 +39,10 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
+/// The first word of a note (`lend.rs`).
+const NOTE_OF_SENTINEL: u64 = 1;
+const NOTE_OF_CUDA: u64 = 2;
+
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
@@ -103,6 +107,45 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
         Some(Backend::Cuda(cuda)) => cuda.copy(to, from)?,
         Some(Backend::Sentinel(sentinel)) => sentinel.copy(to, from)?,
     }
+    Ok(())
+}
+
+/// Lends device memory until `lend::withdraw`, with the note in its stand-in. False if it cannot be lent.
+///
+/// Errors: those of `holds`.
+pub fn lend(stand_in: Span, user: Span) -> Result<bool> {
+    let (backend, words) = match BACKEND.get() {
+        Some(Backend::Cuda(cuda)) => (NOTE_OF_CUDA, cuda.export(user)),
+        Some(Backend::Sentinel(sentinel)) => (NOTE_OF_SENTINEL, sentinel.export(user)?),
+        None => return Ok(false),
+    };
+    Ok(words.is_some_and(|words| lend::note(stand_in, user, backend, &words)))
+}
+
+/// Gives the stand-in at `address` its bytes instead of a note: somebody cannot open the memory.
+///
+/// Errors: those of `copy`.
+pub fn fill_lent(address: usize) -> Result<()> {
+    lend::take_back(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
+}
+
+/// Copies lent bytes from `at` on to `to`, which may be a part of a stand-in.
+///
+/// Errors: the note is none; the memory cannot be opened; those of `copy`.
+pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
+    let [backend, bytes, words @ ..] = note;
+    if at.checked_add(to.bytes()).is_none_or(|end| end as u64 > *bytes) {
+        fail!(Class::Intern, "{} bytes from {at} on of {bytes} lent bytes", to.bytes());
+    }
+    let from = match (BACKEND.get(), *backend) {
+        (Some(Backend::Cuda(cuda)), NOTE_OF_CUDA) => cuda.import(words, *bytes as usize)?,
+        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *bytes as usize)?,
+        _ => fail!(Class::Other, "memory of another kind of device was lent"),
+    };
+    let from = from.slice(at, to.bytes());
+    let Some((stand_in, user)) = lend::past_stand_in(to) else { return copy(to, from) };
+    copy(user, from)?;
+    lend::went(stand_in, user.bytes());
     Ok(())
 }
 

@@ -163,7 +163,7 @@ impl Sentinel {
 
 // Memory of other processes (`lend.rs`).
 impl Sentinel {
-    /// By which another process opens memory of this one: the process, the memfd's number and inode, the offset.
+    /// By which another process opens memory of this one: process, number and inode of the memfd, offset.
     pub(crate) fn export(&self, span: Span) -> Result<Option<lend::Words>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Sentinel {
                         fail!(Class::Other, "cannot open device memory of another process, {path}: {error}")
                     }
                 };
-                // Sealed, so that a map never faults; and the file that was meant, not one that got its number.
+                // Sealed, so that a map never faults; the file that was meant, not one that got its number.
                 if !sys::memory::is_sealed(&file) || sys::memory::inode(&file).ok() != Some(inode) {
                     fail!(Class::Other, "{path} is no device memory of OUTBOARD_DEVICE=sentinel");
                 }

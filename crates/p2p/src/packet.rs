@@ -9,7 +9,7 @@ pub(crate) const EAGER: u8 = 1;
 /// An envelope; bytes of the message, the sender's ticket, its address or 0. Where the message can be pulled:
 /// then where it begins for its provider, and its key.
 pub(crate) const OFFER: u8 = 2;
-/// In the address of an OFFER: not the bytes lie there, but a note that says where in a device (`device::lend`).
+/// In the address of an OFFER: a note lies there, which says where on a device the bytes are.
 pub(crate) const ON_DEVICE: u64 = 1 << 63;
 /// To the sender's ticket, with the attempt: the receiver's ticket, from which byte, to which.
 pub(crate) const ASK: u8 = 3;

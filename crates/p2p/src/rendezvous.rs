@@ -1,12 +1,10 @@
-//! Rendezvous: bytes that move after the receive is known. The sender offers {bytes, its ticket, its address
-//! or 0}.
+//! Rendezvous: bytes that move after the receive is known. The sender offers {bytes, ticket, address or 0}.
 //!
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll, and answers TAKEN, which ends
 //!   the send.
 //! - *Stream*: it ASKs, and the sender sends DATA, which ends the send. Faster where both are in MPI.
 //! - *Pull* (`pull.rs`): its network reads the sender's memory, which the offer exposes; then as *Read*.
-//! - *Device*: as *Read*, out of a device's memory, which the sender has lent (`device::lend`). If it cannot be
-//!   opened the receiver asks, and the sender fetches the bytes into the host's memory first.
+//! - *Device*: as *Read*, out of memory of a device, which the sender has lent (`device/src/lend.rs`).
 //! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`.
 //!
 //! A reader that fails asks for what is left, so DATA of an earlier ASK may come late: each has the number of
@@ -197,7 +195,7 @@ impl Matcher {
             && end <= request.data.bytes() as u64
         {
             if device::on() {
-                device::lend::fill(request.data.address() as usize)?;
+                device::fill_lent(request.data.address() as usize)?;
             }
             let progress = &mut request.sending().progress;
             if *progress == SendProgress::Offered {
@@ -290,7 +288,7 @@ fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize
     let note = packet::read(words.span()).expect("it has as many words");
     let (mut next, mut done) = (at, true);
     buffer.pieces(at, bytes, |piece| {
-        done = done && device::lend::take(&note, next, piece).is_ok();
+        done = done && device::take_lent(&note, next, piece).is_ok();
         next += piece.bytes();
     });
     done

@@ -267,7 +267,7 @@ pub fn sendrecv_replace(
 #[inline(always)]
 fn received(completion: Completion, status: StatusOut) -> Result<()> {
     if device::on() {
-        staging::received(&completion);
+        staging::received(completion.status.bytes() as usize);
     }
     completion.tell(status)
 }
@@ -423,7 +423,7 @@ pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Op
 }
 
 impl Send {
-    /// Gives what stands in for device memory the bytes; or lends the memory, if the peer can take them from there.
+    /// Gives what stands in for device memory the bytes; or lends the memory, if the peer can open it.
     #[cold]
     pub(crate) fn provide(&self, job: &mut Job, may_lend: bool) -> Result<()> {
         let lends = match (self.peer, self.mode) {

@@ -37,9 +37,9 @@ impl Guard {
         Ok(Some(self.start_by_library(context, steps)))
     }
 
-    /// The steps of a persistent collective, if the library takes it. Members may start theirs in any order, so
-    /// each gets a communicator of its own, with the context `context`. It is made now, which waits for the other
-    /// members, as an initialization may (MPI 5.0, section 6.13).
+    /// The steps of a persistent collective, if the library takes it. Members may start theirs in any order,
+    /// so each gets a communicator of its own, with the context `context`. It is made now, which waits for
+    /// the other members, as an initialization may (MPI 5.0, section 6.13).
     ///
     /// Errors: those of buffers, and of making the communicator.
     pub(crate) fn persist_by_library(
