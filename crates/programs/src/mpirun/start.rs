@@ -133,7 +133,8 @@ impl Setup {
             None
         };
         if settings::get().malloc == settings::Malloc::Arena {
-            put_before(&mut command, &program.environment, "LD_PRELOAD", "../lib/liboutboard_malloc.so");
+            // By its name: a path with a space would be two.
+            put_before(&mut command, &program.environment, "LD_PRELOAD", "liboutboard_malloc.so".into());
         }
         sys::child::tie(&mut command, cpus);
         let mut child = command.spawn().map_err(|error| refusal(program, &error))?;
@@ -176,7 +177,7 @@ impl Setup {
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // So a program finds the libmpi_abi.so.1 of this `mpirun`.
-        put_before(command, environment, "LD_LIBRARY_PATH", "../lib");
+        put_before(command, environment, "LD_LIBRARY_PATH", beside_us("../lib").into());
         if let Some(trace) = &self.trace {
             command.env("OUTBOARD_TRACE", trace);
         }
@@ -201,10 +202,10 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Puts a path of ours before those that a variable has, in `environment` or else here.
-fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: &str) {
+/// Puts ours before those that a variable has, in `environment` or else here.
+fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: OsString) {
     let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
-    let mut all = beside_us(ours).into_os_string();
+    let mut all = ours;
     if let Some(path) = given.or_else(|| settings::foreign::variable(name)).filter(|path| !path.is_empty()) {
         all.push(":");
         all.push(path);
