@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 proxy-aarch64 check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -78,6 +78,10 @@ test-packages: setup  ## build all packages, install each into a clean root, use
 aarch64: setup  ## build everything for aarch64, and run programs of it under qemu-user
 	tools/setup --aarch64
 	tests/aarch64
+
+proxy-aarch64: setup  ## build mpirun and outboard-proxy for the Arm cores of a DPU into dist/, and run their unit tests under qemu-user
+	tools/setup --aarch64
+	tools/packages --arch aarch64 proxy tests
 
 check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
