@@ -267,6 +267,7 @@ pub struct Operation {
     host: u64,
     call: u64,
     looked: u64,
+    carried: Carried,
 }
 
 impl Operation {
@@ -279,18 +280,24 @@ impl Operation {
         let site = if event::tracing() { site::caller() } else { 0 };
         let event = Event::Operation { name, number, context: 0, sequence: 0, bytes, site };
         let record = event::open(event, begun);
+        let (thread, carried) = (thread(), Carried::default());
         let mut operation =
-            Operation { row, record, thread: thread(), begun, in_mpi, host: 0, call: begun, looked: 0 };
+            Operation { row, record, thread, begun, in_mpi, host: 0, call: begun, looked: 0, carried };
         operation.look();
         operation
     }
 
-    /// By what its peers and proxies know it.
-    pub fn identify(&self, carried: &Carried) {
-        event::identify(self.record, carried.context, carried.sequence);
+    /// How it is carried out, as is known so far; nothing for one that waits in a queue.
+    #[cold]
+    pub fn carry(&mut self, carried: Option<Carried>) {
+        if let Some(carried) = carried {
+            event::identify(self.record, carried.context, carried.sequence);
+            self.carried = carried;
+        }
     }
 
     /// The call that this thread is in looks after it.
+    #[cold]
     pub fn look(&mut self) {
         let entered = HOST.with(|host| host.entered.get());
         if entered != self.call {
@@ -301,14 +308,11 @@ impl Operation {
     }
 
     /// It is over, as the call finds that this thread is in.
-    pub fn over(mut self, carried: Carried) {
+    #[cold]
+    pub fn over(mut self) {
         self.look();
-        let host = self.host + self.looked;
+        let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
-        // One that waited in a queue has got its number only then.
-        if carried.context != 0 {
-            self.identify(&carried);
-        }
         event::carried(self.record, carried.choice, carried.algorithm);
         let completed = if carried.completed > self.begun { carried.completed } else { now() };
         let row = &operations().rows[self.row];
@@ -365,7 +369,8 @@ mod tests {
         let wait = enter("MPI_Wait");
         let carried =
             Carried { choice: Choice::ProxyLong, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
-        operation.over(carried);
+        operation.carry(Some(carried));
+        operation.over();
         leave(wait);
         let row = &operations().rows[row];
         let ms = |sum| row.sum(sum) as f64 / 1e6;

@@ -68,7 +68,8 @@ impl Guard {
 /// Ends the record of a collective that its call has completed.
 #[inline]
 pub(crate) fn over(operation: Option<Box<Operation>>, choice: Choice) {
-    if let Some(operation) = operation {
-        operation.over(Carried { choice, ..Carried::default() });
+    if let Some(mut operation) = operation {
+        operation.carry(Some(Carried { choice, ..Carried::default() }));
+        operation.over();
     }
 }

@@ -139,14 +139,14 @@ impl Work {
                 complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
             }
             Work::Coll(ticket, image, operation) => {
-                let mut carried = None;
                 if let Some(operation) = operation {
                     operation.look();
-                    carried = coll.carried(*ticket);
+                    // One that waited in a queue has got its number only now.
+                    operation.carry(coll.carried(*ticket));
                 }
                 let outcome = coll.outcome(*ticket)?;
                 if let Some(operation) = operation.take() {
-                    operation.over(carried.unwrap_or_default());
+                    operation.over();
                 }
                 if let Some(mut image) = image.take() {
                     if outcome.is_ok() {
@@ -213,17 +213,15 @@ impl Work {
 
     /// Ends the operation's record when this work ends.
     pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
-        let Some(operation) = operation else { return };
+        let Some(mut operation) = operation else { return };
         match self {
             Work::Coll(ticket, _, followed) => {
-                if let Some(carried) = coll.carried(*ticket) {
-                    operation.identify(&carried);
-                }
+                operation.carry(coll.carried(*ticket));
                 *followed = Some(operation);
             }
             Work::Checked(checked) => checked.operation = Some(operation),
             Work::Staged(work, _) => work.follow(Some(operation), coll),
-            _ => operation.over(telemetry::Carried::default()),
+            _ => operation.over(),
         }
     }
 }
