@@ -23,6 +23,7 @@ use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
 use sys::Span;
 use telemetry::Counter;
+use transport::route::PACKET_BYTES_MAX;
 
 impl P2p {
     /// Whether a message of so many bytes waits for its receive before its bytes move, so that an executor
@@ -34,6 +35,12 @@ impl P2p {
         self.connect(peer)?;
         let lane = &mut known(&mut self.peers, peer).lane;
         Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
+    }
+
+    /// The shortest message for which it is worth asking whether it is long: one packet leaves eagerly,
+    /// unless it was learned that reading is faster even then.
+    pub fn long_bytes_min(&self) -> u64 {
+        self.config.eager_bytes_max.min(PACKET_BYTES_MAX) as u64 + 1
     }
 
     /// Takes what a peer has sent, so that a receive that is posted next finds it.

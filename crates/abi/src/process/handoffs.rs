@@ -26,8 +26,11 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    pub(super) fn new(bytes_min: Option<u64>) -> Handoffs {
-        Handoffs { bytes_min: bytes_min.unwrap_or(u64::MAX), under_way: Vec::new(), later: Vec::new() }
+    /// None are under way. Messages in one packet are none for executors, whatever the setting says.
+    pub(super) fn of(coll: &coll::Coll, p2p: &P2p, settings: &settings::Settings) -> Handoffs {
+        let asked = coll.message_bytes_min().filter(|_| settings.offload_messages);
+        let bytes_min = asked.map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
+        Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
     /// Whether nothing is under way.

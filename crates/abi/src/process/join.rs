@@ -53,7 +53,7 @@ impl Process {
         let config = executor::Config::of(settings, membership.tuning);
         let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
         let coll = Coll::new(executor, settings, membership.tuning)?;
-        let handoffs = Handoffs::new(coll.message_bytes_min().filter(|_| settings.offload_messages));
+        let handoffs = Handoffs::of(&coll, &p2p, settings);
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));
