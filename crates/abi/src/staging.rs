@@ -8,6 +8,7 @@
 //! Read next: `device/src/lib.rs`.
 
 use datatype::{Buffer, Layout, Loan};
+use device::kernel::Strip;
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use objects::session::support_memory_kinds;
@@ -16,6 +17,7 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 use sys::{Block, Span};
+use telemetry::Counter;
 
 /// Device memory and its stand-in.
 #[derive(Debug)]
@@ -67,6 +69,9 @@ impl Drop for Memory {
         }
     }
 }
+
+/// From so many pieces on, a kernel moves them. A guess: a launch takes about as long as a few copies.
+const KERNEL_PIECES_MIN: usize = 8;
 
 /// When a stand-in gets the program's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +241,9 @@ impl Staged {
 
     /// Copies packed bytes `[offset, offset + bytes)` of the program's memory to the stand-in.
     pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
+        if self.move_strips(offset, bytes, true)? {
+            return Ok(());
+        }
         self.each(offset, bytes, |user, ours| device::copy(ours, user))
     }
 
@@ -244,7 +252,28 @@ impl Staged {
         if !self.is_written || !self.is_filled {
             return Ok(());
         }
+        if self.move_strips(offset, bytes, false)? {
+            return Ok(());
+        }
         self.each(offset, bytes, device::copy)
+    }
+
+    /// Moves many pieces by a kernel of the device, if that can.
+    fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
+        if matches!(self.block, Memory::Device(_)) || self.user.contiguous().is_some() {
+            return Ok(false);
+        }
+        let (mut strips, mut pieces, mut at) = (Vec::new(), 0, 0);
+        self.user.strips(offset, bytes, |address, bytes, repeat, stride| {
+            strips.push(Strip { address, stride, bytes, repeat, at });
+            (pieces, at) = (pieces + repeat, at + bytes * repeat);
+        });
+        if pieces < KERNEL_PIECES_MIN {
+            return Ok(false);
+        }
+        let moved = device::move_strips(&strips, self.block.span().slice(offset, bytes), is_pack)?;
+        telemetry::count(Counter::DeviceKernels, u64::from(moved));
+        Ok(moved)
     }
 
     /// As `deliver`, before the operation is over. Then these bytes are the program's.

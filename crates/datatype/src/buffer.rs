@@ -294,6 +294,12 @@ impl Buffer {
         });
     }
 
+    /// As `pieces`, with pieces of equal length at equal distances together: the first one's address, the
+    /// length, how many, and the distance.
+    pub fn strips(&self, offset: usize, bytes: usize, mut each: impl FnMut(usize, usize, usize, i64)) {
+        self.walk(offset, bytes, |strip| each(strip.address, strip.bytes, strip.repeat, strip.stride));
+    }
+
     /// Copies all of `from`, which has as many bytes, to this buffer, through a small block if both have
     /// gaps.
     #[inline]

@@ -5,8 +5,9 @@
 //! for tests on every machine).
 //! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
 //! address that belongs to no device is the host's.
-//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`; `abi/src/staging.rs` uses them.
+//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses them.
 mod cuda;
+pub mod kernel;
 pub mod lend;
 mod sentinel;
 mod stream;
@@ -14,6 +15,7 @@ mod words;
 
 use cuda::Cuda;
 use error::{Class, Result, fail};
+use kernel::Strip;
 use sentinel::Sentinel;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,6 +149,28 @@ pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<
     copy(user, from)?;
     lend::went(stand_in, user.bytes());
     Ok(())
+}
+
+/// Packs strips of device memory to `packed`, or unpacks them from there (`is_pack` is false), by a kernel.
+/// False if none can: the pieces are not all of one allocation, or kernels cannot be compiled for the device.
+///
+/// Errors: those of `copy`.
+pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
+    let ends = |strip: &Strip| {
+        let last = strip.address.wrapping_add_signed(strip.stride as isize * (strip.repeat as isize - 1));
+        (strip.address.min(last), strip.address.max(last) + strip.bytes)
+    };
+    let from = strips.iter().map(|strip| ends(strip).0).min().unwrap_or(0);
+    let to = strips.iter().map(|strip| ends(strip).1).max().unwrap_or(0);
+    // Memory of several allocations is longer than the first of them.
+    if from == to || !holds(from, to - from).unwrap_or(false) {
+        return Ok(false);
+    }
+    match BACKEND.get() {
+        None => Ok(false),
+        Some(Backend::Cuda(cuda)) => cuda.move_strips(strips, packed, is_pack),
+        Some(Backend::Sentinel(sentinel)) => sentinel.move_strips(strips, packed, is_pack),
+    }
 }
 
 /// The calling thread's device, for `adopt` in another thread. Only CUDA has one for each thread.

@@ -5,11 +5,12 @@
 //! (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
+use crate::kernel::Strip;
 use crate::lend;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use sys::Span;
 
@@ -27,6 +28,8 @@ pub struct Sentinel {
     /// By handle, which begins at 1.
     streams: Mutex<Vec<Option<Arc<Queue>>>>,
     seed: u64,
+    /// The stream of kernels, once there was one.
+    kernels: OnceLock<Arc<Queue>>,
     /// Maps of other processes' memory, by process and inode.
     opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
@@ -55,6 +58,7 @@ impl Sentinel {
             blocks: Mutex::default(),
             streams: Mutex::default(),
             seed,
+            kernels: OnceLock::new(),
             opened: Mutex::default(),
         })
     }
@@ -231,6 +235,36 @@ impl Sentinel {
         self.streams()[handle - 1] = None;
         queue.stop();
         Ok(())
+    }
+}
+
+// Kernels (`kernel.rs`).
+impl Sentinel {
+    pub(crate) fn move_strips(&'static self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
+        let seed = self.seed;
+        let queue = match self.kernels.get() {
+            Some(queue) => queue,
+            None => {
+                let queue = Queue::start(seed)?;
+                self.kernels.get_or_init(|| queue)
+            }
+        };
+        let (strips, (done, over)) = (strips.to_vec(), std::sync::mpsc::channel());
+        queue.push(move || {
+            // The caller waits for it, or has gone.
+            let _ = done.send(strips.iter().try_for_each(|strip| self.move_strip(strip, packed, is_pack)));
+        });
+        over.recv().expect("the thread of kernels never ends").map(|()| true)
+    }
+
+    fn move_strip(&self, strip: &Strip, packed: Span, is_pack: bool) -> Result<()> {
+        (0..strip.repeat).try_for_each(|piece| {
+            let address = strip.address.wrapping_add_signed(strip.stride as isize * piece as isize);
+            // SAFETY: the strip is a part of the program's buffer.
+            let user = unsafe { Span::claim(address, strip.bytes) };
+            let packed = packed.slice(strip.at + piece * strip.bytes, strip.bytes);
+            if is_pack { self.copy(packed, user) } else { self.copy(user, packed) }
+        })
     }
 }
 

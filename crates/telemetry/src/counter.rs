@@ -55,6 +55,7 @@ counters! {
     UnexpectedBytes "unexpected_bytes" Bytes "bytes kept for messages that came before their receive was posted";
     CmaBytes "cma_bytes" Bytes "bytes moved by cross-memory attach";
     DeviceBytes "device_bytes" Bytes "bytes of messages copied out of device memory of other processes";
+    DeviceKernels "device_kernels" Count "datatypes in device memory that kernels packed or unpacked";
     PulledBytes "pulled_bytes" Bytes "bytes that the network read in memory of other hosts";
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
     FetchedBytes "fetched_bytes" Bytes "bytes of collectives that were fetched from other hosts";
