@@ -42,9 +42,9 @@ test: build  ## run all tests that fit into half an hour on 2 cores
 	tests/all
 
 test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
-	tools/setup --hosts && tools/setup --verbs && tools/setup --monitor
+	tools/setup --hosts && tools/setup --verbs && tools/setup --monitor && tools/setup --accounting
 	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; \
-	tests/monitor/slurm --install && tests/hosts/run --slurm -- tests/monitor/slurm || code=1; exit $$code
+	tests/monitor/slurm --install && tests/hosts/run --slurm --accounting -- tests/monitor/slurm || code=1; exit $$code
 
 test-monitor: build  ## measure the monitor on a simulated fabric of 300 switches and 4,800 hosts, and its store with 30 days of history
 	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build

@@ -178,8 +178,9 @@ class Lab:
             host.command("mount", "--bind", folder / "client", "/etc/ssh/ssh_config")
             host.command("/usr/sbin/sshd", "-f", folder / f"{host}.server", "-E", STATE / f"{host}.sshd")
 
-    def start_slurm(self):
-        """munged and slurmd on all hosts, slurmctld on the first. A host pretends to have 8 processors."""
+    def start_slurm(self, accounting=False):
+        """munged and slurmd on all hosts, slurmctld on the first. A host pretends to have 8 processors. With accounting also mariadbd,
+        slurmdbd and slurmrestd on the first (port 6820, with tokens of `scontrol token`)."""
         key, count = STATE / "munge.key", len(self.hosts)
         key.write_bytes(random.randbytes(128))
         key.chmod(0o400)
@@ -193,11 +194,25 @@ class Lab:
             "SlurmctldLogFile": STATE / "h1.slurmctld", "SlurmdLogFile": STATE / "%n.slurmd",
             "NodeName": f"h[1-{count}] CPUs=8", "PartitionName": "all Nodes=ALL Default=YES MaxTime=INFINITE",
         }
+        if accounting:
+            (STATE / "jwt.key").write_bytes(random.randbytes(32))
+            (STATE / "jwt.key").chmod(0o600)
+            tokens = {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={STATE}/jwt.key"}
+            # A job that has ended is soon forgotten by slurmctld, so that sacct is needed.
+            settings |= tokens | {"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageHost": "10.88.0.1", "AccountingStoragePass": "/run/munge.socket",
+                                  "JobAcctGatherType": "jobacct_gather/none", "MinJobAge": 2}
+            of_dbd = tokens | {"DbdHost": "h1", "DbdAddr": "10.88.0.1", "SlurmUser": "root", "AuthType": "auth/munge", "AuthInfo": settings["AuthInfo"],
+                               "StorageType": "accounting_storage/mysql", "StorageUser": "root", "StorageHost": "localhost", "LogFile": STATE / "h1.slurmdbd",
+                               "PidFile": "/run/slurmdbd.pid"}
+            (STATE / "slurmdbd.conf").write_text("".join(f"{name}={value}\n" for name, value in of_dbd.items()))
+            (STATE / "slurmdbd.conf").chmod(0o600)
         os.environ["SLURM_CONF"] = str(STATE / "slurm.conf")
         (STATE / "slurm.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         for host in self.hosts:
             host.command("munged", "--force", f"--key-file={key}", "--socket=/run/munge.socket", "--pid-file=/run/munged.pid",
                          "--seed-file=/run/munged.seed", f"--log-file={STATE}/{host}.munged")
+        if accounting:
+            self.start_accounting()
         for host in self.hosts:
             if host is self.hosts[0]:
                 host.command("slurmctld")
@@ -206,6 +221,26 @@ class Lab:
         while (idle := self.hosts[0].command("sinfo", "-h", "-t", "idle", "-o", "%D").strip()) != str(count):
             assert time.monotonic() < until, f"Slurm has {idle or 'no'} idle nodes:\n{self.hosts[0].command('sinfo', '-N', '-l')}"
             time.sleep(0.2)
+
+    def start_accounting(self):
+        first, data = self.hosts[0], STATE / "mariadb"
+
+        def answers(*words):
+            until = time.monotonic() + SETTLED_S
+            while (asked := subprocess.run(first.words(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True)).returncode:
+                logs = [STATE / f"h1.{name}" for name in ("mariadb", "slurmdbd")]
+                assert time.monotonic() < until, "\n".join([asked.stderr, *(log.read_text()[-1000:] for log in logs if log.exists())])
+                time.sleep(0.2)
+
+        first.command("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db")
+        first.command("mkdir", "-p", "/run/mysqld")
+        words = f"mariadbd --no-defaults --user=root --datadir={data} --socket=/run/mysqld/mysqld.sock --skip-networking >{STATE}/h1.mariadb 2>&1 &"
+        first.command("sh", "-c", words)
+        answers("mariadb-admin", "--no-defaults", "--socket=/run/mysqld/mysqld.sock", "ping")
+        first.command("slurmdbd")
+        answers("sacctmgr", "-i", "add", "cluster", "lab")
+        words = f"SLURM_JWT=daemon SLURMRESTD_SECURITY=disable_user_check slurmrestd -a rest_auth/jwt 0.0.0.0:6820 >{STATE}/h1.slurmrestd 2>&1 &"
+        first.command("sh", "-c", words)
 
     def left(self):
         """What jobs have left on any host. What is just ending gets a while."""

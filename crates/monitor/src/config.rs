@@ -86,6 +86,24 @@ pub struct Jobs {
     pub interval_s: u64,
     /// Of a Kubernetes whose MPIJobs are shown; nothing: of none.
     pub kubeconfig: Option<PathBuf>,
+    /// Asked for Slurm's jobs; nothing: `squeue` and `sacct` are.
+    pub slurmrestd: Option<Slurmrestd>,
+    /// Whether Slurm's accounting is asked how jobs ended.
+    pub accounting: bool,
+}
+
+/// Where Slurm's REST daemon is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slurmrestd {
+    /// As `http://head.site:6820`.
+    pub url: String,
+    /// Of its interface, as `v0.0.38`.
+    pub version: String,
+    /// Whose token it is.
+    pub user: String,
+    /// What `scontrol token` prints; read anew for each question.
+    pub token_file: PathBuf,
 }
 
 /// What a host tells of itself, and to whom.
@@ -140,7 +158,7 @@ impl Default for Fabric {
 
 impl Default for Jobs {
     fn default() -> Jobs {
-        Jobs { interval_s: 5, kubeconfig: None }
+        Jobs { interval_s: 5, kubeconfig: None, slurmrestd: None, accounting: true }
     }
 }
 
@@ -224,6 +242,7 @@ mod tests {
             ("[[notify]]\nname = 'ops'\nmail = ['nobody']", "\"nobody\" is no mail address"),
             ("[[notify]]\ncommand = ['/bin/true']", "a name of its own"),
             ("[mail]\nsmtp = 'mail.site'", "mail.smtp"),
+            ("[jobs.slurmrestd]\nurl = 'http://head:6820'", "version"),
         ];
         for (text, name) in wrong {
             let error = Config::parse(text).unwrap_err();

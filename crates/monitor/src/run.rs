@@ -163,6 +163,7 @@ fn serve(config: &Config) -> Result<(), String> {
     let collector = jobs::Collector {
         interval_s: config.jobs.interval_s,
         kubeconfig: config.jobs.kubeconfig.clone(),
+        slurm: jobs::Slurm::of(&config.jobs),
         store: store.clone(),
         live: live.clone(),
         writer: writer.clone(),
@@ -198,13 +199,16 @@ fn serve(config: &Config) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         tokio::select! {
             served = axum::serve(listener, router(web.clone())) => served.map_err(|error| error.to_string()),
             () = ended() => Ok(()),
         }
-    })
+    });
+    // A question to a store that does not answer may take a minute.
+    runtime.shutdown_background();
+    served
 }
 
 /// SIGINT or SIGTERM.

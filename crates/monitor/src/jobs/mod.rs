@@ -22,9 +22,12 @@ use crate::live::Live;
 use crate::store::{Store, Writer, literal, quoted};
 use crate::time::{now_ms, seconds};
 
+pub use slurm::Slurm;
+
 pub struct Collector {
     pub interval_s: u64,
     pub kubeconfig: Option<PathBuf>,
+    pub slurm: Slurm,
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
@@ -62,7 +65,10 @@ impl Collector {
     fn collect(&mut self) {
         let report = self.sources.report(&own_name(), self.interval_s);
         let kubernetes = self.kubeconfig.as_deref().map_or(Ok(Vec::new()), kubernetes::jobs);
-        let mut batch = [("slurm", slurm::jobs()), ("pbs", pbs::jobs()), ("kubernetes", kubernetes)];
+        let mut batch = [("slurm", self.slurm.jobs()), ("pbs", pbs::jobs()), ("kubernetes", kubernetes)];
+        if let ("slurm", Ok(jobs)) = &mut batch[0] {
+            self.account(jobs);
+        }
         let mut now = self.live.now();
         for source in SOURCES {
             match report.errors.get(source) {
@@ -82,6 +88,7 @@ impl Collector {
                 }
             }
         }
+        told.retain(|job| !is_of_ended(job, &now.jobs));
         drop(now);
         for source in ["mpirun", "watch"] {
             self.keep(source, told.extract_if(.., |job| job.source == source).collect());
@@ -91,6 +98,28 @@ impl Collector {
                 self.keep(source, jobs);
             }
         }
+    }
+
+    /// Adds those jobs of Slurm that are gone, as its accounting says that they ended.
+    fn account(&self, jobs: &mut Vec<Job>) {
+        let there: HashSet<_> = jobs.iter().map(|job| job.id.clone()).collect();
+        let is_gone = |job: &&Job| job.source == "slurm" && job.end.is_none() && !there.contains(&job.id);
+        let gone: Vec<Job> = self.live.now().jobs.iter().filter(is_gone).cloned().collect();
+        let ids: Vec<_> = gone.iter().map(|job| job.id.as_str()).collect();
+        let (ends, why) = match self.slurm.ends(&ids) {
+            Ok(ends) => (ends, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        // An error stands until the next question.
+        match why {
+            Some(why) => self.live.now().job_errors.insert("sacct", why),
+            None if !ids.is_empty() => self.live.now().job_errors.remove("sacct"),
+            None => None,
+        };
+        jobs.extend(gone.into_iter().filter_map(|job| {
+            let slurm::End { state, start, end, .. } = ends.iter().find(|end| end.id == job.id)?;
+            Some(Job { state: state.clone(), start: *start, end: Some(*end), ..job })
+        }));
     }
 
     /// Puts the running jobs of a source beside those that were known.
@@ -174,11 +203,7 @@ fn keep_ranks(new: &mut Job, old: Job) {
 /// What runs inside a batch system's job is that job's: it gets the ranks.
 fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
-        let is_inside = |whole: &&mut Job| {
-            let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
-            place == Some((whole.source, whole.id.as_str()))
-        };
-        let Some(whole) = batch.iter_mut().find(is_inside) else {
+        let Some(whole) = batch.iter_mut().find(|whole| is_inside(job, whole)) else {
             return true;
         };
         // Who says that it is in another's job, or is not where that runs, is not believed.
@@ -189,6 +214,17 @@ fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
         whole.ranks.sort_by_key(|rank| rank.rank);
         false
     });
+}
+
+/// Whether a job runs inside a batch system's, as it says itself.
+fn is_inside(job: &Job, whole: &Job) -> bool {
+    let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
+    place == Some((whole.source, whole.id.as_str()))
+}
+
+/// Whether it is what is left of a batch system's job that is over and that the batch system has forgotten.
+fn is_of_ended(job: &Job, known: &[Job]) -> bool {
+    known.iter().any(|whole| whole.end.is_some() && whole.user == job.user && is_inside(job, whole))
 }
 
 /// The rows that `of_row` reads.
@@ -300,6 +336,9 @@ mod tests {
         let mut slurm = [Job { user: "ann".into(), nodes: vec!["n1".into()], ..job("slurm", "1", None) }];
         adopt(&mut found, &mut slurm);
         assert_eq!((found.len(), slurm[0].ranks.len()), (3, 1), "only into his own job, where it runs");
+        let over = Job { user: "ann".into(), ..job("slurm", "1", Some(5)) };
+        let is_hidden = |user| is_of_ended(&ours(user, "1"), &[over.clone(), slurm[0].clone()]);
+        assert!(is_hidden("ann") && !is_hidden("bob") && !is_of_ended(&ours("ann", "1"), &slurm));
         let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
         let (jobs, _) = joined(many, "mpirun", Vec::new(), 2000);
         assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");

@@ -1,13 +1,20 @@
-//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer). Its form differs between versions: a number is a
-//! number, or a record of `set`, `infinite` and `number`; a state is a word, or a list of words.
+//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`; or both by
+//! slurmrestd, which answers in the same form. It differs between versions: a number is a number, or a record
+//! of `set`, `infinite` and `number`; a state is a word, or a list of words.
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::text::{JOBS_MAX, NODES_MAX, words};
 use crate::command::output_of;
+use crate::config::{self, Slurmrestd};
 use crate::job::Job;
+
+/// So many jobs that are gone are asked for at once.
+const GONE_MAX: usize = 500;
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// States of jobs that are over ("JOB STATE CODES" of squeue's manual).
 const OVER: [&str; 9] = [
@@ -22,27 +29,131 @@ const OVER: [&str; 9] = [
     "TIMEOUT",
 ];
 
-/// No `squeue` here: no jobs.
-pub fn jobs() -> Result<Vec<Job>, String> {
-    match output_of(Command::new("squeue").arg("--json"), b"") {
-        Some(text) => read(&text?),
-        None => Ok(Vec::new()),
+/// How Slurm is asked.
+pub struct Slurm {
+    rest: Option<Rest>,
+    has_accounting: bool,
+}
+
+/// How a job ended, by Slurm's accounting.
+#[derive(Debug, PartialEq)]
+pub struct End {
+    pub id: String,
+    pub state: String,
+    /// Milliseconds since 1970.
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Slurm {
+    pub fn of(config: &config::Jobs) -> Slurm {
+        Slurm { rest: config.slurmrestd.clone().map(Rest::of), has_accounting: config.accounting }
+    }
+
+    /// Its jobs. No `squeue` here and no slurmrestd: none.
+    pub fn jobs(&self) -> Result<Vec<Job>, String> {
+        match &self.rest {
+            Some(rest) => read(&rest.get("slurm", "jobs")?),
+            None => match output_of(Command::new("squeue").arg("--json"), b"") {
+                Some(text) => read(&text?),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
+
+    /// How jobs ended that Slurm's controller no longer has. Those that accounting does not know are missing.
+    pub fn ends(&self, ids: &[&str]) -> Result<Vec<End>, String> {
+        let ids = &ids[..ids.len().min(GONE_MAX)];
+        if ids.is_empty() || !self.has_accounting {
+            return Ok(Vec::new());
+        }
+        let Some(rest) = &self.rest else {
+            let jobs = format!("--jobs={}", ids.join(","));
+            let text = output_of(Command::new("sacct").args(["--json", "--allocations", &jobs]), b"");
+            return text.map_or(Ok(Vec::new()), |text| read_ends(&text?));
+        };
+        let each = ids.iter().map(|id| read_ends(&rest.get("slurmdb", &format!("job/{id}"))?));
+        Ok(each.collect::<Result<Vec<_>, String>>()?.into_iter().flatten().collect())
+    }
+}
+
+/// A slurmrestd.
+struct Rest {
+    config: Slurmrestd,
+    http: ureq::Agent,
+}
+
+impl Rest {
+    fn of(config: Slurmrestd) -> Rest {
+        let time = Some(Duration::from_secs(10));
+        let builder = ureq::Agent::config_builder().timeout_global(time).http_status_as_error(false);
+        Rest { config, http: builder.build().new_agent() }
+    }
+
+    /// Its answer about something of a part of it: `slurm`, `slurmdb`.
+    fn get(&self, part: &str, what: &str) -> Result<Vec<u8>, String> {
+        let Slurmrestd { url, version, user, token_file } = &self.config;
+        let place = format!("{}/{part}/{version}/{what}", url.trim_end_matches('/'));
+        // A token is renewed by writing the file anew.
+        let token = std::fs::read_to_string(token_file)
+            .map_err(|error| format!("{}: {error}", token_file.display()))?;
+        let token = token.trim();
+        let request = self.http.get(&place).header("X-SLURM-USER-NAME", user);
+        let mut answer = request
+            .header("X-SLURM-USER-TOKEN", token.strip_prefix("SLURM_JWT=").unwrap_or(token))
+            .call()
+            .map_err(|error| format!("{place}: {error}"))?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let body = body.map_err(|error| format!("{place}: {error}"))?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Err(format!("{place} refuses ({status}) {}", words(&said["errors"][0]["error"])))
     }
 }
 
 fn read(text: &[u8]) -> Result<Vec<Job>, String> {
-    let value: Value =
-        serde_json::from_slice(text).map_err(|error| format!("squeue --json cannot be read: {error}"))?;
-    let jobs = value["jobs"].as_array().ok_or("squeue --json names no jobs")?;
-    Ok(jobs.iter().take(JOBS_MAX).filter_map(job).collect())
+    Ok(listed(text)?.iter().take(JOBS_MAX).filter_map(job).collect())
+}
+
+fn read_ends(text: &[u8]) -> Result<Vec<End>, String> {
+    Ok(listed(text)?.iter().take(GONE_MAX).filter_map(end).collect())
+}
+
+fn listed(text: &[u8]) -> Result<Vec<Value>, String> {
+    let mut value: Value =
+        serde_json::from_slice(text).map_err(|error| format!("Slurm's JSON cannot be read: {error}"))?;
+    match value["jobs"].take() {
+        Value::Array(jobs) => Ok(jobs),
+        _ => Err("Slurm's JSON names no jobs".into()),
+    }
+}
+
+/// An accounted job that is over.
+fn end(value: &Value) -> Option<End> {
+    let time = &value["time"];
+    let state = word(&value["state"]["current"])?;
+    Some(End {
+        id: number(&value["job_id"])?.to_string(),
+        state: OVER.contains(&state).then(|| state.into())?,
+        start: number(&time["start"]).unwrap_or(0) * 1000,
+        end: number(&time["end"])? * 1000,
+    })
+}
+
+/// A word, or the first of several.
+fn word(value: &Value) -> Option<&str> {
+    match value {
+        Value::Array(words) => words.first()?.as_str(),
+        word => word.as_str(),
+    }
 }
 
 fn job(value: &Value) -> Option<Job> {
     let id = number(&value["job_id"])?;
-    let state = match &value["job_state"] {
-        Value::Array(words) => words.first()?.as_str()?,
-        word => word.as_str()?,
-    };
+    let state = word(&value["job_state"])?;
     let end = number(&value["end_time"]).filter(|_| OVER.contains(&state)).map(|end| end * 1000);
     Some(Job {
         id: id.to_string(),
@@ -130,6 +241,26 @@ mod tests {
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
+    /// What Slurm 22.05 of the test hosts printed.
+    #[test]
+    fn what_slurm_printed_is_read() {
+        let jobs = read(include_bytes!("recorded/squeue-22.05.json")).unwrap();
+        assert_eq!(
+            (jobs[0].id.as_str(), jobs[0].nodes.as_slice()),
+            ("1", &["h1".to_string(), "h2".into()][..])
+        );
+        assert_eq!((jobs[0].state.as_str(), jobs[0].end), ("FAILED", Some(1_795_633_300_000)));
+        assert_eq!((jobs[1].state.as_str(), jobs[1].end, jobs[1].ranks_count), ("RUNNING", None, 1));
+        let text = String::from_utf8_lossy(include_bytes!("recorded/sacct-22.05.json")).into_owned();
+        let ends = read_ends(text.as_bytes()).unwrap();
+        let first =
+            End { id: "1".into(), state: "FAILED".into(), start: 1_795_633_299_000, end: 1_795_633_300_000 };
+        assert_eq!((&ends[0], ends[1].state.as_str()), (&first, "CANCELLED"));
+        // Newer ones print lists, and a job may run still.
+        let newer = text.replace("\"FAILED\"", "[\"FAILED\"]").replace("\"CANCELLED\"", "[\"RUNNING\"]");
+        assert_eq!(read_ends(newer.as_bytes()).unwrap(), [first]);
+    }
+
     #[test]
     fn a_list_is_bounded() {
         assert_eq!(expand("n[0-99999999999]").len(), NODES_MAX);
@@ -140,7 +271,7 @@ mod tests {
         #[test]
         fn no_list_is_too_odd(list in "[a-c0-9\\[\\],-]{0,40}", bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             prop_assert!(expand(&list).len() <= NODES_MAX);
-            prop_assert!(read(&bytes).is_err());
+            prop_assert!(read(&bytes).is_err() && read_ends(&bytes).is_err());
         }
     }
 }
