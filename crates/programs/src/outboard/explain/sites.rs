@@ -107,7 +107,8 @@ mod tests {
         let symbols = std::fs::read(path).unwrap();
         let object = object::File::parse(&*symbols).unwrap();
         use object::ObjectSymbol;
-        let this = object.symbols().find(|symbol| symbol.name().is_ok_and(|name| name.contains("4find17h")));
+        let this =
+            object.symbols().find(|symbol| symbol.name().is_ok_and(|name| name.contains("5Sites4find")));
         let start = this.unwrap().address();
         let (offset, _, address) =
             *code.segments.iter().find(|(_, bytes, at)| (*at..at + bytes).contains(&start)).unwrap();
