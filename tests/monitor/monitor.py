@@ -98,6 +98,11 @@ class Monitor:
 
     def close(self):
         if self.process.poll() is None:
-            self.stop()
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                # The simulator's library joins a thread of its own at exit, which was seen to wait for good.
+                self.process.kill()
+                self.process.wait()
         self.errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
