@@ -21,6 +21,8 @@ use telemetry::{Counter, count};
 const TELL_BYTES: u64 = 128 << 10;
 /// How often waiting packets and the clock are looked at.
 const TICK_NS: u64 = 1_000_000;
+/// How often a peer is asked that has not been heard yet.
+const ASK_NS: u64 = 20_000_000;
 
 /// The endpoint, and the peers.
 pub(crate) struct Net {
@@ -96,8 +98,9 @@ pub(crate) struct Remote {
     is_writer: bool,
     is_untold: bool,
     is_open: bool,
-    /// Whether any packet of it has come; until then, how long we have waited.
+    /// Whether any packet of it has come; until then, when it is asked next, and how long we have waited.
     is_heard: bool,
+    asked_next: u64,
     silence: Silence,
     /// Since when nothing reaches it any more, and why.
     lost: Option<(u64, String)>,
@@ -141,6 +144,9 @@ impl Net {
     ) -> Sent {
         let refused = if is_promised { Sent::Done } else { Sent::Full };
         let Some(address) = self.resolve(number) else { return refused };
+        if !is_promised && !self.is_met(number) {
+            return Sent::Full;
+        }
         let whole = WIRE_BYTES + bytes;
         let wire = self.peers.wire(number, *header);
         let peer = self.peers.at(number);
@@ -189,12 +195,31 @@ impl Net {
 
     /// Whether so many packets of so many bytes in all may be promised.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
-        if self.resolve(number).is_none() {
+        if self.resolve(number).is_none() || !self.is_met(number) {
             return false;
         }
         let free = self.endpoint.free_sends();
         let sequence = &self.peers.at(number).sequence;
         sequence.has_room(packets, bytes) && (sequence.keeps() || free >= packets)
+    }
+
+    /// Whether a peer has been heard. If not, it is asked now and then, and nothing else goes to it: a send
+    /// would be over, and its bytes wait here until this process calls MPI again, as a provider connects
+    /// in its caller's time (MPI 5.0, section 3.5, "Progress").
+    fn is_met(&mut self, number: u32) -> bool {
+        let peer = self.peers.at(number);
+        if peer.is_heard {
+            return true;
+        }
+        let now = sys::clock::now();
+        if now >= peer.asked_next {
+            if !std::mem::replace(&mut peer.is_open, true) {
+                self.peers.open.push(number);
+            }
+            let is_asked = self.send_loose(number, Header { kind: PROBE, tag: 0, context: 0 });
+            self.peers.at(number).asked_next = now + if is_asked { ASK_NS } else { TICK_NS };
+        }
+        false
     }
 
     /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
@@ -348,8 +373,8 @@ impl Net {
             return true;
         }
         match peer.sequence.tick(now) {
-            Due::Settled => return true,
-            Due::Waiting => {}
+            Due::Settled if peer.is_heard => return true,
+            Due::Settled | Due::Waiting => {}
             Due::Probe => {
                 self.send_loose(number, Header { kind: PROBE, tag: 0, context: 0 });
             }

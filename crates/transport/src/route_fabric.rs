@@ -302,6 +302,16 @@ mod tests {
         Port::open(segment, Member::Rank(segment.require(rank).unwrap()), None, Some("tcp")).unwrap()
     }
 
+    /// Two hosts, and the ports of their ranks.
+    fn pair() -> ([(Segment, OwnedFd); 2], [Port; 2]) {
+        let hosts = [host(0), host(1)];
+        let ports = [port(&hosts[0].0, 0), port(&hosts[1].0, 1)];
+        for (from, to) in [(0, 1), (1, 0)] {
+            hosts[to].0.set_endpoint(from as u32, &hosts[from].0.endpoint(from as u32).unwrap());
+        }
+        (hosts, ports)
+    }
+
     /// Goal: packets without the job's secret, of another version, of a rank that is not there, too short, or
     /// with numbers that cannot be, are counted and change nothing. Method: an endpoint of no rank sends each
     /// to a rank's port, and at last a good one.
@@ -395,10 +405,12 @@ mod tests {
     #[test]
     fn bytes_of_edges_wait_for_answers() {
         const LONG: usize = 300;
-        let hosts = [host(0), host(1)];
-        let mut ports = [port(&hosts[0].0, 0), port(&hosts[1].0, 1)];
-        hosts[0].0.set_endpoint(1, &hosts[1].0.endpoint(1).unwrap());
-        hosts[1].0.set_endpoint(0, &hosts[0].0.endpoint(0).unwrap());
+        let (_hosts, mut ports) = pair();
+        let begin = Instant::now();
+        while !ports[0].has_room_for_edge(1, LONG) {
+            assert!(begin.elapsed() < LIMIT, "they do not meet");
+            ports.iter().for_each(|port| _ = port.has_arrivals());
+        }
         let header = Header { kind: crate::packet::EDGE, tag: 0, context: 0 };
         let send = |port: &mut Port, bytes| port.send_edge(1, &header, bytes, |_| ());
         let mut sent = 0;
@@ -409,12 +421,28 @@ mod tests {
         }
         assert_eq!((sent, send(&mut ports[0], LONG)), (8, Sent::Full));
         assert_eq!(send(&mut ports[0], 40), Sent::Done);
-        let begin = Instant::now();
         let mut taken = 0;
         while taken < 9 || !ports[0].has_room_for_edge(1, LONG) {
             assert!(begin.elapsed() < LIMIT, "{taken} taken");
             ports[0].has_arrivals();
             taken += u32::from(ports[1].take_edge(|_, _, _| ()));
+        }
+    }
+
+    /// Goal: what was sent arrives though its sender moves nothing on any more, the first packet as well.
+    #[test]
+    fn a_packet_that_was_sent_needs_its_sender_no_more() {
+        let (_hosts, ports) = pair();
+        let [mut here, mut there] = [ports[0].link(1), ports[1].link(0)];
+        let begin = Instant::now();
+        let header = Header { kind: 1, tag: 0, context: 0 };
+        while here.send(&header, 8, |to| to.write(&[7; 8])) == Sent::Full {
+            assert!(begin.elapsed() < LIMIT, "it is not sent");
+            ports.iter().for_each(|port| _ = port.has_arrivals());
+        }
+        while !there.poll(|_, _| ()).unwrap() {
+            assert!(begin.elapsed() < LIMIT, "it does not arrive");
+            ports[1].has_arrivals();
         }
     }
 
@@ -424,11 +452,7 @@ mod tests {
     fn two_that_connect_at_once_lose_nothing() {
         const ROUNDS: usize = 6;
         for _ in 0..ROUNDS {
-            let hosts = [host(0), host(1)];
-            let ports = [port(&hosts[0].0, 0), port(&hosts[1].0, 1)];
-            for (from, to) in [(0, 1), (1, 0)] {
-                hosts[to].0.set_endpoint(from as u32, &hosts[from].0.endpoint(from as u32).unwrap());
-            }
+            let (_hosts, ports) = pair();
             let (start, done) = (Barrier::new(2), AtomicU32::new(0));
             std::thread::scope(|scope| {
                 for (rank, mut port) in (0..).zip(ports) {
