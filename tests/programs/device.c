@@ -3,32 +3,8 @@
    origins and memory, partitions, files; and what is wrong with an address is said.
    ranks: 1 2 3   env: OUTBOARD_DEVICE=sentinel */
 #include "check.h"
-#include <mpi-ext.h>
+#include "on_device.h"
 #include <unistd.h>
-
-static void *device(size_t bytes)
-{
-    void *memory;
-    MPIX_Device_alloc(bytes, &memory);
-    return memory;
-}
-
-static int *filled(int count, int who, int round)
-{
-    int *host = grab(count * sizeof(int)), *memory = device(count * sizeof(int));
-    fill(host, count, who, round);
-    MPIX_Device_copy(memory, host, count * sizeof(int));
-    free(host);
-    return memory;
-}
-
-#define HOLDS(memory, count, who, round) \
-    do { \
-        int *host_ = grab((count) * sizeof(int)); \
-        MPIX_Device_copy(host_, memory, (count) * sizeof(int)); \
-        FILLED(host_, count, who, round); \
-        free(host_); \
-    } while (0)
 
 static void messages(int count)
 {

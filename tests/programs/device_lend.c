@@ -4,29 +4,11 @@
    ranks: 2 3   env: OUTBOARD_DEVICE=sentinel */
 #include "check.h"
 #include "counter.h"
-#include <mpi-ext.h>
+#include "on_device.h"
 
 enum { N = 300001 };
 
 static unsigned long long counted(void) { return counter("device_bytes", MPI_T_PVAR_CLASS_AGGREGATE); }
-
-static int *filled(int count, int who, int round)
-{
-    int *host = grab(count * sizeof(int)), *memory;
-    MPIX_Device_alloc(count * sizeof(int), (void **)&memory);
-    fill(host, count, who, round);
-    MPIX_Device_copy(memory, host, count * sizeof(int));
-    free(host);
-    return memory;
-}
-
-#define HOLDS(memory, count, who, round) \
-    do { \
-        int *host_ = grab((count) * sizeof(int)); \
-        MPIX_Device_copy(host_, memory, (count) * sizeof(int)); \
-        FILLED(host_, count, who, round); \
-        free(host_); \
-    } while (0)
 
 static int next, before, opens;
 
