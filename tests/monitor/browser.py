@@ -32,7 +32,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")
 
-    def call(self, method, params=None, session="own", seconds=60):
+    def call(self, method, params=None, session="own", seconds=180):
         self.number += 1
         message = {"id": self.number, "method": method, "params": params or {}}
         if session == "own":
@@ -80,7 +80,7 @@ class Browser:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def wait(self, script, seconds=60):
+    def wait(self, script, seconds=180):
         """Until a script's value is true; gives it back. While a page loads there may be nothing to ask."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
