@@ -359,6 +359,7 @@ pub(crate) fn reads(buffer: &Buffer) {
 
 /// The running call receives into what stands in for this buffer, if it is a stand-in. So it needs no bytes,
 /// and those of a device of this host go past it.
+#[cold]
 pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
         (staged.is_filled, staged.arrived) = (true, 0);
@@ -372,6 +373,7 @@ pub(crate) fn receives(buffer: &Buffer) {
 }
 
 /// The receive of the running call got so many bytes.
+#[cold]
 pub(crate) fn received(bytes: usize) {
     LIST.with_borrow_mut(|list| {
         let receives = list.iter_mut().filter(|staged| staged.is_written);
@@ -380,6 +382,7 @@ pub(crate) fn received(bytes: usize) {
 }
 
 /// Gives what stands in for a buffer its bytes, if it is a stand-in; or lends the device memory instead.
+#[cold]
 pub(crate) fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
     with(buffer, |staged| {
         if lends && let Some(user) = staged.user.contiguous() {

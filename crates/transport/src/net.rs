@@ -1,8 +1,9 @@
 //! One process's network: its endpoint, and what it knows of each peer there.
 //!
-//! Read next: `sequence.rs`, `wire.rs`, `silence.rs`.
+//! Read next: `sequence.rs`, `wire.rs`, `silence.rs`, `net/way.rs`.
 
 mod edges;
+mod way;
 
 use crate::packet::{Header, Sent};
 use crate::sequence::{Arrival, Due, Sequence};
@@ -21,8 +22,6 @@ use telemetry::{Counter, count};
 const TELL_BYTES: u64 = 128 << 10;
 /// How often waiting packets and the clock are looked at.
 const TICK_NS: u64 = 1_000_000;
-/// How often a peer is asked that has not been heard yet.
-const ASK_NS: u64 = 20_000_000;
 
 /// The endpoint, and the peers.
 pub(crate) struct Net {
@@ -201,50 +200,6 @@ impl Net {
         let free = self.endpoint.free_sends();
         let sequence = &self.peers.at(number).sequence;
         sequence.has_room(packets, bytes) && (sequence.keeps() || free >= packets)
-    }
-
-    /// Whether a peer has been heard. If not, it is asked now and then, and nothing else goes to it: a send
-    /// would be over, and its bytes wait here until this process calls MPI again, as a provider connects
-    /// in its caller's time (MPI 5.0, section 3.5, "Progress").
-    fn is_met(&mut self, number: u32) -> bool {
-        let peer = self.peers.at(number);
-        if peer.is_heard {
-            return true;
-        }
-        let now = sys::clock::now();
-        if now >= peer.asked_next {
-            if !std::mem::replace(&mut peer.is_open, true) {
-                self.peers.open.push(number);
-            }
-            let is_asked = self.send_loose(number, Header { kind: PROBE, tag: 0, context: 0 });
-            self.peers.at(number).asked_next = now + if is_asked { ASK_NS } else { TICK_NS };
-        }
-        false
-    }
-
-    /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
-    fn resolve(&mut self, number: u32) -> Option<Address> {
-        match self.peers.get(number) {
-            Some(Remote { lost: Some(_), .. }) => None,
-            Some(Remote { address: Some(address), .. }) => Some(*address),
-            _ => self.connect(number),
-        }
-    }
-
-    #[cold]
-    fn connect(&mut self, number: u32) -> Option<Address> {
-        let generation = self.peers.at(number).generation;
-        if generation > self.peers.segment.generation(number) {
-            // The name is still that of the process before.
-            return None;
-        }
-        let name = self.peers.segment.endpoint(number)?;
-        let inserted = self.endpoint.insert(&name);
-        match inserted {
-            Ok(address) => self.peers.at(number).address = Some(address),
-            Err(error) => self.peers.lose(number, &error.message),
-        }
-        self.peers.address(number)
     }
 
     /// Sends a packet that is not counted; whether it left.
