@@ -58,7 +58,10 @@ static void *churn(void *argument)
         }
         memset(memory[at], at + 1, bytes[at] = wanted);
     }
-    for (int at = 0; at < LIVE; at++) free(memory[at]);
+    for (int at = 0; at < LIVE; at++) {
+        HOLDS(bytes[at] < LEAST || is_in_arena(memory[at]));
+        free(memory[at]);
+    }
     return NULL;
 }
 

@@ -3,22 +3,21 @@
 //! libraries, takes a part of the arena as its pool.
 //!
 //! Invariants: the pool has a lock of its own, for a program allocates at any time, and this library does
-//! inside of calls; what is allocated while this thread holds the lock is glibc's. The pool stays mapped
-//! after MPI_Finalize. A forked child writes into a copy of its own, and gives nothing back.
+//! inside of calls; what the pool's own tables need is glibc's. The pool stays mapped after MPI_Finalize. A
+//! forked child writes into a copy of its own, and gives nothing back.
 //! Read next: `crates/malloc/src/lib.rs`.
 
 use settings::{Malloc, Settings};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
-use transport::shm::{Allocator, Arena};
+use transport::shm::Allocator;
 
 /// What the pool is divided with.
 static PARTS: Mutex<Option<Allocator>> = Mutex::new(None);
-/// The arena, the offset of the pool in it, and its length.
-static PLACE: OnceLock<(Arena, u64, u64)> = OnceLock::new();
 static POOL: OnceLock<Pool> = OnceLock::new();
 /// This process is a child that the rank forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -46,12 +45,11 @@ fn try_to_offer(settings: &Settings, allocator: &mut Allocator) -> Result<(), &'
     let bytes = arena.bytes() / 2;
     let place = allocator.alloc(bytes).and_then(|offset| Some((offset, arena.span(offset, bytes)?)));
     let Some((offset, span)) = place else { return Err("the arena is too short (OUTBOARD_ARENA_BYTES)") };
-    *parts() = Some(Allocator::within(arena.clone(), offset, bytes));
+    *lock() = Some(Allocator::within(arena, offset, bytes));
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     if unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) } != 0 {
         return Err("pthread_atfork failed");
     }
-    PLACE.get_or_init(|| (arena, offset, bytes));
     let pool = POOL.get_or_init(|| Pool {
         start: span.address(),
         bytes: span.bytes(),
@@ -66,21 +64,36 @@ fn try_to_offer(settings: &Settings, allocator: &mut Allocator) -> Result<(), &'
     Ok(())
 }
 
-fn parts() -> MutexGuard<'static, Option<Allocator>> {
+type Parts = MutexGuard<'static, Option<Allocator>>;
+
+fn lock() -> Parts {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `bytes` bytes, where the lock is free: this thread may hold it, as the tables of the allocator grow.
+thread_local! {
+    /// The lock, from before a fork of this thread to after it; borrowed while this thread divides the pool.
+    /// Without a destructor: a thread that ends may free in its last one.
+    static HELD: RefCell<Option<ManuallyDrop<Parts>>> = const { RefCell::new(None) };
+}
+
+/// Calls `divide`, but not for what it needs itself, since its tables grow.
+fn with_parts<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
+    HELD.with(|held| match held.try_borrow_mut().ok()?.as_mut() {
+        Some(parts) => parts.as_mut().map(divide),
+        None => lock().as_mut().map(divide),
+    })
+}
+
+/// `bytes` bytes; null in a child.
 extern "C" fn alloc(bytes: usize) -> *mut c_void {
     if IS_CHILD.load(Ordering::Relaxed) {
         return std::ptr::null_mut();
     }
-    let Ok(mut parts) = PARTS.try_lock() else { return std::ptr::null_mut() };
-    let address = parts.as_mut().and_then(|parts| {
+    let address = with_parts(|parts| {
         let offset = parts.alloc(bytes as u64)?;
         Some(parts.arena().span(offset, bytes as u64)?.address())
     });
-    std::ptr::with_exposed_provenance_mut(address.unwrap_or(0))
+    std::ptr::with_exposed_provenance_mut(address.flatten().unwrap_or(0))
 }
 
 extern "C" fn free(memory: *mut c_void) {
@@ -88,10 +101,9 @@ extern "C" fn free(memory: *mut c_void) {
         return;
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
-    if let Some(parts) = parts().as_mut()
-        && let Some(offset) = parts.arena().offset_of(memory.addr())
-        && !parts.free(offset)
-    {
+    let freed =
+        with_parts(|parts| parts.arena().offset_of(memory.addr()).is_some_and(|offset| parts.free(offset)));
+    if freed == Some(false) {
         eprintln!("outboard: free: {memory:p} was not allocated, or has been freed");
         std::process::abort();
     }
@@ -102,28 +114,26 @@ extern "C" fn free(memory: *mut c_void) {
 }
 
 extern "C" fn usable(memory: *mut c_void) -> usize {
-    let parts = parts();
-    let bytes = parts.as_ref().and_then(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr())?));
-    bytes.unwrap_or(0) as usize
-}
-
-thread_local! {
-    /// The lock, from before a fork to after it: the child must not find it held by a thread that it has not.
-    static HELD: RefCell<Option<MutexGuard<'static, Option<Allocator>>>> = const { RefCell::new(None) };
+    let bytes = with_parts(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr())?));
+    bytes.flatten().unwrap_or(0) as usize
 }
 
 unsafe extern "C" fn before_fork() {
-    HELD.set(Some(parts()));
+    HELD.set(Some(ManuallyDrop::new(lock())));
 }
 
+/// In the parent. The child must not find the lock held by a thread that it has not.
 unsafe extern "C" fn after_fork() {
-    HELD.take();
+    HELD.take().map(ManuallyDrop::into_inner);
 }
 
 unsafe extern "C" fn after_fork_in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
-    HELD.take();
-    if let Some((arena, offset, bytes)) = PLACE.get() {
-        arena.make_private(*offset, *bytes);
+    if let Some(pool) = POOL.get() {
+        with_parts(|parts| {
+            let arena = parts.arena();
+            arena.offset_of(pool.start).map(|offset| arena.make_private(offset, pool.bytes as u64))
+        });
     }
+    HELD.take().map(ManuallyDrop::into_inner);
 }
