@@ -8,7 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-int rank, size;
+int rank, size, takes_devices;
+
+/* Buffers are filled and read by pieces of so many bytes. */
+enum { PIECE = 1 << 16 };
 
 static const char usage[] =
     "  -m, --message-size MIN:MAX  bytes, by factors of 2 (1:4194304); -m MAX starts at the least\n"
@@ -20,10 +23,11 @@ static const char usage[] =
     "  -W, --window-size N         messages in flight of bandwidth tests (64)\n"
     "      --reuse                 these messages arrive in one buffer, as in OSU's programs, not in one each\n"
     "  -t, --num-threads N         threads of multi-threaded tests (2)\n"
-    "  -w, --win-option KIND       allocate, create or dynamic (allocate)\n"
+    "  -w, --win-option KIND       allocate, create or dynamic (allocate; create with -d)\n"
     "  -s, --sync-option SYNC      lock, lock_all, lock_all_flush, flush, flush_local, pscw or fence (flush)\n"
     "  -B, --buffers KIND          malloc or alloc_mem (malloc)\n"
-    "  -d, --device KIND           where buffers lie: host\n"
+    "  -d, --device KIND           where buffers lie: host, cuda, managed (CUDA's), rocm, sentinel (host); then D D, D H or H D\n"
+    "                              among the tests: D for device buffers at the first ranks, and at the second (D D)\n"
     "      --form FORM             blocking or persistent collectives (blocking)\n"
     "      --skew US               ranks arrive up to so much later than each other (0)\n"
     "      --idle US               sleep so long before each nonblocking operation (0)\n"
@@ -56,13 +60,23 @@ unsigned char pattern(int seed, size_t at) { return (unsigned char)(seed * 31 + 
 
 void fill(void *memory, size_t bytes, int seed)
 {
-    for (size_t i = 0; i < bytes; i++) ((unsigned char *)memory)[i] = pattern(seed, i);
+    unsigned char piece[PIECE];
+    for (size_t at = 0, many; at < bytes; at += many) {
+        many = bytes - at < PIECE ? bytes - at : PIECE;
+        for (size_t i = 0; i < many; i++) piece[i] = pattern(seed, at + i);
+        transfer((char *)memory + at, piece, many);
+    }
 }
 
 size_t wrong(const void *memory, size_t bytes, int seed)
 {
+    unsigned char piece[PIECE];
     size_t count = 0;
-    for (size_t i = 0; i < bytes; i++) count += ((const unsigned char *)memory)[i] != pattern(seed, i);
+    for (size_t at = 0, many; at < bytes; at += many) {
+        many = bytes - at < PIECE ? bytes - at : PIECE;
+        transfer(piece, (const char *)memory + at, many);
+        for (size_t i = 0; i < many; i++) count += piece[i] != pattern(seed, at + i);
+    }
     return count;
 }
 
@@ -70,7 +84,9 @@ void *buffer(const options *o, size_t bytes, int seed)
 {
     void *memory = NULL;
     if (bytes == 0) bytes = 1;
-    if (!o->from_malloc)
+    if (o->on_device[side])
+        memory = device_buffer(bytes);
+    else if (!o->from_malloc)
         MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &memory);
     else if (posix_memalign(&memory, 4096, bytes))
         memory = NULL;
@@ -81,7 +97,9 @@ void *buffer(const options *o, size_t bytes, int seed)
 
 void release(const options *o, void *memory)
 {
-    if (o->from_malloc)
+    if (o->on_device[side])
+        release_device_buffer(memory);
+    else if (o->from_malloc)
         free(memory);
     else
         MPI_Free_mem(memory);
@@ -239,7 +257,6 @@ static int parse(int argc, char **argv, options *o)
     static const char *const syncs[] = {"lock", "lock_all", "lock_all_flush", "flush", "flush_local", "pscw", "fence", NULL};
     static const char *const memory[] = {"alloc_mem", "malloc", NULL};
     static const char *const forms[] = {"blocking", "persistent", NULL};
-    static const char *const devices[] = {"host", NULL};
     int warm_ups = -1;
     for (int c; (c = getopt_long(argc, argv, "m:i:x:cfT:W:t:w:s:B:d:h", names, NULL)) != -1;) switch (c) {
         case 'm': parse_sizes(o, optarg); break;
@@ -253,7 +270,7 @@ static int parse(int argc, char **argv, options *o)
         case 'w': o->window_kind = kinds[choose(optarg, kinds)]; break;
         case 's': o->sync = syncs[choose(optarg, syncs)]; break;
         case 'B': o->from_malloc = choose(optarg, memory); break;
-        case 'd': choose(optarg, devices); break;
+        case 'd': o->device = choose(optarg, devices); break;
         case FORM: o->form = forms[choose(optarg, forms)]; break;
         case SKEW: o->skew_us = atoi(optarg); break;
         case IDLE: o->idle_us = atoi(optarg); break;
@@ -263,8 +280,25 @@ static int parse(int argc, char **argv, options *o)
         default: return c == 'h' ? 1 : 2;
         }
     o->warm_ups = warm_ups >= 0 ? warm_ups : o->iterations_large;
+    if (o->window_kind == NULL) o->window_kind = kinds[o->device != 0];
     if (o->window < 1 || o->threads < 1) stop("-W and -t are at least 1");
     return 0;
+}
+
+/* Whether a word says D, or H; -1 for other words. */
+static int letter(const char *word) { return word[0] && !word[1] && strchr("DH", word[0]) ? word[0] == 'D' : -1; }
+
+/* Decides where buffers lie: by -d, and by the letters among the tests. */
+static void place_buffers(options *o, int argc, char **argv)
+{
+    int letters = 0;
+    for (int at = optind; at < argc; at++)
+        if (letter(argv[at]) >= 0) o->on_device[letters++ % 2] = letter(argv[at]);
+    if (letters != 0 && (letters != 2 || o->device == 0)) stop("D and H are two letters, with -d; see --help");
+    if (letters == 0) o->on_device[0] = o->on_device[1] = o->device != 0;
+    if (o->device && !takes_devices) stop("-d %s: this program works on the memory of the host only", devices[o->device]);
+    side = rank >= size / 2;
+    open_device(o->device);
 }
 
 int bench_main(int argc, char **argv, const char *about, const test *tests, int thread_level)
@@ -275,7 +309,7 @@ int bench_main(int argc, char **argv, const char *about, const test *tests, int 
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (provided < thread_level) stop("this MPI grants thread level %d, not %d", provided, thread_level);
     options o = {.bytes_min = 0, .bytes_max = 4 << 20, .iterations = 1000, .iterations_large = 100, .window = 64, .threads = 2,
-                 .type = MPI_DATATYPE_NULL, .window_kind = "allocate", .sync = "flush", .from_malloc = 1,
+                 .type = MPI_DATATYPE_NULL, .sync = "flush", .from_malloc = 1,
                  .form = "blocking", .work_ratio = 2};
     int failed = 0;
     opterr = rank == 0;
@@ -285,8 +319,9 @@ int bench_main(int argc, char **argv, const char *about, const test *tests, int 
         MPI_Finalize();
         return stopped == 1 ? 0 : 2;
     }
+    place_buffers(&o, argc, argv);
     for (int at = optind; at < argc; at++) {
-        int ran = 0;
+        int ran = letter(argv[at]) >= 0;
         for (const test *t = tests; t->name; t++)
             if (strcmp(argv[at], t->name) == 0 || strcmp(argv[at], "all") == 0) {
                 failed |= run(&o, t);

@@ -22,6 +22,8 @@ typedef struct {
     const char *window_kind;          /* -w: allocate, create or dynamic */
     const char *sync;                 /* -s: synchronisation of one-sided tests */
     int from_malloc;                  /* -B malloc; else MPI_Alloc_mem */
+    int device;                       /* -d: a number in `devices` */
+    int on_device[2];                 /* D or H: buffers of the first ranks, and of the second */
     int skew_us;                      /* --skew: the greatest delay between the arrivals of ranks */
     int idle_us;                      /* --idle: sleep before each operation, so that a proxy falls asleep */
     double work_ratio;                /* --work-ratio: fixed work as a multiple of T_comm */
@@ -52,6 +54,10 @@ typedef struct test {
 } test;
 
 extern int rank, size;
+/* Whose letter of `D H` counts here: 0 in the first half of the ranks, else 1. A program of other pairs says it again. */
+extern int side;
+/* Whether the program takes -d: set before bench_main. */
+extern int takes_devices;
 
 int bench_main(int argc, char **argv, const char *about, const test *tests, int thread_level);
 
@@ -66,9 +72,17 @@ double clock_us(void);
 /* Processor time of this thread, microseconds. */
 double cpu_us(void);
 
-/* Memory of -B's kind, filled with a pattern that depends on `seed`. */
+/* Memory of -d's or -B's kind, filled with a pattern that depends on `seed`. */
 void *buffer(const options *o, size_t bytes, int seed);
 void release(const options *o, void *memory);
+/* Copies between any two of buffers and the program's memory: a buffer may lie where the CPU cannot touch it. */
+void transfer(void *to, const void *from, size_t bytes);
+
+/* Kinds of -d; the first is the host's. `open_device` stops with a sentence if there is none of the kind. */
+extern const char *const devices[];
+void open_device(int kind);
+void *device_buffer(size_t bytes);
+void release_device_buffer(void *memory);
 
 /* Byte `at` of the pattern; `fill` writes it, `wrong` counts bytes that differ from it. */
 unsigned char pattern(int seed, size_t at);

@@ -67,5 +67,6 @@ int main(int argc, char **argv)
         const collective *c = &collectives[at];
         tests[at] = (test){c->name, "Avg Latency(us)", 1, c->reduces ? 4 : 1, measure, c->no_data, c, NULL};
     }
+    takes_devices = 1;
     return bench_main(argc, argv, "Collectives over all ranks.", tests, MPI_THREAD_SINGLE);
 }

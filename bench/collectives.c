@@ -167,17 +167,24 @@ static double expected(const collective *c, int block, size_t at)
 int check_collective(const collective *c, const arguments *a)
 {
     if (c->no_data) return 1;
-    int send = c->send_per_rank ? blocks(c) : 1, recv = c->recv_per_rank ? blocks(c) : 1, right = 1;
+    int send = c->send_per_rank ? blocks(c) : 1, recv = c->recv_per_rank ? blocks(c) : 1, right = 1, element;
+    MPI_Type_size(a->type, &element);
+    size_t sent = (size_t)send * a->count * element, received = (size_t)recv * a->count * element;
+    char *host = malloc(sent > received ? sent : received);
     for (int block = 0; block < send; block++)
-        for (int at = 0; at < a->count; at++) put_at(a->send, a->type, (size_t)block * a->count + at, given(rank, block, at));
-    for (int at = 0; at < recv * a->count; at++) put_at(a->recv, a->type, at, 99);
+        for (int at = 0; at < a->count; at++) put_at(host, a->type, (size_t)block * a->count + at, given(rank, block, at));
+    transfer(a->send, host, sent);
+    for (int at = 0; at < recv * a->count; at++) put_at(host, a->type, at, 99);
     if (strcmp(c->name, "bcast") == 0 && rank == 0)
-        for (int at = 0; at < a->count; at++) put_at(a->recv, a->type, at, given(0, 0, at));
+        for (int at = 0; at < a->count; at++) put_at(host, a->type, at, given(0, 0, at));
+    transfer(a->recv, host, received);
     c->block(a);
+    transfer(host, a->recv, received);
     for (int block = 0; block < recv; block++)
         for (int at = 0; at < a->count; at++) {
-            double want = expected(c, block, at), got = value_at(a->recv, a->type, (size_t)block * a->count + at);
+            double want = expected(c, block, at), got = value_at(host, a->type, (size_t)block * a->count + at);
             right &= want < 0 || want == got;
         }
+    free(host);
     return right;
 }

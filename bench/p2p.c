@@ -18,7 +18,7 @@ static int partner(int pairs)
     if (rank < half) return rank < pairs ? rank + half : -1;
     return rank - half < pairs && rank < 2 * half ? rank - half : -1;
 }
-static int is_first(void) { return rank < size / 2; }
+static int is_first(void) { return side == 0; }
 
 /* Half a round trip of `count` elements, microseconds: the median of some batches, since one interrupt spoils a mean. */
 static double ping_pong(const options *o, size_t bytes, void *out, void *in, int count, MPI_Datatype type, int other)
@@ -179,8 +179,7 @@ static void *exchange(void *argument)
     strand *s = argument;
     MPI_Datatype type = type_or(s->o, MPI_CHAR);
     int many = iterations_of(s->o, s->bytes), count = count_of(type, s->bytes), tag = TAG + s->thread;
-    char *out = malloc(s->bytes + 1), *in = malloc(s->bytes + 1);
-    fill(out, s->bytes, rank + 100 * s->thread);
+    char *out = buffer(s->o, s->bytes, rank + 100 * s->thread), *in = buffer(s->o, s->bytes, -1);
     double began = 0;
     for (int i = -s->o->warm_ups; i < many; i++) {
         if (i == 0) began = clock_us();
@@ -190,8 +189,8 @@ static void *exchange(void *argument)
     }
     s->time = (clock_us() - began) / many / 2;
     s->failed = s->o->validate && wrong(in, s->bytes, s->other + 100 * s->thread) > 0;
-    free(in);
-    free(out);
+    release(s->o, in);
+    release(s->o, out);
     return NULL;
 }
 
@@ -225,11 +224,11 @@ static result pieces(const options *o, const test *t, size_t bytes)
     int doubles = (int)(bytes / sizeof(double)), other = partner(1), failed = 0;
     MPI_Datatype type = ((const layout *)t->what)->make(doubles);
     MPI_Type_commit(&type);
-    double *out = buffer(o, 2 * bytes + 64, 0), *in = buffer(o, 2 * bytes + 64, 0);
-    for (int i = 0; i < 2 * doubles; i++) {
-        out[i] = rank + i;
-        in[i] = -1;
-    }
+    size_t spread = 2 * doubles * sizeof(double);
+    void *out = buffer(o, 2 * bytes + 64, 0), *in = buffer(o, 2 * bytes + 64, -1);
+    double *host = malloc(spread);
+    for (int i = 0; i < 2 * doubles; i++) host[i] = rank + i;
+    transfer(out, host, spread);
     double time = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     if (other >= 0) {
@@ -239,14 +238,15 @@ static result pieces(const options *o, const test *t, size_t bytes)
             int here = 0, there = 0;
             char *got = malloc(bytes), *sent = malloc(bytes);
             MPI_Pack(in, 1, type, got, (int)bytes, &here, MPI_COMM_SELF);
-            for (int i = 0; i < 2 * doubles; i++) out[i] = other + i;
-            MPI_Pack(out, 1, type, sent, (int)bytes, &there, MPI_COMM_SELF);
+            for (int i = 0; i < 2 * doubles; i++) host[i] = other + i;
+            MPI_Pack(host, 1, type, sent, (int)bytes, &there, MPI_COMM_SELF);
             failed = here != there || memcmp(got, sent, here) != 0;
             free(got);
             free(sent);
         }
     }
     MPI_Type_free(&type);
+    free(host);
     release(o, out);
     release(o, in);
     return one(time, failed);
@@ -392,5 +392,6 @@ int main(int argc, char **argv)
     int level = MPI_THREAD_SINGLE;
     for (int at = 1; at < argc; at++)
         if (strcmp(argv[at], "latency_mt") == 0 || strcmp(argv[at], "all") == 0) level = MPI_THREAD_MULTIPLE;
+    takes_devices = 1;
     return bench_main(argc, argv, "Point-to-point communication between pairs of ranks.", tests, level);
 }

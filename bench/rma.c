@@ -21,6 +21,7 @@ static place open_window(const options *o, size_t bytes, int seed)
     place p = {.bytes = bytes};
     MPI_Aint at = 0;
     if (strcmp(o->window_kind, "allocate") == 0) {
+        if (o->on_device[1]) stop("-w allocate makes memory of the host; -d goes with create and dynamic");
         MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &p.base, &p.win);
     } else {
         p.base = buffer(o, bytes, 0);
@@ -36,8 +37,10 @@ static place open_window(const options *o, size_t bytes, int seed)
     MPI_Bcast(&at, 1, MPI_AINT, 1, MPI_COMM_WORLD);
     p.displacement = at;
     p.local = buffer(o, 2 * bytes, rank);
+    char *zeros = calloc(1, bytes);
     if (seed) fill(p.base, bytes, seed);
-    else memset(p.base, 0, bytes);
+    else transfer(p.base, zeros, bytes);
+    free(zeros);
     MPI_Barrier(MPI_COMM_WORLD);
     return p;
 }
@@ -146,24 +149,30 @@ static int is_right(const place *p, operation op, unsigned long many)
     unsigned char first[8];
     if (op == PUT) return rank != 1 || wrong(p->base, p->bytes, 0) == 0;
     if (op == GET) return rank != 0 || wrong(p->local, p->bytes, 1) == 0;
+    char *base = malloc(2 * p->bytes), *results = base + p->bytes;
+    transfer(base, p->base, p->bytes);
+    transfer(results, p->local + p->bytes, p->bytes);
+    int right = 1;
     /* Rank 0 sent its pattern, as longs: their sums, or the first one swapped for zero. */
-    for (size_t at = 0; at < p->bytes; at += 8) {
+    for (size_t at = 0; at < p->bytes && right; at += 8) {
         for (int i = 0; i < 8; i++) first[i] = pattern(0, at + i);
         memcpy(&one, first, 8);
-        memcpy(&target, (char *)p->base + at, 8);
-        memcpy(&got, p->local + p->bytes + at, 8);
-        if (rank == 1 && target != (op == COMPARE_AND_SWAP ? one : one * many)) return 0;
-        if (rank == 0 && op == COMPARE_AND_SWAP && many > 1 && got != one) return 0;
-        if (rank == 0 && (op == GET_ACCUMULATE || op == FETCH_AND_OP) && got != one * (many - 1)) return 0;
+        memcpy(&target, base + at, 8);
+        memcpy(&got, results + at, 8);
+        if (rank == 1 && target != (op == COMPARE_AND_SWAP ? one : one * many)) right = 0;
+        if (rank == 0 && op == COMPARE_AND_SWAP && many > 1 && got != one) right = 0;
+        if (rank == 0 && (op == GET_ACCUMULATE || op == FETCH_AND_OP) && got != one * (many - 1)) right = 0;
         if (op == FETCH_AND_OP || op == COMPARE_AND_SWAP) break;
     }
-    return 1;
+    free(base);
+    return right;
 }
 
 static result measure(const options *o, const test *t, size_t bytes)
 {
     const kind *k = t->what;
     size_t granted = t->bytes_least == 8 ? bytes / 8 * 8 : bytes;
+    side = rank != 0;
     place p = open_window(o, granted, k->op == GET);
     int many = iterations_of(o, granted), failed = 0, per_epoch = k->bandwidth ? o->window : 1;
     epochs(o, &p, k->op, o->warm_ups, per_epoch);
@@ -190,5 +199,6 @@ int main(int argc, char **argv)
         {"cas_latency", "Latency (us)", 2, 8, measure, 1, &cas, NULL},
         {0},
     };
+    takes_devices = 1;
     return bench_main(argc, argv, "One-sided communication from rank 0 to rank 1.", tests, MPI_THREAD_SINGLE);
 }
