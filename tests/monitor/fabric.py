@@ -1,7 +1,9 @@
 """A simulated fabric: ibsim with a real opensm (Debian: ibsim-utils, opensm), and traffic set by ibsim's console."""
+import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -102,6 +104,30 @@ class Fabric:
                     self.say(f"PerformanceSet {at}.Port{name}Data={total}")
                     self.say(f"PerformanceSet {at}.{packets}={total // 512}")
             last = now
+
+    def clients(self):
+        """How many programs have begun to attach themselves: each binds a socket of its own."""
+        return pathlib.Path("/proc/net/unix").read_text().count(f"@{self.env['IBSIM_SOCKNAME']}:ctl") - 1
+
+    @contextlib.contextmanager
+    def slow(self):
+        """While it lasts the next program waits for a second until it is attached."""
+        before, is_over = self.clients(), threading.Event()
+
+        def resume():
+            while self.clients() == before and not is_over.wait(0.05):
+                pass
+            is_over.wait(1)
+            self.ibsim.send_signal(signal.SIGCONT)
+
+        self.ibsim.send_signal(signal.SIGSTOP)
+        thread = threading.Thread(target=resume)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def close(self):
         self.is_over.set()

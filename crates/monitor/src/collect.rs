@@ -19,12 +19,21 @@ use crate::time::{now_ms, seconds};
 const RETRY: Duration = Duration::from_secs(10);
 
 pub struct Collector {
-    pub config: Config,
-    pub live: Arc<Live>,
-    pub writer: Writer,
+    config: Config,
+    live: Arc<Live>,
+    writer: Writer,
+    /// What the first attempt to open the port gave.
+    opened: Option<Result<umad::Port, String>>,
 }
 
 impl Collector {
+    /// Opens the port, too: it must be done before other threads read `/sys/class/infiniband`, as ibsim's
+    /// library (libumad2sim 0.10) sets itself up at the first file of it, and dies if two threads are first.
+    pub fn new(config: Config, live: Arc<Live>, writer: Writer) -> Collector {
+        let opened = Some(open(&config));
+        Collector { config, live, writer, opened }
+    }
+
     /// Collects for good. A port that fails is opened again.
     pub fn run(mut self) {
         loop {
@@ -39,7 +48,7 @@ impl Collector {
     }
 
     fn collect(&mut self) -> Result<std::convert::Infallible, String> {
-        let port = umad::Port::open(self.config.device.as_deref(), self.config.port)?;
+        let port = self.opened.take().unwrap_or_else(|| open(&self.config))?;
         let mut exchange = Exchange::new(port, self.config.limits.clone());
         let skipped = self.config.skipped()?;
         let mut counters = Counters::default();
@@ -121,6 +130,10 @@ impl Collector {
         drop(now);
         self.live.publish();
     }
+}
+
+fn open(config: &Config) -> Result<umad::Port, String> {
+    umad::Port::open(config.device.as_deref(), config.port)
 }
 
 /// A sweep as rows of `port_samples`. What is not known stays empty.

@@ -157,8 +157,7 @@ fn serve(config: &Config) -> Result<(), String> {
     let store = Arc::new(Store::open(config)?);
     let writer = Writer::start(store.clone(), &config.data.join("spool"))?;
     let live = Arc::new(Live::default());
-    let fabric =
-        collect::Collector { config: config.fabric.clone(), live: live.clone(), writer: writer.clone() };
+    let fabric = collect::Collector::new(config.fabric.clone(), live.clone(), writer.clone());
     std::thread::spawn(|| fabric.run());
     let collector = jobs::Collector {
         interval_s: config.jobs.interval_s,
