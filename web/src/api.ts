@@ -48,6 +48,13 @@ export interface Job {
   end: number | null;
 }
 
+/** The links of a job, by their number in the topology of that version, and its ports with the highest use. */
+export interface JobLinks {
+  version: number;
+  links: number[];
+  hottest: { node: string; port: number; to: string; to_port: number; sent: number | null }[];
+}
+
 export interface Rank {
   rank: number;
   host: string;

@@ -45,7 +45,7 @@ function route() {
   else if (view === "alerts") end = alerts(place, role);
   else if (view === "account") end = account(place, role);
   else if (view === "status") end = status(place);
-  else end = network(place);
+  else end = network(place, words[0] && words[1] ? { source: words[0], id: words[1] } : undefined);
 }
 
 function start(who: Who) {

@@ -2,7 +2,7 @@
 
 import { MultiUndirectedGraph } from "graphology";
 import Sigma from "sigma";
-import { type Frame, type Link, type Node, type PortNow, type Topology, bytes, frame, get } from "./api";
+import { type Frame, type JobLinks, type Link, type Node, type PortNow, type Topology, bytes, frame, get } from "./api";
 import { history } from "./chart";
 import { UNKNOWN, WRONG, ofUse } from "./colour";
 import { clock, element, percent, short, table } from "./dom";
@@ -18,9 +18,9 @@ const SPANS: [string, number][] = [
 ];
 const STEPS = 1000;
 
-/** The page; the function that it gives back ends it. */
-export function network(place: HTMLElement): () => void {
-  const view = new View(place);
+/** The page, of a job's links if one is named; the function that it gives back ends it. */
+export function network(place: HTMLElement, job?: { source: string; id: string }): () => void {
+  const view = new View(place, job);
   void view.load();
   view.listen();
   return () => view.end();
@@ -32,6 +32,8 @@ class View {
   private sigma: Sigma | undefined;
   private socket: WebSocket | undefined;
   private last: Frame | undefined;
+  /** The links of the job that is shown; nothing: all. */
+  private chosen: Set<number> | undefined;
   /** The time that is shown, in milliseconds since 1970; nothing: now. */
   private past: number | undefined;
   private readonly slider = element("input", { type: "range", min: "0", max: String(STEPS), value: String(STEPS), "aria-label": "time" });
@@ -45,7 +47,10 @@ class View {
   private readonly detail = element("div");
   private readonly search = element("input", { type: "search", placeholder: "find a node ( / )", "aria-label": "find a node" });
 
-  constructor(place: HTMLElement) {
+  constructor(
+    place: HTMLElement,
+    private readonly job?: { source: string; id: string },
+  ) {
     const scale = element("span", { class: "scale", title: "use of a link, 0 to 100 %" });
     const side = element("aside", {}, this.search, this.words, element("h2", {}, "Hottest links"), this.hottest, this.jobs, this.detail);
     for (const [name, span] of SPANS) this.span.append(element("option", { value: String(span) }, name));
@@ -61,6 +66,9 @@ class View {
   async load() {
     try {
       this.topology = await get<Topology>("/api/topology");
+      const links = this.job && (await get<JobLinks>("/api/job/links", this.job));
+      // Of another version only if the fabric changed in between: then the next frame leads here again.
+      this.chosen = links?.version === this.topology.version ? new Set(links.links) : undefined;
     } catch (error) {
       this.words.textContent = String(error);
       return;
@@ -138,6 +146,7 @@ class View {
       bundles.set(key, [...(bundles.get(key) ?? []), at]);
     });
     for (const [key, links] of bundles) {
+      if (this.chosen && !links.some((at) => this.chosen!.has(at))) continue;
       const link = this.topology.links[links[0]!]!;
       graph.addEdgeWithKey(key, String(link.from), String(link.to), { links, size: 2, color: UNKNOWN });
     }
@@ -174,13 +183,14 @@ class View {
     });
     const away = now.nodes.reduce((sum, state) => sum + state, 0);
     const { nodes, links } = this.topology;
-    this.words.textContent = `${nodes.length} nodes, ${links.length} links, ${away} unreachable; ${clock(now.time)}`;
+    const shown = this.chosen ? `${this.chosen.size} links of ${this.job!.source} ${this.job!.id}` : `${links.length} links`;
+    this.words.textContent = `${nodes.length} nodes, ${shown}, ${away} unreachable; ${clock(now.time)}`;
     document.body.dataset["frames"] = String(Number(document.body.dataset["frames"] ?? 0) + 1);
     this.showHottest(now);
   }
 
   private showHottest(now: Frame) {
-    const order = this.topology.links.map((_, at) => at).filter((at) => !Number.isNaN(useOf(now, at)));
+    const order = this.topology.links.map((_, at) => at).filter((at) => !Number.isNaN(useOf(now, at)) && (this.chosen?.has(at) ?? true));
     order.sort((one, other) => useOf(now, other) - useOf(now, one));
     const rows = order.slice(0, HOTTEST).map((at) => {
       const link = this.topology.links[at]!;
@@ -235,12 +245,15 @@ class View {
 
   private async showPort(place: HTMLElement, node: Node, port: number) {
     try {
-      const now = await get<PortNow | null>("/api/port", { node: node.guid, port: String(port) });
+      const asked = { node: node.guid, port: String(port) };
+      const [now, { jobs }] = await Promise.all([get<PortNow | null>("/api/port", asked), get<{ jobs: LinkJob[] }>("/api/port/jobs", asked)]);
+      const rows = jobs.map((job) => [element("a", { href: `#job/${job.source}/${encodeURIComponent(job.id)}` }, job.name), job.user, short(job.bytes_per_second, "B/s")]);
       const facts = Object.entries(now?.since ?? {}).filter(([, value]) => value > 0);
       const state = now ? `sends ${percent(now.sent)}, receives ${percent(now.received)} ${now.flags.join(", ")}` : "no answer";
       place.replaceChildren(
         element("h3", {}, `${node.name}, port ${port}`),
         element("p", {}, state),
+        ...(rows.length > 0 ? [table(["sends for the job", "user", "whose nodes send"], rows)] : []),
         history(node.guid, port),
         table(["since the sweep before", ""], facts.map(([name, value]) => [name.replaceAll("_", " "), short(value)])),
       );
@@ -259,6 +272,14 @@ class View {
     if (shown) void this.sigma?.getCamera().animate({ x: shown.x, y: shown.y, ratio: 0.4 });
     this.showNode(at);
   }
+}
+
+interface LinkJob {
+  id: string;
+  source: string;
+  user: string;
+  name: string;
+  bytes_per_second: number;
 }
 
 /** The higher use of a link's two ways. */

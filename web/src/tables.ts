@@ -1,7 +1,7 @@
 // The pages that are tables: jobs, errors, and the monitor itself.
 
-import { type Job, type Rank, get } from "./api";
-import { clock, element, exports, short, table } from "./dom";
+import { type Job, type JobLinks, type Rank, get } from "./api";
+import { clock, element, exports, percent, short, table } from "./dom";
 
 const EVERY_MS = 5000;
 
@@ -50,6 +50,7 @@ const COLUMNS: [string, RegExp, string][] = [
 export function job(place: HTMLElement, source: string, id: string): () => void {
   return repeated(place, async () => {
     const { job, verdicts, storage } = await get<{ job: Omit<Job, "ranks"> & { ranks: Rank[] }; verdicts: string[]; storage: Record<string, number> }>("/api/job", { source, id });
+    const network = await get<JobLinks>("/api/job/links", { source, id });
     const sum = (rank: Rank, which: RegExp) =>
       Object.entries(rank.counters).reduce((sum, [name, value]) => sum + (which.test(name) ? value : 0), 0);
     const rows = job.ranks.map((rank) => [
@@ -70,6 +71,7 @@ export function job(place: HTMLElement, source: string, id: string): () => void 
       ...verdicts.map((verdict) => element("p", { class: "verdict" }, verdict)),
       ...calls(job.ranks),
       ...sizes(job.ranks),
+      ...part(network, source, id),
       ...(Object.keys(storage).length > 0
         ? [element("h2", {}, "Lustre"), table(["", ""], Object.entries(storage).map(([name, value]) => [name.replaceAll("_", " "), short(value, name.endsWith("bytes") ? "B" : "")]))]
         : []),
@@ -94,6 +96,14 @@ function calls(ranks: Rank[]): HTMLElement[] {
     return [kind.replaceAll("_", " "), short(sum(name)), ...waited];
   });
   return rows.length > 0 ? [element("h2", {}, "Calls"), table(["operation", "calls", "with a wait", "waited least", "waited most"], rows)] : [];
+}
+
+/** Which links carry what a job's nodes send each other. */
+function part(network: JobLinks, source: string, id: string): HTMLElement[] {
+  if (network.links.length === 0) return [];
+  const rows = network.hottest.map((end) => [`${end.node} ${end.port}`, `${end.to} ${end.to_port}`, percent(end.sent)]);
+  const all = element("a", { href: `#network/${source}/${encodeURIComponent(id)}` }, `all ${network.links.length} links in the network`);
+  return [element("h2", {}, "Its part of the network"), table(["from port", "to port", "use"], rows), element("p", {}, all)];
 }
 
 const CLASSES = ["0", "128", "2K", "32K", "512K", "8M", "more"];

@@ -55,7 +55,7 @@ impl Collector {
         let mut next_sweep = Instant::now();
         loop {
             let begun = Instant::now();
-            let fabric = discover(&mut exchange)?;
+            let fabric = Arc::new(discover(&mut exchange)?);
             // The port is kept: it takes MADs, and what is behind it may come back.
             if fabric.nodes.is_empty() {
                 self.live.now().fabric.error = "this host's own port does not answer".into();
@@ -81,7 +81,7 @@ impl Collector {
         }
     }
 
-    fn discovered(&self, fabric: &Fabric, took: Duration) {
+    fn discovered(&self, fabric: &Arc<Fabric>, took: Duration) {
         let (names, errors) = match &self.config.map {
             Some(file) => match std::fs::read(file) {
                 Ok(bytes) => names::read(&String::from_utf8_lossy(&bytes)),
@@ -97,6 +97,8 @@ impl Collector {
         let mut now = self.live.now();
         let is_new = now.topology.version != topology.version;
         now.topology = topology.clone();
+        now.walked = fabric.clone();
+        now.fabric.forwarding = fabric.forwarding.len();
         now.fabric.error.clear();
         now.fabric.map_errors = errors;
         now.fabric.discovery_ms = took.as_secs_f64() * 1e3;

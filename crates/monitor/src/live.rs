@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::fabric::counters::{LATCHED, REBOOT, RESET, Sample};
+use crate::fabric::discover::Fabric;
 use crate::fabric::exchange::Counts;
 use crate::fabric::topology::Topology;
 use crate::hosts::Host;
@@ -26,6 +27,8 @@ pub struct FabricStatus {
     pub unreachable: Vec<String>,
     /// Ports behind which nobody answered the discovery.
     pub unanswered: Vec<String>,
+    /// Switches whose forwarding table is known.
+    pub forwarding: usize,
     /// Nodes that are not asked.
     pub skipped: usize,
     pub mads: Counts,
@@ -47,6 +50,8 @@ pub struct PortNow {
 #[derive(Default)]
 pub struct Now {
     pub topology: Arc<Topology>,
+    /// What the topology was made of.
+    pub walked: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
     /// Ports whose link is up and behind which nobody answered the discovery.

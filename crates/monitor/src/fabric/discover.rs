@@ -1,15 +1,20 @@
-//! Discovery: a walk from this host's port along all links that are up, breadth first.
+//! Discovery: a walk from this host's port along all links that are up, breadth first. Then nodes are asked
+//! which counters they have, and switches for their forwarding tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::exchange::{Exchange, Wire};
 use super::mad::{
-    Attribute, Data, Failure, Kind, NodeInfo, PATH_HOPS_MAX, Path, PerformanceInfo, PortInfo, Request,
-    Target, description,
+    Attribute, Data, FORWARDING_BLOCK, Failure, Kind, NodeInfo, PATH_HOPS_MAX, Path, PerformanceInfo,
+    PortInfo, Request, Target, description,
 };
 
 /// More nodes than LIDs: who claims more is lying or broken.
 const NODES_MAX: usize = 49_152;
+/// So many blocks of forwarding tables are asked for: 256 MiB. A fabric that claims more gets none.
+const BLOCKS_MAX: usize = 1 << 22;
+/// In a forwarding table: there is no way.
+pub const NO_PORT: u8 = 0xff;
 
 /// A node, as it describes itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +51,17 @@ pub struct Fabric {
     pub nodes: BTreeMap<u64, Node>,
     /// Ports whose link is up and behind which nobody answers.
     pub unanswered: Vec<(u64, u8)>,
+    /// Of each switch, by LID, the port through which it sends (IBTA 14.2.5.13); LIDs beyond the end have
+    /// none.
+    pub forwarding: HashMap<u64, Vec<u8>>,
+}
+
+impl Fabric {
+    /// Where a switch sends what is for a LID. Nothing: nowhere, or nobody knows.
+    pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
+        let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
+        Some(port).filter(|port| *port != NO_PORT)
+    }
 }
 
 /// What a request is about.
@@ -55,6 +71,7 @@ enum Ask {
     Description(u64),
     Port(u64, u8),
     Counters(u64),
+    Forwarding(u64, u16),
 }
 
 /// Walks the fabric; nothing: this host's own port does not answer. An error is the port's own: it cannot
@@ -63,12 +80,17 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = Request { target: Target::Path(Path::new()), attribute: Attribute::NodeInfo };
     exchange.run([(Ask::Node(None), first)], |ask, request, answer| walk.step(ask, request, answer))?;
-    let asks: Vec<_> = walk.fabric.nodes.values().filter_map(performance).collect();
+    let asks = walk.fabric.nodes.values().filter_map(performance).chain(walk.forwarding());
+    let asks: Vec<_> = asks.collect();
     exchange.run(asks, |ask, _, answer| {
-        if let (Ask::Counters(guid), Ok(data)) = (ask, answer)
-            && let Some(node) = walk.fabric.nodes.get_mut(&guid)
-        {
-            node.counters = PerformanceInfo::of(data);
+        match (ask, answer) {
+            (Ask::Counters(guid), Ok(data)) => {
+                if let Some(node) = walk.fabric.nodes.get_mut(&guid) {
+                    node.counters = PerformanceInfo::of(data);
+                }
+            }
+            (Ask::Forwarding(guid, block), Ok(data)) => walk.block(guid, block.into(), data),
+            _ => {}
         }
         Vec::new()
     })?;
@@ -87,9 +109,36 @@ fn performance(node: &Node) -> Option<(Ask, Request)> {
 #[derive(Default)]
 struct Walk {
     fabric: Fabric,
+    /// The way to each switch.
+    paths: BTreeMap<u64, Path>,
 }
 
 impl Walk {
+    /// The questions where the switches send what is for the LIDs that are there.
+    fn forwarding(&self) -> Vec<(Ask, Request)> {
+        let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
+        let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
+        let blocks: BTreeSet<u16> = lids.map(|lid| lid / FORWARDING_BLOCK as u16).collect();
+        if blocks.len() * self.paths.len() > BLOCKS_MAX {
+            return Vec::new();
+        }
+        let ask = |(guid, path): (&u64, &Path), block: u16| {
+            let (target, attribute) = (Target::Path(path.clone()), Attribute::Forwarding(block));
+            (Ask::Forwarding(*guid, block), Request { target, attribute })
+        };
+        self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
+    }
+
+    /// A block of a switch's forwarding table.
+    fn block(&mut self, guid: u64, block: usize, data: &Data) {
+        let table = self.fabric.forwarding.entry(guid).or_default();
+        let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);
+        if table.len() < end {
+            table.resize(end, NO_PORT);
+        }
+        table[begin..end].copy_from_slice(&data[..FORWARDING_BLOCK]);
+    }
+
     fn step(&mut self, ask: Ask, request: &Request, answer: Result<&Data, Failure>) -> Vec<(Ask, Request)> {
         let Target::Path(path) = &request.target else { return Vec::new() };
         match (ask, answer) {
@@ -152,6 +201,7 @@ impl Walk {
         }
         if info.kind == Kind::Switch {
             if is_new {
+                self.paths.insert(info.guid, path.clone());
                 let ports = 0..=info.ports;
                 asks.extend(ports.map(|port| ask(Ask::Port(info.guid, port), Attribute::PortInfo(port))));
             }

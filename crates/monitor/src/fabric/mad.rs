@@ -21,6 +21,8 @@ pub enum Attribute {
     NodeDescription,
     NodeInfo,
     PortInfo(u8),
+    /// The ports through which a switch sends to 64 LIDs: those of a block.
+    Forwarding(u16),
     /// Which counters a node has.
     PerformanceInfo,
     Counters(u8),
@@ -51,8 +53,10 @@ const GET_ANSWER: u8 = 0x81;
 impl Attribute {
     pub fn class(self) -> Class {
         match self {
-            Attribute::NodeDescription | Attribute::NodeInfo | Attribute::PortInfo(_) => Class::Directed,
-            _ => Class::Performance,
+            Attribute::PerformanceInfo | Attribute::Counters(_) | Attribute::CountersExtended(_) => {
+                Class::Performance
+            }
+            _ => Class::Directed,
         }
     }
 
@@ -61,6 +65,7 @@ impl Attribute {
             Attribute::NodeDescription => 0x10,
             Attribute::NodeInfo => 0x11,
             Attribute::PortInfo(_) => 0x15,
+            Attribute::Forwarding(_) => 0x19,
             Attribute::PerformanceInfo => 0x01,
             Attribute::Counters(_) => 0x12,
             Attribute::CountersExtended(_) => 0x1d,
@@ -82,6 +87,7 @@ impl Request {
         mad[16..18].copy_from_slice(&self.attribute.number().to_be_bytes());
         match self.attribute {
             Attribute::PortInfo(port) => mad[23] = port,
+            Attribute::Forwarding(block) => mad[22..24].copy_from_slice(&block.to_be_bytes()),
             Attribute::Counters(port) | Attribute::CountersExtended(port) => mad[DATA_AT + 1] = port,
             _ => {}
         }
@@ -140,6 +146,9 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
+
+/// How many LIDs a block of a forwarding table has.
+pub const FORWARDING_BLOCK: usize = 64;
 
 /// An unsigned field of `width` bytes.
 pub fn field(data: &Data, at: usize, width: usize) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Everything is asked by MADs from this host's port, in one thread; many requests are under way at once.
 //! Read next: `mad.rs` (bytes), `exchange.rs` (requests and their time), `discover.rs`, `counters.rs`,
-//! `topology.rs` (what the page draws), `names.rs` (the site's map file).
+//! `topology.rs` (what the page draws), `ways.rs` (which links a job uses), `names.rs` (the site's map file).
 
 pub mod counters;
 pub mod discover;
@@ -10,6 +10,7 @@ pub mod exchange;
 pub mod mad;
 pub mod names;
 pub mod topology;
+pub mod ways;
 
 #[cfg(test)]
 mod simulated;

@@ -8,7 +8,8 @@ use umad::{Class, Mad, Received, To};
 use super::exchange::Wire;
 
 /// Two switches with two links between them, and two hosts below each: GUIDs 1 and 2; 11, 12, 21, 22.
-/// A switch has its hosts at ports 1 and 2, the other switch at ports 3 and 4. A node's LID is its GUID.
+/// A switch has its hosts at ports 1 and 2, the other switch at ports 3 and 4. A node's LID is its GUID. To
+/// the first host of the other switch port 3 leads, to the second port 4.
 #[derive(Default)]
 pub struct Simulated {
     answers: VecDeque<Received>,
@@ -22,6 +23,8 @@ pub struct Simulated {
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
     /// Answers with these bytes come in beside each true one.
     pub strange: Option<Box<Mad>>,
+    /// The port to all hosts of the other switch, instead of the right one.
+    pub onward: Option<u8>,
 }
 
 const HERE: u64 = 11;
@@ -66,6 +69,13 @@ impl Simulated {
                 data[32] = 4;
                 data[33] = 5 << 4;
                 data[62] = 2 << 4;
+            }
+            0x19 if node <= 2 => {
+                data[..64].fill(0xff);
+                for (host, port) in [(1, 1), (2, 2)] {
+                    data[(10 * node + host) as usize] = port;
+                    data[(10 * (3 - node) + host) as usize] = self.onward.unwrap_or(port + 2);
+                }
             }
             // Extended bytes and packets, PortXmitWait.
             0x01 if mad[1] == 4 => data[2..4].copy_from_slice(&(1u16 << 9 | 1 << 12).to_be_bytes()),
@@ -137,6 +147,7 @@ mod tests {
     use super::super::discover::{Fabric, discover};
     use super::super::exchange::{Exchange, Limits};
     use super::super::topology::Topology;
+    use super::super::ways::{hosts, ways};
     use super::*;
 
     fn exchange(wire: Simulated) -> Exchange<Simulated> {
@@ -173,6 +184,41 @@ mod tests {
         assert_eq!(topology.links.len(), 6);
         assert_eq!(topology.nodes.iter().map(|node| node.tier).collect::<Vec<_>>(), [1, 1, 0, 0, 0, 0]);
         assert_eq!(topology.links[0].speed, "4x EDR");
+    }
+
+    #[test]
+    fn messages_go_where_the_forwarding_tables_say() {
+        let fabric = discover(&mut exchange(Simulated { lose: 5, ..Default::default() })).unwrap();
+        let of =
+            |hosts: &[u64]| ways(&fabric, &hosts.iter().copied().collect()).into_iter().collect::<Vec<_>>();
+        assert_eq!(of(&[11, 12]), [(1, 1), (1, 2), (11, 1), (12, 1)]);
+        // 11 to 22 by port 4 of the first switch, and back by port 3 of the second.
+        assert_eq!(of(&[11, 22]), [(1, 1), (1, 4), (2, 2), (2, 3), (11, 1), (22, 1)]);
+        assert_eq!(of(&[11, 12, 21, 22]).len(), 2 * 4 + 4);
+        assert_eq!((of(&[11]), of(&[11, 99])), (vec![], vec![]));
+        let topology = Topology::of(&fabric, &HashMap::new());
+        let nodes = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            hosts(&topology, &nodes(&["Node11.site", "node22", "node01", ""])),
+            BTreeSet::from([11, 22])
+        );
+    }
+
+    #[test]
+    fn tables_that_send_in_a_circle_or_nowhere_lead_to_no_end() {
+        for onward in [0, 1, 3, 9, 0xff] {
+            let wire = Simulated { onward: Some(onward), ..Default::default() };
+            let fabric = discover(&mut exchange(wire)).unwrap();
+            let used = ways(&fabric, &BTreeSet::from([11, 21]));
+            assert!(used.len() <= 6 && used.contains(&(11, 1)), "{onward}: {used:?}");
+        }
+        let circle = |switch: u64| (switch, vec![3; 64]);
+        let mut fabric = discover(&mut exchange(Simulated::default())).unwrap();
+        fabric.forwarding = HashMap::from([circle(1), circle(2)]);
+        assert_eq!(
+            ways(&fabric, &BTreeSet::from([11, 21])),
+            BTreeSet::from([(1, 3), (2, 3), (11, 1), (21, 1)])
+        );
     }
 
     #[test]

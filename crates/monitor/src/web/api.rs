@@ -81,13 +81,13 @@ pub async fn topology(State(web): OfWeb) -> Json<Value> {
 #[serde(deny_unknown_fields)]
 pub struct OfPort {
     node: String,
-    port: u8,
+    pub port: u8,
     from: Option<u64>,
     to: Option<u64>,
 }
 
 impl OfPort {
-    fn guid(&self) -> Result<u64, (StatusCode, String)> {
+    pub fn guid(&self) -> Result<u64, (StatusCode, String)> {
         guid(&self.node)
     }
 }

@@ -5,6 +5,7 @@ mod api;
 mod desk;
 mod export;
 mod hosts;
+mod links;
 mod metrics;
 mod state;
 
@@ -29,11 +30,13 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/logout", post(api::log_out))
         .route("/api/topology", get(api::topology))
         .route("/api/port", get(api::port))
+        .route("/api/port/jobs", get(links::of_port))
         .route("/api/history", get(api::history))
         .route("/api/errors", get(api::errors))
         .route("/api/jobs", get(api::jobs))
         .route("/api/jobs/at", get(export::jobs_at))
         .route("/api/job", get(api::job))
+        .route("/api/job/links", get(links::of_job))
         .route("/api/job/trace", get(export::trace))
         .route("/api/picture", get(export::picture))
         .route("/api/export", get(export::export))

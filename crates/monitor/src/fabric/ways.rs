@@ -1,0 +1,63 @@
+//! Ways through the fabric: which ports carry what the nodes of a job send each other.
+//!
+//! They follow from the switches' forwarding tables. Adaptive routing may take others, and a port that has
+//! several LIDs (LMC) is followed by its first.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::discover::Fabric;
+use super::mad::Kind;
+use super::topology::Topology;
+
+/// A node and its port, seen as the sender.
+pub type End = (u64, u8);
+
+/// The hosts of the fabric that are called as a job's nodes. A host tells its name before that of the adapter
+/// (`n01 mlx5_0`); either name may have a domain.
+pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
+    let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
+    let wanted: HashSet<String> =
+        nodes.iter().map(|node| short(node)).filter(|name| !name.is_empty()).collect();
+    let hosts =
+        topology.nodes.iter().filter(|node| node.kind == "host" && wanted.contains(&short(&node.name)));
+    hosts.filter_map(|node| u64::from_str_radix(&node.guid, 16).ok()).collect()
+}
+
+/// The ports that send what these hosts send each other, those of the hosts included.
+pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
+    let mut used = BTreeSet::new();
+    let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
+    if nodes().count() < 2 {
+        return used;
+    }
+    let mut first = BTreeSet::new();
+    for node in nodes() {
+        for (number, port) in &node.ports {
+            if let Some((peer, _)) = port.peer {
+                used.insert((node.guid, *number));
+                first.insert(peer);
+            }
+        }
+    }
+    for lid in nodes().flat_map(|node| node.ports.keys().filter_map(|port| node.lid(*port))) {
+        // All ways to a port join into one tree, so each switch is passed once. That ends a loop, too.
+        let mut passed = HashSet::new();
+        for switch in &first {
+            follow(fabric, *switch, lid, &mut passed, &mut used);
+        }
+    }
+    used
+}
+
+/// From a switch on to the port that has a LID.
+fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<End>) {
+    let mut at = first;
+    while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == Kind::Switch)
+        && passed.insert(at)
+        && let Some(number) = fabric.forwards(at, lid)
+        && let Some((peer, _)) = node.ports.get(&number).and_then(|port| port.peer)
+    {
+        used.insert((at, number));
+        at = peer;
+    }
+}

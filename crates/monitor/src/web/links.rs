@@ -1,0 +1,116 @@
+//! Which links a job uses, and which jobs use a link.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use axum::extract::{Extension, Json, Query, State};
+use serde_json::{Value, json};
+
+use super::api::{Answer, OfJob, OfPort, OfWeb, blocking, known_job};
+use crate::fabric::counters::{Sample, XMIT_BYTES};
+use crate::fabric::topology::Topology;
+use crate::fabric::ways::{End, hosts, ways};
+use crate::job::Job;
+use crate::live::Live;
+use crate::people::Who;
+
+/// Of a job's ports so many are named, those with the highest use.
+const HOTTEST: usize = 15;
+
+/// What the fabric is now.
+struct Seen {
+    topology: Arc<Topology>,
+    fabric: Arc<crate::fabric::discover::Fabric>,
+    ports: HashMap<End, Sample>,
+}
+
+impl Seen {
+    fn of(live: &Live) -> Seen {
+        let now = live.now();
+        Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
+    }
+
+    /// The ports that send what a job's nodes send each other.
+    fn ways(&self, job: &Job) -> BTreeSet<End> {
+        ways(&self.fabric, &hosts(&self.topology, &job.nodes))
+    }
+
+    /// What a job's nodes send into the fabric, in bytes a second.
+    fn sends(&self, job: &Job) -> f64 {
+        let hosts = hosts(&self.topology, &job.nodes);
+        let samples =
+            self.ports.values().filter(|sample| hosts.contains(&sample.node) && sample.seconds > 0.0);
+        samples.map(|sample| sample.since[XMIT_BYTES] as f64 / sample.seconds).sum()
+    }
+}
+
+/// The links of a job by their number in the topology, and its ports with the highest use.
+pub async fn of_job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
+    let job = known_job(&web, &who, asked.source, asked.id).await?;
+    blocking(move || {
+        let seen = Seen::of(&web.live);
+        let used = seen.ways(&job);
+        let guid = |at: usize| u64::from_str_radix(&seen.topology.nodes[at].guid, 16).unwrap_or(0);
+        let mut links = Vec::new();
+        let mut ends = Vec::new();
+        for (number, link) in seen.topology.links.iter().enumerate() {
+            let both = [
+                (link.from, link.from_port, link.to, link.to_port),
+                (link.to, link.to_port, link.from, link.from_port),
+            ];
+            let sending = both.into_iter().filter(|(from, port, ..)| used.contains(&(guid(*from), *port)));
+            let before = ends.len();
+            ends.extend(sending.map(|(from, port, to, to_port)| {
+                let sent = seen.ports.get(&(guid(from), port)).and_then(|sample| sample.sent);
+                (sent, from, port, to, to_port)
+            }));
+            if ends.len() > before {
+                links.push(number);
+            }
+        }
+        ends.sort_by(|one, other| other.0.unwrap_or(-1.0).total_cmp(&one.0.unwrap_or(-1.0)));
+        let name = |at: usize| &seen.topology.nodes[at].name;
+        let hottest: Vec<Value> = ends
+            .iter()
+            .take(HOTTEST)
+            .map(|(sent, from, port, to, to_port)| {
+                json!({"node": name(*from), "port": port, "to": name(*to), "to_port": to_port, "sent": sent})
+            })
+            .collect();
+        Ok(Json(json!({"version": seen.topology.version, "links": links, "hottest": hottest})))
+    })
+    .await
+}
+
+/// The running jobs whose messages go through a port, and what the nodes of each send into the fabric.
+pub async fn of_port(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Query(asked): Query<OfPort>,
+) -> Answer {
+    let end = (asked.guid()?, asked.port);
+    blocking(move || {
+        let jobs: Vec<Job> = {
+            let now = web.live.now();
+            let runs =
+                now.jobs.iter().filter(|job| job.end.is_none() && job.nodes.len() > 1 && who.sees(job));
+            runs.cloned().collect()
+        };
+        let seen = Seen::of(&web.live);
+        let mut found: Vec<(f64, &Job)> = jobs
+            .iter()
+            .filter(|job| seen.ways(job).contains(&end))
+            .map(|job| (seen.sends(job), job))
+            .collect();
+        found.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let jobs: Vec<Value> = found
+            .into_iter()
+            .map(|(sends, job)| {
+                json!({"id": job.id, "source": job.source, "user": job.user, "name": job.name,
+                    "bytes_per_second": sends})
+            })
+            .collect();
+        Ok(Json(json!({"jobs": jobs})))
+    })
+    .await
+}
