@@ -7,8 +7,8 @@
 //! A binding that passes a copy of the program's memory moves the bytes itself (`Attached`).
 //! Read next: `device/src/lib.rs`.
 
-use datatype::{Buffer, Layout, Loan};
-use device::kernel::Strip;
+use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp};
+use device::kernel::{Reduction, Strip};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use objects::session::support_memory_kinds;
@@ -390,6 +390,23 @@ pub(crate) fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
         }
         if staged.is_entered { Ok(()) } else { staged.fill() }
     })
+}
+
+/// `into = left op into` by a kernel, if both are device memory and one can. `stride`: of the elements.
+pub(crate) fn reduce(
+    op: PredefinedOp,
+    basic: Basic,
+    stride: usize,
+    left: &Buffer,
+    into: &Buffer,
+) -> Result<bool> {
+    if !any() {
+        return Ok(false);
+    }
+    let reduction = Reduction { op, basic, count: into.bytes() / basic.size(), stride };
+    let reduced = device::reduce(reduction, user_of(left).base(), user_of(into).base())?;
+    telemetry::count(Counter::DeviceReductions, u64::from(reduced));
+    Ok(reduced)
 }
 
 /// Calls `each` with what stands in for a buffer, if it is a stand-in.

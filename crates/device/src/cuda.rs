@@ -4,13 +4,13 @@
 //! of the memory, or in the device's primary one for memory of a pool, which has none.
 //! Written from NVIDIA's documentation of the driver API (CUDA 12); docs/gpu.md says where it has run.
 
-use crate::kernel::{self, Nvrtc, Strip};
+mod kernels;
+
 use crate::lend;
 use crate::words::Words;
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 use sys::Span;
@@ -66,9 +66,12 @@ type Launch = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// The kernel of `kernel.rs` in a context, and memory for packed bytes and strips: where, and how many bytes.
-struct Kernel {
-    kernel: usize,
+/// The kernels of `kernel.rs` in a context.
+struct Kernels {
+    module: usize,
+    /// Those that were asked for.
+    functions: BTreeMap<CString, usize>,
+    /// Memory for packed bytes and strips: where, and how many bytes.
     scratch: (usize, usize),
 }
 
@@ -105,7 +108,7 @@ pub struct Cuda {
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
     launch: Launch,
     /// By context; nothing where they cannot be compiled.
-    kernels: Mutex<BTreeMap<usize, Option<Kernel>>>,
+    kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
     /// Allocations of other processes, by process and place: their numbers, and where they are here.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
     /// Last: the functions above lie in it.
@@ -376,82 +379,6 @@ impl Cuda {
         };
         // SAFETY: the driver mapped the allocation, of which the exporter named a part.
         Ok(unsafe { Span::claim((address + offset) as usize, bytes) })
-    }
-}
-
-// Kernels (`kernel.rs`).
-impl Cuda {
-    pub(crate) fn move_strips(&self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
-        let context = self.enter(strips[0].address)?;
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match kernels.entry(context.context.addr()) {
-            Entry::Occupied(made) => made.into_mut(),
-            Entry::Vacant(none) => {
-                none.insert(self.compile().ok().map(|kernel| Kernel { kernel, scratch: (0, 0) }))
-            }
-        };
-        let Some(Kernel { kernel, scratch }) = made else { return Ok(false) };
-        let list = size_of_val(strips);
-        let at = packed.bytes().next_multiple_of(256);
-        if scratch.1 < at + list {
-            if scratch.1 > 0 {
-                self.free(std::mem::take(scratch).0)?;
-            }
-            let bytes = (at + list).next_power_of_two();
-            *scratch = (self.alloc(bytes)?, bytes);
-        }
-        let stream = self.own_stream(context.context)?;
-        let (there, strips_there) = (scratch.0 as u64, (scratch.0 + at) as u64);
-        let copy = |to: u64, from: u64, bytes: usize| {
-            // SAFETY: both are mapped, and stay so until the wait below; addresses are unified.
-            self.check("cuMemcpyAsync", unsafe { (self.copy_async)(to, from, bytes, stream) })
-        };
-        copy(strips_there, strips.as_ptr().expose_provenance() as u64, list)?;
-        if !is_pack {
-            copy(there, packed.address() as u64, packed.bytes())?;
-        }
-        let (x, y, mut lanes) = kernel::shape(strips);
-        let (mut there, mut strips_there) = (there, strips_there);
-        let (mut count, mut direction) = (strips.len() as u64, u64::from(is_pack));
-        let mut arguments =
-            [&raw mut there, &raw mut strips_there, &raw mut count, &raw mut lanes, &raw mut direction];
-        let arguments = arguments.as_mut_ptr().cast::<*mut c_void>();
-        // SAFETY: the kernel has five arguments of eight bytes, which the driver copies in this call.
-        let code = unsafe {
-            (self.launch)(*kernel, x, y, 1, kernel::BLOCK, 1, 1, 0, stream, arguments, std::ptr::null_mut())
-        };
-        self.check("cuLaunchKernel", code)?;
-        if is_pack {
-            copy(packed.address() as u64, there, packed.bytes())?;
-        }
-        // SAFETY: a stream of the current context.
-        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })?;
-        Ok(true)
-    }
-
-    /// The kernel for the current context's device.
-    fn compile(&self) -> Result<usize> {
-        let nvrtc = kernel::FILES.into_iter().find_map(|file| Nvrtc::load(file).ok());
-        let Some(nvrtc) = nvrtc else { fail!(Class::Other, "NVRTC is not here") };
-        let mut device = 0;
-        // SAFETY: it stores one number.
-        self.check("cuCtxGetDevice", unsafe { (self.current_device)(&mut device) })?;
-        let number = |attribute| {
-            let mut number = 0;
-            // SAFETY: it stores one number.
-            let code = unsafe { (self.device_attribute)(&mut number, attribute, device) };
-            self.check("cuDeviceGetAttribute", code).map(|()| number)
-        };
-        let architecture = format!("compute_{}{}", number(CAPABILITY_MAJOR)?, number(CAPABILITY_MINOR)?);
-        let ptx = nvrtc.compile(kernel::SOURCE, &architecture)?;
-        let (mut module, mut kernel) = (0, 0);
-        // SAFETY: PTX, which ends with a zero byte; it stores one handle.
-        let code = unsafe { (self.load_module)(&mut module, ptx.as_ptr().cast()) };
-        self.check("cuModuleLoadData", code)?;
-        // SAFETY: a module of this context, which is never unloaded; it stores one handle.
-        let code = unsafe { (self.function)(&mut kernel, module, kernel::MOVE.as_ptr()) };
-        self.check("cuModuleGetFunction", code)?;
-        Ok(kernel)
     }
 }
 

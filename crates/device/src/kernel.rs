@@ -1,10 +1,10 @@
-//! Kernels that pack and unpack datatypes on a device: one launch and one copy for all pieces.
+//! Kernels of a device: packing and unpacking of datatypes, and reductions.
 //!
-//! CUDA's are compiled by NVRTC from `kernels.cu` for the device that is here; sentinel's are functions on a
-//! thread. Read next: `move_strips` in `cuda.rs` and `sentinel.rs`.
+//! CUDA's are compiled from `kernels.cu` for the device that is here (`compiler.rs`); sentinel's are
+//! functions on a thread. Read next: `move_strips` and `reduce` in `cuda.rs` and `sentinel.rs`.
 
-use error::{Class, Result, fail};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use datatype::{Basic, PredefinedOp};
+use std::ffi::{CStr, CString};
 
 /// Pieces of equal length at equal distances in the program's memory. kernels.cu has the same.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub const SOURCE: &CStr =
         Err(_) => panic!("kernels.cu has a zero byte"),
     };
 
-/// The kernel in it: packed bytes, strips, their count, threads for a piece, whether it packs.
+/// The kernel that moves strips: packed bytes, strips, their count, threads for a piece, whether it packs.
 pub(crate) const MOVE: &CStr = c"outboard_move";
 
 /// Threads of a block.
@@ -46,150 +46,113 @@ pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     (x as u32, strips.len().clamp(1, 4096) as u32, lanes as u64)
 }
 
-type Code = c_int;
-type Program = *mut c_void;
-
-/// NVIDIA's run-time compiler. Facts are from NVRTC's documentation (CUDA 12).
-pub struct Nvrtc {
-    create: unsafe extern "C" fn(
-        *mut Program,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> Code,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
-    log_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    ptx_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    destroy: unsafe extern "C" fn(*mut Program) -> Code,
-    error: unsafe extern "C" fn(Code) -> *const c_char,
-    /// Last: the functions above lie in it.
-    _library: libloading::Library,
+/// What a reduction combines: elements `stride` bytes apart, in the form of the program's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction {
+    pub op: PredefinedOp,
+    pub basic: Basic,
+    pub count: usize,
+    pub stride: usize,
 }
 
-/// The names under which installations have it.
-pub(crate) const FILES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-
-impl Nvrtc {
-    /// Errors (MPI_ERR_OTHER): it is not here, or is another library.
-    pub fn load(file: &str) -> Result<Nvrtc> {
-        // SAFETY: the compiler's initialisers may run at any time; another file under its name is the user's.
-        let library = match unsafe { libloading::Library::new(file) } {
-            Ok(library) => library,
-            Err(error) => fail!(Class::Other, "{file} cannot be loaded ({error})"),
+impl Reduction {
+    /// The kernel, whose arguments are two addresses, the count and the stride. None for what devices do not
+    /// compute: long double, 128-bit floats, MPI_REPLACE and MPI_NO_OP.
+    pub fn kernel(&self) -> Option<CString> {
+        use Basic::*;
+        use PredefinedOp::*;
+        if matches!(self.op, Replace | NoOp) {
+            return None;
+        }
+        let bits = 8 * self.basic.size();
+        let is_signed = match self.basic {
+            I8 | I16 | I32 | I64 | I128 => true,
+            Char => std::ffi::c_char::MIN != 0,
+            _ => false,
         };
-        macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the field has the type that nvrtc.h gives the function.
-                match unsafe { library.get(concat!($name, "\0").as_bytes()) } {
-                    Ok(symbol) => *symbol,
-                    Err(_) => fail!(Class::Other, "{file} is not NVRTC: it has no {}", $name),
-                }
-            };
+        let kind = match self.basic {
+            // Of sums, products and bits the sign makes no difference.
+            I8 | I16 | I32 | I64 | I128 | Char if is_signed && matches!(self.op, Max | Min) => {
+                format!("i{bits}")
+            }
+            I8 | I16 | I32 | I64 | I128 | Char | U8 | U16 | U32 | U64 => format!("u{bits}"),
+            L8 | L16 | L32 | L64 | L128 | Byte => format!("u{bits}"),
+            F16 | F32 | F64 | C16 | C32 | C64 | F32I32 | F64I32 | I64I32 | I32I32 | I16I32 | F32F32
+            | F64F64 => format!("{:?}", self.basic).to_lowercase(),
+            LongDouble | F128 | CLongDouble | LongDoubleI32 | C128 | WChar | Packed => return None,
+        };
+        let op = self.op.name().trim_start_matches("MPI_").to_lowercase();
+        Some(CString::new(format!("outboard_{op}_{kind}")).expect("it has no zero byte"))
+    }
+
+    /// Where a pair has its index, and the bytes of an element up to its last one.
+    pub(crate) fn element(&self) -> (usize, usize) {
+        match self.basic.pair() {
+            Some((value, index)) => {
+                let at = value.size().next_multiple_of(index.align());
+                (at, at + index.size())
+            }
+            None => (0, self.basic.size()),
         }
-        Ok(Nvrtc {
-            create: symbol!("nvrtcCreateProgram"),
-            compile: symbol!("nvrtcCompileProgram"),
-            log_bytes: symbol!("nvrtcGetProgramLogSize"),
-            log: symbol!("nvrtcGetProgramLog"),
-            ptx_bytes: symbol!("nvrtcGetPTXSize"),
-            ptx: symbol!("nvrtcGetPTX"),
-            destroy: symbol!("nvrtcDestroyProgram"),
-            error: symbol!("nvrtcGetErrorString"),
-            _library: library,
-        })
     }
 
-    /// Compiles `source` to PTX for devices of `architecture` (`compute_90`) and newer ones.
-    ///
-    /// Errors (MPI_ERR_OTHER): what the compiler says.
-    pub fn compile(&self, source: &CStr, architecture: &str) -> Result<CString> {
-        let mut program = std::ptr::null_mut();
-        let (name, none) = (c"kernels.cu".as_ptr(), std::ptr::null());
-        // SAFETY: the strings outlive the call; it stores one pointer.
-        let code = unsafe { (self.create)(&mut program, source.as_ptr(), name, 0, none, none) };
-        self.check("nvrtcCreateProgram", code, "")?;
-        let compiled = self.compiled(program, architecture);
-        // SAFETY: made above, and not used again.
-        unsafe { (self.destroy)(&mut program) };
-        compiled
+    /// From the first byte of the first element to the last of the last.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count.checked_sub(1).map_or(0, |others| others * self.stride + self.element().1)
     }
 
-    fn compiled(&self, program: Program, architecture: &str) -> Result<CString> {
-        let option = CString::new(format!("--gpu-architecture={architecture}")).expect("it has no zero byte");
-        let options = [option.as_ptr()];
-        // SAFETY: the option outlives the call.
-        let code = unsafe { (self.compile)(program, 1, options.as_ptr()) };
-        if code != 0 {
-            // SAFETY: the compiler's two functions for its log.
-            let log = unsafe { text(program, self.log_bytes, self.log) };
-            self.check("nvrtcCompileProgram", code, &log.to_string_lossy())?;
-        }
-        // SAFETY: ... and for what it made.
-        Ok(unsafe { text(program, self.ptx_bytes, self.ptx) })
+    /// Whether a device may load the elements: it needs them aligned.
+    pub(crate) fn is_aligned(&self, left: usize, into: usize) -> bool {
+        (left | into | self.stride).is_multiple_of(self.basic.align())
     }
 
-    fn check(&self, function: &str, code: Code, log: &str) -> Result<()> {
-        if code != 0 {
-            // SAFETY: it takes every number.
-            let said = unsafe { (self.error)(code) };
-            // SAFETY: a constant string of the compiler.
-            let said = unsafe { CStr::from_ptr(said) };
-            fail!(Class::Other, "{function}: {} {log}", said.to_string_lossy());
-        }
-        Ok(())
+    /// Blocks of its launch.
+    pub(crate) fn blocks(&self) -> u32 {
+        (self.count * self.basic.size()).div_ceil(16 * BLOCK as usize).clamp(1, 4096) as u32
     }
-}
-
-/// A text of a program.
-///
-/// # Safety
-/// `bytes` stores how many bytes `get` writes, the zero byte included.
-unsafe fn text(
-    program: Program,
-    bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    get: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-) -> CString {
-    let mut length = 0;
-    // SAFETY: it stores one number.
-    unsafe { bytes(program, &mut length) };
-    let mut text = vec![0u8; length + 1];
-    // SAFETY: the text has room for it (contract).
-    unsafe { get(program, text.as_mut_ptr().cast()) };
-    text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(0));
-    CString::new(text).expect("it was cut at the first zero byte")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Goal: the source, compiled for the host, packs and unpacks strips of all alignments and lengths.
+    /// The source, for the host: `move_strips` and `reduce` run a kernel as so many threads, one by one.
+    const HOST: &str = "#define __global__\n#define __device__\ntypedef struct { unsigned x, y; } Dim;\n\
+        static __thread Dim blockIdx, blockDim, threadIdx, gridDim;\n#include \"kernels.cu\"\n\
+        #define EACH_THREAD(call) gridDim.x = x, gridDim.y = y, blockDim.x = 256; \\\n\
+        for (blockIdx.y = 0; blockIdx.y < y; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < x; blockIdx.x++) \\\n\
+        for (threadIdx.x = 0; threadIdx.x < 256; threadIdx.x++) call\n\
+        void move_strips(u64 packed, const Strip *strips, u64 count, u64 lanes, u64 is_pack, unsigned x, unsigned y)\n\
+        { EACH_THREAD(outboard_move(packed, strips, count, lanes, is_pack)); }\n\
+        void reduce(void (*kernel)(u64, u64, u64, u64), u64 left, u64 into, u64 count, u64 stride, unsigned x)\n\
+        { unsigned y = 1; EACH_THREAD(kernel(left, into, count, stride)); }\n";
+
+    fn on_host() -> &'static libloading::Library {
+        static LIBRARY: std::sync::OnceLock<libloading::Library> = std::sync::OnceLock::new();
+        LIBRARY.get_or_init(|| {
+            let folder = std::env::temp_dir().join(format!("outboard-kernels-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let (source, library) = (folder.join("host.c"), folder.join("host.so"));
+            std::fs::write(&source, HOST).unwrap();
+            let built = std::process::Command::new("cc")
+                .args(["-O1", "-ffp-contract=off", "-shared", "-fPIC"])
+                .args(["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/src"), "-o"])
+                .args([&library, &source])
+                .status();
+            assert!(built.unwrap().success());
+            // SAFETY: the library that was just made.
+            let library = unsafe { libloading::Library::new(&library) }.unwrap();
+            std::fs::remove_dir_all(&folder).unwrap();
+            library
+        })
+    }
+
+    // Goal: the source packs and unpacks strips of all alignments and lengths.
     #[test]
     fn the_source_moves_strips() {
-        let folder = std::env::temp_dir().join(format!("outboard-kernels-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let (source, library) = (folder.join("host.c"), folder.join("host.so"));
-        let host = "#define __global__\n#define __device__\ntypedef struct { unsigned x, y; } Dim;\n\
-            static Dim blockIdx, blockDim, threadIdx, gridDim;\n#include \"kernels.cu\"\n\
-            void run(u64 packed, const Strip *strips, u64 count, u64 lanes, u64 is_pack, unsigned x, unsigned y)\n\
-            { gridDim.x = x; gridDim.y = y; blockDim.x = 256;\n\
-            for (blockIdx.y = 0; blockIdx.y < y; blockIdx.y++) for (blockIdx.x = 0; blockIdx.x < x; blockIdx.x++)\n\
-            for (threadIdx.x = 0; threadIdx.x < 256; threadIdx.x++) outboard_move(packed, strips, count, lanes, is_pack); }\n";
-        std::fs::write(&source, host).unwrap();
-        let built = std::process::Command::new("cc")
-            .args(["-O1", "-shared", "-fPIC", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/src"), "-o"])
-            .args([&library, &source])
-            .status();
-        assert!(built.unwrap().success());
-        // SAFETY: the library that was just made.
-        let library = unsafe { libloading::Library::new(&library) }.unwrap();
         type Run = unsafe extern "C" fn(usize, *const Strip, u64, u64, u64, u32, u32);
         // SAFETY: the type of the function above.
-        let run: libloading::Symbol<Run> = unsafe { library.get(b"run") }.unwrap();
+        let run: libloading::Symbol<Run> = unsafe { on_host().get(b"move_strips") }.unwrap();
         let user: Vec<u8> = (0..60_000usize).map(|at| (at * 7 + at / 251) as u8).collect();
         for bytes in [1, 2, 4, 7, 8, 16, 48, 256, 1000] {
             for shift in [0, 1, 2, 8] {
@@ -233,14 +196,135 @@ mod tests {
                 assert!(right, "unpacked pieces of {bytes} bytes, shifted by {shift}");
             }
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    // Goal: what is missing is named.
+    /// Bits of all kinds: any, and those of small numbers, so that results are not all infinite.
+    fn noise(bytes: usize, part: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            // xorshift64 (Marsaglia 2003).
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut each = Vec::with_capacity(bytes + 16);
+        while each.len() < bytes {
+            let (kind, any) = (next() % 4, next());
+            let small = (any % 17) as f64 / 4.0 - 2.0;
+            match (kind, part) {
+                (0, 4) => each.extend((small as f32).to_ne_bytes()),
+                (0, 8) => each.extend(small.to_ne_bytes()),
+                (0, 2) => each.extend((0x3800 + (any % 0x1000) as u16).to_ne_bytes()),
+                (1, _) => each.extend(&[[(any % 2) as u8], [0]].concat().repeat(8)[..part]),
+                _ => each.extend(&[any, next()].map(u64::to_ne_bytes).concat()[..part]),
+            }
+        }
+        each.truncate(bytes);
+        each
+    }
+
+    /// Bytes of the parts of a floating-point or complex number.
+    fn float_part(basic: Basic) -> Option<usize> {
+        match basic {
+            Basic::F16 | Basic::C16 => Some(2),
+            Basic::F32 | Basic::C32 => Some(4),
+            Basic::F64 | Basic::C64 => Some(8),
+            _ => None,
+        }
+    }
+
+    fn is_nan(part: &[u8]) -> bool {
+        match *part {
+            [a, b] => u16::from_ne_bytes([a, b]) & 0x7fff > 0x7c00,
+            [a, b, c, d] => f32::from_ne_bytes([a, b, c, d]).is_nan(),
+            _ => f64::from_ne_bytes(part.try_into().unwrap()).is_nan(),
+        }
+    }
+
+    /// Equal bits; of those that are no number only that they are none.
+    fn are_equal(basic: Basic, left: &[u8], right: &[u8]) -> bool {
+        let Some(part) = float_part(basic) else { return left == right };
+        left.chunks(part).zip(right.chunks(part)).all(|(a, b)| a == b || (is_nan(a) && is_nan(b)))
+    }
+
+    /// Compares a kernel with the CPU's reduction, at addresses `shift` bytes from those of 16-byte words.
+    fn compare(reduction: Reduction, shift: usize) {
+        let Reduction { op, basic, count, stride } = reduction;
+        let kernel = reduction.kernel().unwrap();
+        let part = float_part(basic).unwrap_or(basic.pair().map_or(basic.size(), |pair| pair.0.size()));
+        // Words, for the alignment.
+        let operand = |seed| {
+            let words: Vec<u128> = noise(count * stride + 32, part, seed)
+                .chunks_exact(16)
+                .map(|word| u128::from_ne_bytes(word.try_into().unwrap()))
+                .collect();
+            words
+        };
+        let (left, into) = (operand(71 + basic as u64), operand(907 + op as u64));
+        let (index_at, end) = reduction.element();
+        let bytes = |words: &[u128]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let packed = |element: &[u8]| match basic.pair() {
+            Some((value, _)) => [&element[..value.size()], &element[index_at..end]].concat(),
+            None => element.to_vec(),
+        };
+        let (before, other) = (bytes(&into), bytes(&left));
+        let mut result = into.clone();
+        let from = left.as_ptr().expose_provenance() + shift;
+        let to = result.as_mut_ptr().expose_provenance() + shift;
+        assert!(reduction.is_aligned(from, to), "{reduction:?}");
+        type Run = unsafe extern "C" fn(usize, usize, usize, usize, usize, u32);
+        // SAFETY: the type of `reduce` in HOST.
+        let run: libloading::Symbol<Run> = unsafe { on_host().get(b"reduce") }.unwrap();
+        // SAFETY: the kernel of that name.
+        let function: libloading::Symbol<unsafe extern "C" fn()> =
+            unsafe { on_host().get(kernel.as_bytes_with_nul()) }.unwrap();
+        // SAFETY: both operands have room for so many elements.
+        unsafe { run(*function as usize, from, to, count, stride, reduction.blocks()) };
+        let after = bytes(&result);
+        let mut is_element = vec![false; after.len()];
+        for i in 0..count {
+            let at = shift + i * stride;
+            let [a, b] = [&other, &before].map(|bytes| sys::Block::of(&packed(&bytes[at..at + end])));
+            datatype::reduce(op, basic, a.span(), b.span(), b.span());
+            let got = packed(&after[at..at + end]);
+            assert!(are_equal(basic, &got, &b.to_vec()), "{reduction:?}, {shift}: element {i}, {got:?}");
+            is_element[at..at + end].fill(true);
+            if let Some((value, _)) = basic.pair() {
+                is_element[at + value.size()..at + index_at].fill(false);
+            }
+        }
+        let is_kept = (0..after.len()).all(|at| is_element[at] || after[at] == before[at]);
+        assert!(is_kept, "{reduction:?}: bytes between elements have changed");
+    }
+
+    // Goal: each operator on each type gives the CPU's bits, dense and with gaps, and gaps keep theirs.
     #[test]
-    fn another_library_is_not_nvrtc() {
-        let said = |file| Nvrtc::load(file).err().expect("it is no compiler").message.clone();
-        assert!(said("libnone-such.so.1").contains("cannot be loaded"));
-        assert!(said("libc.so.6").contains("is not NVRTC: it has no nvrtcCreateProgram"));
+    fn the_source_reduces() {
+        let (mut left_to_cpu, mut pairs) = (Vec::new(), 0);
+        for (op, basic) in PredefinedOp::ALL.into_iter().flat_map(|op| Basic::ALL.map(|basic| (op, basic))) {
+            let is_moved = matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp);
+            if is_moved || datatype::check_op(op, basic).is_err() {
+                continue;
+            }
+            let natural =
+                Reduction { op, basic, count: 1, stride: 1 }.element().1.next_multiple_of(basic.align());
+            let reduction = Reduction { op, basic, count: 259, stride: natural };
+            if reduction.kernel().is_none() {
+                left_to_cpu.push(basic);
+                continue;
+            }
+            pairs += 1;
+            compare(reduction, 0);
+            compare(reduction, basic.align());
+            compare(Reduction { count: 5, stride: 3 * natural, ..reduction }, 0);
+        }
+        left_to_cpu.dedup();
+        left_to_cpu.sort_by_key(|basic| *basic as u8);
+        left_to_cpu.dedup();
+        use Basic::*;
+        assert_eq!(left_to_cpu, [LongDouble, F128, CLongDouble, LongDoubleI32, C128]);
+        // Integers and characters, floats, complex numbers, logicals, bytes, pairs.
+        assert_eq!(pairs, 10 * 10 + 3 * 4 + 3 * 2 + 5 * 3 + 3 + 7 * 2);
     }
 }

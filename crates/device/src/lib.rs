@@ -6,6 +6,7 @@
 //! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
 //! address that belongs to no device is the host's.
 //! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses them.
+mod compiler;
 mod cuda;
 pub mod kernel;
 pub mod lend;
@@ -13,9 +14,10 @@ mod sentinel;
 mod stream;
 mod words;
 
+pub use compiler::Nvrtc;
 use cuda::Cuda;
 use error::{Class, Result, fail};
-use kernel::Strip;
+use kernel::{Reduction, Strip};
 use sentinel::Sentinel;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,6 +172,25 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
         None => Ok(false),
         Some(Backend::Cuda(cuda)) => cuda.move_strips(strips, packed, is_pack),
         Some(Backend::Sentinel(sentinel)) => sentinel.move_strips(strips, packed, is_pack),
+    }
+}
+
+/// `into[i] = left[i] op into[i]`, by a kernel. False if none can: `Reduction::kernel` says what is left to
+/// the CPU; or they are not both memory of one device.
+///
+/// Errors: those of `copy`.
+pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
+    let Some(kernel) = reduction.kernel() else { return Ok(false) };
+    if reduction.count == 0 || !reduction.is_aligned(left, into) {
+        return Ok(false);
+    }
+    let bytes = reduction.bytes();
+    // SAFETY: the program's buffers (contract of `abi/src/args/memory.rs`); the backends check them.
+    let [left, into] = [left, into].map(|address| unsafe { Span::claim(address, bytes) });
+    match BACKEND.get() {
+        None => Ok(false),
+        Some(Backend::Cuda(cuda)) => cuda.reduce(reduction, &kernel, left, into),
+        Some(Backend::Sentinel(sentinel)) => sentinel.reduce(reduction, left, into),
     }
 }
 

@@ -5,14 +5,14 @@
 //! (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
-use crate::kernel::Strip;
+use crate::kernel::{Reduction, Strip};
 use crate::lend;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use sys::Span;
+use sys::{Block, Span};
 
 /// Addresses of one process. The memfd is sparse, so they cost nothing.
 const BYTES: usize = 1 << 36;
@@ -241,20 +241,45 @@ impl Sentinel {
 // Kernels (`kernel.rs`).
 impl Sentinel {
     pub(crate) fn move_strips(&'static self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
-        let seed = self.seed;
+        let strips = strips.to_vec();
+        self.run(move || strips.iter().try_for_each(|strip| self.move_strip(strip, packed, is_pack)))?;
+        Ok(true)
+    }
+
+    /// Runs a kernel on the thread of kernels, and waits for it.
+    fn run(&self, kernel: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let queue = match self.kernels.get() {
             Some(queue) => queue,
             None => {
-                let queue = Queue::start(seed)?;
+                let queue = Queue::start(self.seed)?;
                 self.kernels.get_or_init(|| queue)
             }
         };
-        let (strips, (done, over)) = (strips.to_vec(), std::sync::mpsc::channel());
+        let (done, over) = std::sync::mpsc::channel();
         queue.push(move || {
             // The caller waits for it, or has gone.
-            let _ = done.send(strips.iter().try_for_each(|strip| self.move_strip(strip, packed, is_pack)));
+            let _ = done.send(kernel());
         });
-        over.recv().expect("the thread of kernels never ends").map(|()| true)
+        over.recv().expect("the thread of kernels never ends")
+    }
+
+    /// `left` and `into` are memory of this process, or `left` is another's.
+    pub(crate) fn reduce(&'static self, reduction: Reduction, left: Span, into: Span) -> Result<bool> {
+        if !self.is_device(left)? || !self.holds(into.address(), into.bytes())? {
+            return Ok(false);
+        }
+        let (left, into) = (self.inside(left)?, self.inside(into)?);
+        self.run(move || {
+            combine(reduction, left, into);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    fn is_device(&self, span: Span) -> Result<bool> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_opened = opened.values().any(|base| (*base..*base + BYTES).contains(&span.address()));
+        Ok(is_opened || self.holds(span.address(), span.bytes())?)
     }
 
     fn move_strip(&self, strip: &Strip, packed: Span, is_pack: bool) -> Result<()> {
@@ -265,6 +290,29 @@ impl Sentinel {
             let packed = packed.slice(strip.at + piece * strip.bytes, strip.bytes);
             if is_pack { self.copy(packed, user) } else { self.copy(user, packed) }
         })
+    }
+}
+
+/// The kernel of a reduction.
+fn combine(reduction: Reduction, left: Span, into: Span) {
+    let Reduction { op, basic, count, stride } = reduction;
+    if stride == basic.size() {
+        return datatype::reduce(op, basic, left, into, into);
+    }
+    // Pairs with padding, which stays as it is.
+    let (bytes, (index_at, end)) = (basic.size(), reduction.element());
+    let value_bytes = bytes - (end - index_at);
+    let (ours, theirs) = (Block::new(bytes), Block::new(bytes));
+    let parts = |element: Span, packed: Span| {
+        let index = (element.slice(index_at, end - index_at), packed.slice(value_bytes, bytes - value_bytes));
+        [(element.slice(0, value_bytes), packed.slice(0, value_bytes)), index]
+    };
+    for i in 0..count {
+        let (a, b) = (left.slice(i * stride, end), into.slice(i * stride, end));
+        let packing = parts(a, theirs.span()).into_iter().chain(parts(b, ours.span()));
+        packing.for_each(|(element, packed)| element.copy_to(packed));
+        datatype::reduce(op, basic, theirs.span(), ours.span(), ours.span());
+        parts(b, ours.span()).into_iter().for_each(|(element, packed)| packed.copy_to(element));
     }
 }
 
@@ -365,7 +413,6 @@ fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::Block;
 
     // Goal: bytes come back as they were put in, and a wrong address is named as what it is.
     #[test]

@@ -56,6 +56,7 @@ counters! {
     CmaBytes "cma_bytes" Bytes "bytes moved by cross-memory attach";
     DeviceBytes "device_bytes" Bytes "bytes of messages copied out of device memory of other processes";
     DeviceKernels "device_kernels" Count "datatypes in device memory that kernels packed or unpacked";
+    DeviceReductions "device_reductions" Count "reductions of device memory by kernels";
     PulledBytes "pulled_bytes" Bytes "bytes that the network read in memory of other hosts";
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
     FetchedBytes "fetched_bytes" Bytes "bytes of collectives that were fetched from other hosts";

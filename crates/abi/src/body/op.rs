@@ -52,9 +52,9 @@ pub fn reduce_local(
         fail!(Class::Buffer, "MPI_IN_PLACE has no meaning for MPI_Reduce_local");
     }
     let described = guard.objects.committed(datatype)?.clone();
-    let left = guard.buffer(inbuf, count, datatype)?;
+    let left = guard.collective_buffer(inbuf, count, datatype)?;
     staging::reads(&left);
-    let into = guard.buffer(inoutbuf, count, datatype)?;
+    let into = guard.collective_buffer(inoutbuf, count, datatype)?;
     if inbuf == inoutbuf && count > 0 {
         fail!(Class::Buffer, "inbuf and inoutbuf are the same");
     }
@@ -68,6 +68,7 @@ pub fn reduce_local(
                     "the program's operator on {datatype}, which has gaps, needs host memory"
                 );
             }
+            staging::fill()?;
             if count > 0 {
                 let at =
                     |buffer: &Buffer, given: Address| if staging::any() { buffer.base() } else { given.0 };
@@ -84,7 +85,10 @@ pub fn reduce_local(
             if basic == Basic::Char {
                 lenient::take(Taken::Characters);
             }
-            reduce_buffers(predefined, basic, &left, &into);
+            if !staging::reduce(predefined, basic, described.extent() as usize, &left, &into)? {
+                staging::fill()?;
+                reduce_buffers(predefined, basic, &left, &into);
+            }
             Ok(())
         }
     }

@@ -1,0 +1,127 @@
+//! Kernels on a CUDA device: compiled at a process's first use of one, launched on a stream of this crate.
+
+use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, Cuda, DEVICE_ORDINAL, Entered, Kernels};
+use crate::compiler::{self, Nvrtc};
+use crate::kernel::{self, Reduction, Strip};
+use error::{Class, Result, fail};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::PoisonError;
+use sys::Span;
+
+impl Cuda {
+    pub(crate) fn move_strips(&self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
+        let context = self.enter(strips[0].address)?;
+        let mut all = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kernels) = self.kernels_of(&mut all, &context) else { return Ok(false) };
+        let list = size_of_val(strips);
+        let at = packed.bytes().next_multiple_of(256);
+        if kernels.scratch.1 < at + list {
+            if kernels.scratch.1 > 0 {
+                self.free(std::mem::take(&mut kernels.scratch).0)?;
+            }
+            let bytes = (at + list).next_power_of_two();
+            kernels.scratch = (self.alloc(bytes)?, bytes);
+        }
+        let stream = self.own_stream(context.context)?;
+        let (there, strips_there) = (kernels.scratch.0 as u64, (kernels.scratch.0 + at) as u64);
+        let copy = |to: u64, from: u64, bytes: usize| {
+            // SAFETY: both are mapped, and stay so until the wait below; addresses are unified.
+            self.check("cuMemcpyAsync", unsafe { (self.copy_async)(to, from, bytes, stream) })
+        };
+        copy(strips_there, strips.as_ptr().expose_provenance() as u64, list)?;
+        if !is_pack {
+            copy(there, packed.address() as u64, packed.bytes())?;
+        }
+        let (x, y, lanes) = kernel::shape(strips);
+        let arguments = [there, strips_there, strips.len() as u64, lanes, u64::from(is_pack)];
+        self.launch(kernels, kernel::MOVE, (x, y), stream, arguments)?;
+        if is_pack {
+            copy(packed.address() as u64, there, packed.bytes())?;
+        }
+        // SAFETY: a stream of the current context.
+        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })?;
+        Ok(true)
+    }
+
+    pub(crate) fn reduce(&self, reduction: Reduction, kernel: &CStr, left: Span, into: Span) -> Result<bool> {
+        let is_here = |span: Span| self.holds(span.address(), span.bytes());
+        let device = |span: Span| self.ask::<c_int>(DEVICE_ORDINAL, span.address());
+        // A kernel of one device may not reach the memory of another.
+        if !is_here(left)? || !is_here(into)? || device(left) != device(into) {
+            return Ok(false);
+        }
+        let context = self.enter(into.address())?;
+        let mut all = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kernels) = self.kernels_of(&mut all, &context) else { return Ok(false) };
+        let stream = self.own_stream(context.context)?;
+        let addresses = [left, into].map(|span| span.address() as u64);
+        let arguments = [addresses[0], addresses[1], reduction.count as u64, reduction.stride as u64];
+        self.launch(kernels, kernel, (reduction.blocks(), 1), stream, arguments)?;
+        // SAFETY: a stream of the current context.
+        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })?;
+        Ok(true)
+    }
+
+    /// The kernels of the current context. None if they cannot be compiled.
+    fn kernels_of<'a>(
+        &self,
+        all: &'a mut BTreeMap<usize, Option<Kernels>>,
+        context: &Entered,
+    ) -> Option<&'a mut Kernels> {
+        let made = all.entry(context.context.addr()).or_insert_with(|| {
+            let module = self.compile().ok()?;
+            Some(Kernels { module, functions: BTreeMap::new(), scratch: (0, 0) })
+        });
+        made.as_mut()
+    }
+
+    /// Launches a kernel whose arguments have eight bytes each, in so many blocks in x and y.
+    fn launch<const COUNT: usize>(
+        &self,
+        kernels: &mut Kernels,
+        name: &CStr,
+        (x, y): (u32, u32),
+        stream: usize,
+        mut arguments: [u64; COUNT],
+    ) -> Result<()> {
+        let function = match kernels.functions.get(name) {
+            Some(function) => *function,
+            None => {
+                let mut function = 0;
+                // SAFETY: a module of this context, which is never unloaded; it stores one handle.
+                let code = unsafe { (self.function)(&mut function, kernels.module, name.as_ptr()) };
+                self.check("cuModuleGetFunction", code)?;
+                kernels.functions.insert(name.into(), function);
+                function
+            }
+        };
+        let mut each = arguments.each_mut().map(|argument| (&raw mut *argument).cast::<c_void>());
+        let (each, none) = (each.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: the kernel has these arguments, which the driver copies in this call.
+        let code = unsafe { (self.launch)(function, x, y, 1, kernel::BLOCK, 1, 1, 0, stream, each, none) };
+        self.check("cuLaunchKernel", code)
+    }
+
+    /// The kernels for the current context's device: a module.
+    fn compile(&self) -> Result<usize> {
+        let nvrtc = compiler::FILES.into_iter().find_map(|file| Nvrtc::load(file).ok());
+        let Some(nvrtc) = nvrtc else { fail!(Class::Other, "NVRTC is not here") };
+        let mut device = 0;
+        // SAFETY: it stores one number.
+        self.check("cuCtxGetDevice", unsafe { (self.current_device)(&mut device) })?;
+        let number = |attribute| {
+            let mut number = 0;
+            // SAFETY: it stores one number.
+            let code = unsafe { (self.device_attribute)(&mut number, attribute, device) };
+            self.check("cuDeviceGetAttribute", code).map(|()| number)
+        };
+        let architecture = format!("compute_{}{}", number(CAPABILITY_MAJOR)?, number(CAPABILITY_MINOR)?);
+        let ptx = nvrtc.compile(kernel::SOURCE, &architecture)?;
+        let mut module = 0;
+        // SAFETY: PTX, which ends with a zero byte; it stores one handle.
+        let code = unsafe { (self.load_module)(&mut module, ptx.as_ptr().cast()) };
+        self.check("cuModuleLoadData", code)?;
+        Ok(module)
+    }
+}
