@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::directory::Directory;
 use crate::fabric::exchange::Limits;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -18,6 +19,8 @@ pub struct Config {
     pub store: Store,
     pub jobs: Jobs,
     pub agent: Agent,
+    /// Where accounts are besides those that are kept here.
+    pub ldap: Option<Directory>,
     /// Who is told of alerts, by names.
     pub notify: Vec<Notify>,
     pub mail: Mail,
@@ -136,6 +139,7 @@ impl Default for Config {
             store: Store::default(),
             jobs: Jobs::default(),
             agent: Agent::default(),
+            ldap: None,
             notify: Vec::new(),
             mail: Mail::default(),
         }
@@ -187,6 +191,7 @@ impl Config {
         }
         config.fabric.skipped()?;
         config.check_notify()?;
+        config.ldap.as_ref().map_or(Ok(()), Directory::check)?;
         Ok(config)
     }
 }
@@ -242,6 +247,7 @@ mod tests {
             ("[[notify]]\nname = 'ops'\nmail = ['nobody']", "\"nobody\" is no mail address"),
             ("[[notify]]\ncommand = ['/bin/true']", "a name of its own"),
             ("[mail]\nsmtp = 'mail.site'", "mail.smtp"),
+            ("[ldap]\nurl = 'ldap.site'\npeople = 'dc=site'", "ldap.url"),
             ("[jobs.slurmrestd]\nurl = 'http://head:6820'", "version"),
         ];
         for (text, name) in wrong {

@@ -16,6 +16,7 @@ mod collect;
 mod command;
 mod config;
 mod control;
+mod directory;
 mod fabric;
 mod hosts;
 mod job;

@@ -2,7 +2,8 @@
 //!
 //! Accounts are kept by `control.rs`, passwords as Argon2 hashes. There is none at first, and no default
 //! password: who can read `key` in the data folder is the administrator. Programs come with a token of an
-//! account instead: 128 random bits, of which the hash is kept.
+//! account instead: 128 random bits, of which the hash is kept. A person of a directory (`directory.rs`) gets
+//! an account without a password when the directory has checked one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -62,6 +63,8 @@ struct Account {
 
 /// Whose session it is that the administrator's key began; no account has such a name.
 const KEY_HOLDER: &str = "admin (key)";
+/// In place of a password's hash: the directory checks it. It is no hash, so no password fits it.
+const OF_DIRECTORY: &str = "directory";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
 const NAME_CHARS_MAX: usize = 64;
@@ -69,6 +72,12 @@ const TOKEN_DAYS_MAX: u64 = 3660;
 const TOKENS_MAX: i64 = 100;
 pub const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_CHARS_MAX: usize = 1024;
+
+/// Whether an account can be called so.
+pub fn is_name(name: &str) -> bool {
+    let is_known = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_known)
+}
 
 struct Session {
     who: Who,
@@ -112,8 +121,7 @@ impl People {
 
     /// Adds an account, or gives it another role and password.
     pub fn add(&self, name: &str, role: Role, projects: &[String], password: &str) -> Result<(), String> {
-        let is_name = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
-        if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
+        if !is_name(name) {
             return Err(format!("{name:?}: a name has letters, digits and -_.@, at most {NAME_CHARS_MAX}"));
         }
         if !(PASSWORD_CHARS_MIN..=PASSWORD_CHARS_MAX).contains(&password.chars().count()) {
@@ -124,12 +132,52 @@ impl People {
             .hash_password(password.as_bytes(), &salt)
             .map_err(|error| format!("the password cannot be hashed: {error}"))?
             .to_string();
-        let role = role.to_possible_value().map_or_else(String::new, |role| role.get_name().into());
+        self.keep(name, &Account { role, projects: projects.to_vec(), hash })
+    }
+
+    fn keep(&self, name: &str, account: &Account) -> Result<(), String> {
+        let role = account.role.to_possible_value();
+        let role = role.map_or_else(String::new, |role| role.get_name().into());
+        let by = if account.hash == OF_DIRECTORY { "(directory)" } else { "(this host)" };
         self.control.with(|db| {
-            let row = params![name, role, json!(projects).to_string(), hash];
+            let row = params![name, role, json!(account.projects).to_string(), account.hash];
             db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
         })?;
-        self.control.audit("(this host)", &format!("gives {name} the role {role}"));
+        self.control.audit(by, &format!("gives {name} the role {role}"));
+        Ok(())
+    }
+
+    /// Whether the account's password is kept here.
+    pub fn is_kept_here(&self, name: &str) -> bool {
+        self.account(name).is_some_and(|account| account.hash != OF_DIRECTORY)
+    }
+
+    /// A new session for who was checked by the directory, with the role that it gives.
+    pub fn log_in_checked(&self, who: Who) -> Result<(String, Who), String> {
+        self.follow(&who)?;
+        Ok(self.begin(who))
+    }
+
+    /// Gives the account of a person of the directory its present role.
+    fn follow(&self, who: &Who) -> Result<(), String> {
+        let hash = OF_DIRECTORY.to_string();
+        let now = Account { role: who.role, projects: who.projects.clone(), hash };
+        if self.account(&who.name).as_ref() == Some(&now) { Ok(()) } else { self.keep(&who.name, &now) }
+    }
+
+    /// Asks the directory what its people are now, each by name. Who is not there any more loses account and
+    /// tokens. If it does not answer they stay.
+    pub fn refresh(&self, named: impl Fn(&str) -> Result<Option<Who>, String>) -> Result<(), String> {
+        let names: Vec<String> = self.control.with(|db| {
+            let mut found = db.prepare("SELECT name FROM accounts WHERE hash = ?")?;
+            found.query_map([OF_DIRECTORY], |row| row.get(0))?.collect()
+        })?;
+        for name in names {
+            match named(&name)? {
+                Some(who) => self.follow(&who)?,
+                None => self.remove(&name)?,
+            }
+        }
         Ok(())
     }
 

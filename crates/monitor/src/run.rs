@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -11,6 +12,7 @@ use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Links, Watcher};
 use crate::config::Config;
 use crate::control::Control;
+use crate::directory::Directory;
 use crate::live::Live;
 use crate::people::{People, Role};
 use crate::store::{Store, Writer};
@@ -144,11 +146,31 @@ fn make_private(folder: &Path) -> Result<(), String> {
     made.map_err(|error| format!("{}: {error}", folder.display()))
 }
 
+/// How often the directory is asked what its people are now.
+const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
+
+/// Accounts of the directory follow it, in a thread of their own.
+fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Result<(), String> {
+    // Where there is none any more it has no people.
+    let Some(directory) = directory else { return people.refresh(|_| Ok(None)) };
+    let people = people.clone();
+    std::thread::spawn(move || {
+        loop {
+            if let Err(why) = people.refresh(|name| directory.named(name)) {
+                eprintln!("outboard monitor: {why}");
+            }
+            std::thread::sleep(DIRECTORY_EVERY);
+        }
+    });
+    Ok(())
+}
+
 /// Starts everything and serves until it is told to end.
 fn serve(config: &Config) -> Result<(), String> {
     let files = Files::read(&share()?)?;
     let control = Arc::new(Control::open(&config.data)?);
-    let people = People::open(&config.data, control.clone())?;
+    let people = Arc::new(People::open(&config.data, control.clone())?);
+    follow_directory(&people, config.ldap.clone())?;
     alerts::begin(&control)?;
     let listener = std::net::TcpListener::bind(config.listen)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
@@ -187,6 +209,7 @@ fn serve(config: &Config) -> Result<(), String> {
         store,
         writer,
         people,
+        directory: config.ldap.clone(),
         files,
         control,
         links,

@@ -15,7 +15,7 @@ use crate::fabric::counters::COUNTERS;
 use crate::job::Job;
 use crate::jobs::{find, ranks_of};
 use crate::live::Now;
-use crate::people::{Role, Who};
+use crate::people::{Role, Who, is_name};
 use crate::time::{now_ms, seconds};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
@@ -36,10 +36,16 @@ pub async fn log_in(State(web): OfWeb, Json(given): Json<LogIn>) -> Response {
     let checked = blocking(move || {
         let name: String =
             if given.key.is_empty() { given.name.chars().take(64).collect() } else { "(key)".into() };
-        let found = if given.key.is_empty() {
-            web.people.log_in(&given.name, &given.password)
-        } else {
+        let found = if !given.key.is_empty() {
             web.people.log_in_by_key(&given.key)
+        } else if let Some(directory) =
+            web.directory.as_ref().filter(|_| !web.people.is_kept_here(&given.name))
+        {
+            let who =
+                if is_name(&given.name) { directory.log_in(&given.name, &given.password)? } else { None };
+            who.map(|who| web.people.log_in_checked(who)).transpose()?
+        } else {
+            web.people.log_in(&given.name, &given.password)
         };
         web.control.audit(
             &name,

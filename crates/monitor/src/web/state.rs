@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, header};
 use crate::alerts::{Delivered, Links};
 use crate::config::Notify;
 use crate::control::Control;
+use crate::directory::Directory;
 use crate::live::Live;
 use crate::people::People;
 use crate::store::{Store, Writer};
@@ -17,7 +18,8 @@ pub struct Web {
     pub live: Arc<Live>,
     pub store: Arc<Store>,
     pub writer: Writer,
-    pub people: People,
+    pub people: Arc<People>,
+    pub directory: Option<Directory>,
     pub files: Files,
     pub control: Arc<Control>,
     pub links: Arc<Mutex<Links>>,

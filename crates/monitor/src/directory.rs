@@ -1,0 +1,202 @@
+//! Accounts of a directory: who may log in, and as what, by LDAP (RFC 4511).
+//!
+//! A person is searched for by name and checked by a bind with the password; the person's groups give the
+//! role. The directory keeps the passwords, and none is kept here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ldap3::{LdapConn, LdapConnSettings, Scope, SearchEntry, ldap_escape};
+use serde::Deserialize;
+
+use crate::people::{Role, Who};
+
+/// What one question to the directory may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// LDAP's result code for a wrong password (RFC 4511, appendix A.1).
+const INVALID_CREDENTIALS: u32 = 49;
+
+/// The section `[ldap]` of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// As `ldaps://ldap.site`, or `ldap://ldap.site` with `starttls`.
+    url: String,
+    #[serde(default)]
+    starttls: bool,
+    /// Below which entry people are.
+    people: String,
+    /// The attribute that has a person's name.
+    #[serde(default = "uid")]
+    name: String,
+    /// What a person must match besides, as `(memberOf=cn=hpc,ou=groups,dc=site)`.
+    #[serde(default)]
+    filter: String,
+    /// Below which entry groups are; needed for `role`.
+    groups: Option<String>,
+    /// Who searches; nothing: anybody may.
+    bind_dn: Option<String>,
+    bind_password_file: Option<PathBuf>,
+    /// The roles of groups. Who is in several has the highest; who is in none is a user.
+    #[serde(default)]
+    role: Vec<Grant>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    /// The group's entry, as `cn=admins,ou=groups,dc=site`.
+    group: String,
+    role: Role,
+    /// Whose jobs a manager sees.
+    #[serde(default)]
+    project: Vec<String>,
+}
+
+fn uid() -> String {
+    "uid".into()
+}
+
+impl Directory {
+    /// Says what is wrong with the section.
+    pub fn check(&self) -> Result<(), String> {
+        if !["ldap://", "ldaps://", "ldapi://"].iter().any(|scheme| self.url.starts_with(scheme)) {
+            return Err(format!(
+                "ldap.url: {:?} does not begin with ldap://, ldaps:// or ldapi://",
+                self.url
+            ));
+        }
+        if !self.role.is_empty() && self.groups.is_none() {
+            return Err("ldap.groups: it is needed where a group has a role".into());
+        }
+        if self.bind_dn.is_some() != self.bind_password_file.is_some() {
+            return Err("ldap.bind_dn and ldap.bind_password_file belong together".into());
+        }
+        Ok(())
+    }
+
+    /// Who has this name and password. An error: the directory does not answer as it should.
+    pub fn log_in(&self, name: &str, password: &str) -> Result<Option<Who>, String> {
+        // A bind without a password is one as nobody, and succeeds (RFC 4513, 5.1.2).
+        if password.is_empty() {
+            return Ok(None);
+        }
+        let mut asked = self.connect()?;
+        let Some((dn, who)) = self.find(&mut asked, name)? else { return Ok(None) };
+        let bound = asked.with_timeout(PATIENCE).simple_bind(&dn, password).map_err(named)?;
+        match bound.rc {
+            0 => Ok(Some(who)),
+            INVALID_CREDENTIALS => Ok(None),
+            _ => Err(format!("the directory refuses {dn}: {bound}")),
+        }
+    }
+
+    /// Who has this name now.
+    pub fn named(&self, name: &str) -> Result<Option<Who>, String> {
+        let mut asked = self.connect()?;
+        Ok(self.find(&mut asked, name)?.map(|(_, who)| who))
+    }
+
+    fn connect(&self) -> Result<LdapConn, String> {
+        let settings = LdapConnSettings::new().set_conn_timeout(PATIENCE).set_starttls(self.starttls);
+        let mut asked = LdapConn::with_settings(settings, &self.url).map_err(named)?;
+        if let (Some(dn), Some(file)) = (&self.bind_dn, &self.bind_password_file) {
+            let password =
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let bound = asked.with_timeout(PATIENCE).simple_bind(dn, password.trim_end_matches(['\n', '\r']));
+            bound.and_then(|bound| bound.success()).map_err(named)?;
+        }
+        Ok(asked)
+    }
+
+    /// The entry of a person, and what the person is here.
+    fn find(&self, asked: &mut LdapConn, name: &str) -> Result<Option<(String, Who)>, String> {
+        let filter = format!("(&({}={}){})", self.name, ldap_escape(name), self.filter);
+        let found = search(asked, &self.people, &filter, &self.name)?;
+        let [entry] = found.as_slice() else {
+            // Two of one name: nobody knows whose the password is.
+            return Ok(None);
+        };
+        // Directories compare names without case; jobs and roles here do not.
+        let mut names =
+            entry.attrs.iter().filter(|(attribute, _)| attribute.eq_ignore_ascii_case(&self.name));
+        if !names.any(|(_, names)| names.iter().any(|own| own == name)) {
+            return Ok(None);
+        }
+        let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
+        for grant in self.granted(asked, &entry.dn, name)? {
+            who.role = who.role.max(grant.role);
+            who.projects.extend(grant.project.iter().cloned());
+        }
+        who.projects.sort();
+        who.projects.dedup();
+        Ok(Some((entry.dn.clone(), who)))
+    }
+
+    /// What the groups of a person give.
+    fn granted(&self, asked: &mut LdapConn, dn: &str, name: &str) -> Result<Vec<&Grant>, String> {
+        let Some(groups) = self.groups.as_ref().filter(|_| !self.role.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let (dn, name) = (ldap_escape(dn), ldap_escape(name));
+        // groupOfNames and Active Directory, groupOfUniqueNames, posixGroup.
+        let filter = format!("(|(member={dn})(uniqueMember={dn})(memberUid={name}))");
+        let found = search(asked, groups, &filter, "cn")?;
+        let is_of = |grant: &&Grant| found.iter().any(|group| plain(&group.dn) == plain(&grant.group));
+        Ok(self.role.iter().filter(is_of).collect())
+    }
+}
+
+fn search(
+    asked: &mut LdapConn,
+    base: &str,
+    filter: &str,
+    attribute: &str,
+) -> Result<Vec<SearchEntry>, String> {
+    let found = asked.with_timeout(PATIENCE).search(base, Scope::Subtree, filter, [attribute]);
+    let (rows, _) = found.and_then(|found| found.success()).map_err(named)?;
+    Ok(rows.into_iter().filter(|row| !row.is_ref()).map(SearchEntry::construct).collect())
+}
+
+/// An entry's name without what does not count: case, and blanks after a comma.
+fn plain(dn: &str) -> String {
+    dn.split(',').map(|part| part.trim().to_ascii_lowercase()).collect::<Vec<_>>().join(",")
+}
+
+fn named(error: ldap3::LdapError) -> String {
+    format!("the directory does not answer as it should: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_the_section_is_named() {
+        let check = |text: &str| toml::from_str::<Directory>(text).unwrap().check();
+        let url = "url = 'ldaps://ldap.site'\npeople = 'ou=people,dc=site'\n";
+        assert_eq!(check(url), Ok(()));
+        for (more, word) in [
+            ("[[role]]\ngroup = 'cn=admins'\nrole = 'admin'", "ldap.groups"),
+            ("bind_dn = 'cn=reader'", "bind_password_file"),
+        ] {
+            assert!(check(&format!("{url}{more}")).unwrap_err().contains(word));
+        }
+        assert!(check("url = 'https://x'\npeople = ''").unwrap_err().contains("ldap.url"));
+        assert!(toml::from_str::<Directory>("url = 'ldap://x'").unwrap_err().to_string().contains("people"));
+    }
+
+    #[test]
+    fn a_group_is_known_however_it_is_written() {
+        assert_eq!(plain("CN=Admins, ou=groups,dc=site"), plain("cn=admins,ou=Groups,DC=site"));
+        assert_ne!(plain("cn=a,dc=b"), plain("cn=ab"));
+    }
+
+    #[test]
+    fn no_password_is_no_question() {
+        let nobody = "url = 'ldap://127.0.0.1:1'\npeople = 'dc=site'";
+        let directory: Directory = toml::from_str(nobody).unwrap();
+        assert_eq!(directory.log_in("ann", ""), Ok(None));
+        assert!(directory.log_in("ann", "secret").unwrap_err().contains("does not answer"));
+    }
+}
