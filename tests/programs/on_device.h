@@ -8,7 +8,7 @@ static void *device(size_t bytes)
     return memory;
 }
 
-static int *filled(int count, int who, int round)
+static inline int *filled(int count, int who, int round)
 {
     int *host = grab(count * sizeof(int)), *memory = device(count * sizeof(int));
     fill(host, count, who, round);

@@ -137,20 +137,27 @@ pub fn fill_lent(address: usize) -> Result<()> {
 ///
 /// Errors: the note is none; the memory cannot be opened; those of `copy`.
 pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
-    let [backend, bytes, words @ ..] = note;
-    if at.checked_add(to.bytes()).is_none_or(|end| end as u64 > *bytes) {
-        fail!(Class::Intern, "{} bytes from {at} on of {bytes} lent bytes", to.bytes());
-    }
-    let from = match (BACKEND.get(), *backend) {
-        (Some(Backend::Cuda(cuda)), NOTE_OF_CUDA) => cuda.import(words, *bytes as usize)?,
-        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *bytes as usize)?,
-        _ => fail!(Class::Other, "memory of another kind of device was lent"),
-    };
-    let from = from.slice(at, to.bytes());
+    let from = open_lent(note, at, to.bytes())?;
     let Some((stand_in, user)) = lend::past_stand_in(to) else { return copy(to, from) };
     copy(user, from)?;
     lend::went(stand_in, user.bytes());
     Ok(())
+}
+
+/// Where this process's device finds `bytes` lent bytes, from `at` on.
+///
+/// Errors: the note is none; the memory cannot be opened.
+pub fn open_lent(note: &[u64; lend::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
+    let [backend, lent, words @ ..] = note;
+    if at.checked_add(bytes).is_none_or(|end| end as u64 > *lent) {
+        fail!(Class::Intern, "{bytes} bytes from {at} on of {lent} lent bytes");
+    }
+    let all = match (BACKEND.get(), *backend) {
+        (Some(Backend::Cuda(cuda)), NOTE_OF_CUDA) => cuda.import(words, *lent as usize)?,
+        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *lent as usize)?,
+        _ => fail!(Class::Other, "memory of another kind of device was lent"),
+    };
+    Ok(all.slice(at, bytes))
 }
 
 /// Packs strips of device memory to `packed`, or unpacks them from there (`is_pack` is false), by a kernel.
@@ -176,12 +183,13 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
 }
 
 /// `into[i] = left[i] op into[i]`, by a kernel. False if none can: `Reduction::kernel` says what is left to
-/// the CPU; or they are not both memory of one device.
+/// the CPU. `into` is memory of a device, `left` too, or another process's by `open_lent`. No elements: it
+/// only says whether a kernel could.
 ///
 /// Errors: those of `copy`.
 pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
     let Some(kernel) = reduction.kernel() else { return Ok(false) };
-    if reduction.count == 0 || !reduction.is_aligned(left, into) {
+    if !reduction.is_aligned(left, into) {
         return Ok(false);
     }
     let bytes = reduction.bytes();

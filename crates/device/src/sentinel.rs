@@ -127,7 +127,10 @@ impl Sentinel {
             fail!(Class::Buffer, "no allocation of device memory begins at {address:#x}");
         };
         if lend::is_in_use(address, bytes) {
-            fail!(Class::Buffer, "the device memory at {address:#x} belongs to a send that is not over");
+            fail!(
+                Class::Buffer,
+                "the device memory at {address:#x} is lent to an operation that is not over"
+            );
         }
         blocks.live.remove(&address);
         blocks.freed.insert(address, bytes);
@@ -269,6 +272,9 @@ impl Sentinel {
             return Ok(false);
         }
         let (left, into) = (self.inside(left)?, self.inside(into)?);
+        if reduction.count == 0 {
+            return Ok(true);
+        }
         self.run(move || {
             combine(reduction, left, into);
             Ok(())

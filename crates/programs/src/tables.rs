@@ -21,17 +21,9 @@ pub struct Found {
     pub complaint: Option<String>,
 }
 
-/// The folder of the cache: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
-pub fn cache_folder() -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let base =
-        std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
-    base.map(|base| base.join("outboard"))
-}
-
 /// Where `outboard tune` writes a table, for its user or for all.
 pub fn folder(for_all: bool) -> Option<PathBuf> {
-    if for_all { Some(SYSTEM.into()) } else { cache_folder().map(|cache| cache.join("tuning")) }
+    if for_all { Some(SYSTEM.into()) } else { settings::cache_folder().map(|cache| cache.join("tuning")) }
 }
 
 /// The table that OUTBOARD_TUNING means. Errors: it names a file that is no table.

@@ -91,8 +91,10 @@ pub struct Settings {
     pub launch_fanout: Option<u64>,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).
+    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.
     pub device: Device,
+    /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
+    pub device_bytes_min: u64,
     /// For tests: from it the streams of sentinel memory draw delays of up to 2 ms before each piece of work; 0: no delays.
     pub device_seed: u64,
     /// The collective library that carries out collectives: nccl, rccl, mscclpp, oneccl, the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.
@@ -171,21 +173,22 @@ impl Settings {
             launch_fanout: values.optional(40)?,
             connect_timeout_ms: values.required(41)?,
             device: values.required(42)?,
-            device_seed: values.required(43)?,
-            ccl: values.required(44)?,
-            ccl_bytes_min: values.required(45)?,
-            check: values.required(46)?,
-            crash: values.required(47)?,
-            stats: values.required(48)?,
-            trace: values.optional(49)?,
-            trace_events_max: values.required(50)?,
-            job_fd: values.optional(51)?,
-            rank: values.optional(52)?,
-            parents: values.optional(53)?,
-            proxy: values.optional(54)?,
-            job_id: values.optional(55)?,
-            universe_size: values.optional(56)?,
-            launcher_pid: values.optional(57)?,
+            device_bytes_min: values.required(43)?,
+            device_seed: values.required(44)?,
+            ccl: values.required(45)?,
+            ccl_bytes_min: values.required(46)?,
+            check: values.required(47)?,
+            crash: values.required(48)?,
+            stats: values.required(49)?,
+            trace: values.optional(50)?,
+            trace_events_max: values.required(51)?,
+            job_fd: values.optional(52)?,
+            rank: values.optional(53)?,
+            parents: values.optional(54)?,
+            proxy: values.optional(55)?,
+            job_id: values.optional(56)?,
+            universe_size: values.optional(57)?,
+            launcher_pid: values.optional(58)?,
         })
     }
 
@@ -235,21 +238,22 @@ impl Settings {
             40 => self.launch_fanout == other.launch_fanout,
             41 => self.connect_timeout_ms == other.connect_timeout_ms,
             42 => self.device == other.device,
-            43 => self.device_seed == other.device_seed,
-            44 => self.ccl == other.ccl,
-            45 => self.ccl_bytes_min == other.ccl_bytes_min,
-            46 => self.check == other.check,
-            47 => self.crash == other.crash,
-            48 => self.stats == other.stats,
-            49 => self.trace == other.trace,
-            50 => self.trace_events_max == other.trace_events_max,
-            51 => self.job_fd == other.job_fd,
-            52 => self.rank == other.rank,
-            53 => self.parents == other.parents,
-            54 => self.proxy == other.proxy,
-            55 => self.job_id == other.job_id,
-            56 => self.universe_size == other.universe_size,
-            57 => self.launcher_pid == other.launcher_pid,
+            43 => self.device_bytes_min == other.device_bytes_min,
+            44 => self.device_seed == other.device_seed,
+            45 => self.ccl == other.ccl,
+            46 => self.ccl_bytes_min == other.ccl_bytes_min,
+            47 => self.check == other.check,
+            48 => self.crash == other.crash,
+            49 => self.stats == other.stats,
+            50 => self.trace == other.trace,
+            51 => self.trace_events_max == other.trace_events_max,
+            52 => self.job_fd == other.job_fd,
+            53 => self.rank == other.rank,
+            54 => self.parents == other.parents,
+            55 => self.proxy == other.proxy,
+            56 => self.job_id == other.job_id,
+            57 => self.universe_size == other.universe_size,
+            58 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -682,10 +686,20 @@ pub const TABLE: &[Setting] = &[
         variable: "OUTBOARD_DEVICE",
         kind: Kind::Choice(&["off", "auto", "cuda", "sentinel"]),
         default: "off",
-        scope: Scope::Process,
+        scope: Scope::Job,
         internal: false,
-        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).",
+        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.",
         why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
+    },
+    Setting {
+        name: "device_bytes_min",
+        variable: "OUTBOARD_DEVICE_BYTES_MIN",
+        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        default: "64KiB",
+        scope: Scope::Job,
+        internal: false,
+        doc: "With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.",
+        why: "Short reductions are faster by the CPU than by starting work on a device. The value is a guess.",
     },
     Setting {
         name: "device_seed",
@@ -921,7 +935,7 @@ impl FromText for Malloc {
     }
 }
 
-/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md).
+/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// `off`

@@ -7,6 +7,7 @@
 //! few variables of others that concern us).
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use error::{Error, Result};
@@ -52,6 +53,14 @@ pub fn unknown() -> Vec<String> {
 /// The value of a setting in this environment as its text, or `None` where the default holds.
 pub fn given(setting: &Setting) -> Option<String> {
     std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The folder of what a user's programs keep: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+pub fn cache_folder() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base =
+        std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
+    base.map(|base| base.join("outboard"))
 }
 
 fn environment() -> Vec<(String, String)> {

@@ -24,12 +24,13 @@ pub enum Choice {
     #[default]
     Slots,
     Library,
+    Device,
 }
 
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 18] = [
+const WHY: [(Choice, &str); 19] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -48,6 +49,7 @@ const WHY: [(Choice, &str); 18] = [
     (TakenBack, "the proxy died, stalled or gave it back"),
     (Slots, "it went through the slots that the ranks share, without a schedule"),
     (Library, "a collective library took it (OUTBOARD_CCL)"),
+    (Device, "the devices reduced it (OUTBOARD_DEVICE_BYTES_MIN)"),
 ];
 
 impl Choice {
@@ -62,6 +64,7 @@ impl Choice {
         match self {
             _ if self.is_proxy() => "proxy",
             Library => "library",
+            Device => "device",
             _ => "rank",
         }
     }

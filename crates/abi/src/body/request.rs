@@ -275,7 +275,12 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
     }
     let work = &mut requests.get_mut(handle)?.work;
     match work {
-        Some(staged) if matches!(staged.plain(), Work::Coll(..) | Work::Checked(_) | Work::Library(_)) => {
+        Some(staged)
+            if matches!(
+                staged.plain(),
+                Work::Coll(..) | Work::Checked(_) | Work::Library(_) | Work::OnDevice(_)
+            ) =>
+        {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
         }
         Some(Work::Parts(parts)) => fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel")),

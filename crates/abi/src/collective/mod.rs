@@ -4,12 +4,13 @@
 //! operators.
 //!
 //! Read next: `start.rs` (how a planned call runs: over slots, in a queue, by a schedule), `library.rs` (by a
-//! collective library), `flat.rs`, `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
+//! collective library), `on_device.rs`, `flat.rs`, `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;
 mod library;
 mod neighborhood;
+mod on_device;
 mod reduction;
 mod start;
 

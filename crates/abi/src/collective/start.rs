@@ -17,7 +17,9 @@ impl Guard {
         if planned.check()?
             && let Some(work) = self.go_elsewhere(&planned, true)?
         {
-            let operation = self.begun(|| planned.told());
+            // One on devices has its record, as it may still go the usual way.
+            let operation =
+                if matches!(work, Work::OnDevice(_)) { None } else { self.begun(|| planned.told()) };
             let error = self.finish(work).error;
             operation::over(operation, Choice::Library);
             return error.map_or(Ok(()), Err);
@@ -63,12 +65,15 @@ impl Guard {
 }
 
 impl Guard {
-    /// Starts a call by a collective library if that takes it. Else what stands in for device memory gets its
-    /// bytes.
+    /// Starts a call by a collective library or on devices, if they take it. Else what stands in for device
+    /// memory gets its bytes.
     #[cold]
     #[inline(never)]
     fn go_elsewhere(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
-        let work = self.by_library(planned, blocking)?;
+        let work = match self.by_library(planned, blocking)? {
+            None => self.on_device(planned)?,
+            work => work,
+        };
         if work.is_none() {
             staging::fill()?;
         }
@@ -207,7 +212,7 @@ pub(crate) fn opened(
 }
 
 /// The members of a comm, with the next collective's number.
-fn next_members(comm: &mut Comm, blocking: bool) -> Members {
+pub(super) fn next_members(comm: &mut Comm, blocking: bool) -> Members {
     let (context, sequence) = comm.next_collective(blocking);
     let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
     Members { context, sequence, rank, peers, first_group }

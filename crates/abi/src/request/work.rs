@@ -1,6 +1,6 @@
 //! An operation under way, and whether it is over.
 
-use super::{Carried, Checked, Completion, Enqueued, Generalized, Image, Operator, Parts, Source};
+use super::{Carried, Checked, Completion, Enqueued, Generalized, Image, OnDevice, Operator, Parts, Source};
 use crate::staging::{self, StandIns};
 use coll::Coll;
 use error::Result;
@@ -27,6 +27,8 @@ pub enum Work {
     Io(io::Promise<Result<u64>>),
     /// A collective that a collective library carries out.
     Library(Box<Carried>),
+    /// A reduction that devices carry out.
+    OnDevice(Box<OnDevice>),
     /// An operation on a window at a target on another host.
     Window(rma::Ended),
     /// A collective before which its members compare their arguments.
@@ -109,16 +111,13 @@ impl Work {
                 Some(Completion::of(outcome, source))
             }
             Work::Both(both) => both.poll(p2p, coll, operators),
-            Work::Checked(checked) => match checked.poll(coll)? {
-                Ok(work) => {
-                    *self = work;
-                    self.poll(p2p, coll, operators)
-                }
-                Err(error) => {
+            Work::Checked(checked) => {
+                let next = checked.poll(coll)?;
+                if next.is_err() {
                     checked.operator().map(|operator| operators.remove(operator));
-                    Some(Completion { error: Some(error), ..Completion::EMPTY })
                 }
-            },
+                self.go_on_as(next.map(Some), p2p, coll, operators)
+            }
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p, coll),
             Work::Enqueued(_) => Some(Enqueued::awaited_by_host()),
@@ -130,6 +129,10 @@ impl Work {
                 Some(completion)
             }
             Work::Library(carried) => carried.poll(coll),
+            Work::OnDevice(reduction) => {
+                let next = reduction.poll(coll)?;
+                self.go_on_as(next, p2p, coll, operators)
+            }
             Work::Window(ended) => {
                 let error = ended.get()?.clone().err();
                 Some(Completion { error, ..Completion::EMPTY })
@@ -159,12 +162,30 @@ impl Work {
         }
     }
 
+    /// Goes on as other work; if there is none, it is over.
+    fn go_on_as(
+        &mut self,
+        next: Result<Option<Work>>,
+        p2p: &mut P2p,
+        coll: &mut Coll,
+        operators: &mut Slab<Operator>,
+    ) -> Option<Completion> {
+        match next {
+            Ok(Some(work)) => {
+                *self = work;
+                self.poll(p2p, coll, operators)
+            }
+            Ok(None) => Some(Completion::EMPTY),
+            Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
+        }
+    }
+
     /// Whether it takes steps of its own, which no crate's progress takes. Every wait must take them.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Parts(parts) => parts.awaits_heading(),
             Work::Staged(work, _) => work.is_driven(),
-            Work::Checked(_) => true,
+            Work::Checked(_) | Work::OnDevice(_) => true,
             Work::Library(carried) => carried.is_driven(),
             _ => false,
         }

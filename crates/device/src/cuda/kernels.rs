@@ -9,6 +9,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::PoisonError;
 use sys::Span;
 
+/// Bytes of another device's memory that are copied for one launch.
+const FAR_BYTES: usize = 16 << 20;
+
 impl Cuda {
     pub(crate) fn move_strips(&self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
         let context = self.enter(strips[0].address)?;
@@ -16,15 +19,9 @@ impl Cuda {
         let Some(kernels) = self.kernels_of(&mut all, &context) else { return Ok(false) };
         let list = size_of_val(strips);
         let at = packed.bytes().next_multiple_of(256);
-        if kernels.scratch.1 < at + list {
-            if kernels.scratch.1 > 0 {
-                self.free(std::mem::take(&mut kernels.scratch).0)?;
-            }
-            let bytes = (at + list).next_power_of_two();
-            kernels.scratch = (self.alloc(bytes)?, bytes);
-        }
+        let scratch = self.scratch(kernels, at + list)?;
         let stream = self.own_stream(context.context)?;
-        let (there, strips_there) = (kernels.scratch.0 as u64, (kernels.scratch.0 + at) as u64);
+        let (there, strips_there) = (scratch as u64, (scratch + at) as u64);
         let copy = |to: u64, from: u64, bytes: usize| {
             // SAFETY: both are mapped, and stay so until the wait below; addresses are unified.
             self.check("cuMemcpyAsync", unsafe { (self.copy_async)(to, from, bytes, stream) })
@@ -46,21 +43,47 @@ impl Cuda {
 
     pub(crate) fn reduce(&self, reduction: Reduction, kernel: &CStr, left: Span, into: Span) -> Result<bool> {
         let is_here = |span: Span| self.holds(span.address(), span.bytes());
-        let device = |span: Span| self.ask::<c_int>(DEVICE_ORDINAL, span.address());
-        // A kernel of one device may not reach the memory of another.
-        if !is_here(left)? || !is_here(into)? || device(left) != device(into) {
+        if !is_here(left)? || !is_here(into)? {
             return Ok(false);
         }
         let context = self.enter(into.address())?;
         let mut all = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kernels) = self.kernels_of(&mut all, &context) else { return Ok(false) };
         let stream = self.own_stream(context.context)?;
-        let addresses = [left, into].map(|span| span.address() as u64);
-        let arguments = [addresses[0], addresses[1], reduction.count as u64, reduction.stride as u64];
-        self.launch(kernels, kernel, (reduction.blocks(), 1), stream, arguments)?;
+        let device = |span: Span| self.ask::<c_int>(DEVICE_ORDINAL, span.address());
+        let is_near = device(left) == device(into);
+        let Reduction { count, stride, .. } = reduction;
+        // A kernel of one device may not reach the memory of another, so that is copied first.
+        let step = if is_near { count } else { (FAR_BYTES / stride).max(1) };
+        for first in (0..count).step_by(step.max(1)) {
+            let (at, count) = (first * stride, step.min(count - first));
+            let bytes = (count * stride).min(left.bytes() - at);
+            let mut from = (left.address() + at) as u64;
+            if !is_near {
+                let there = self.scratch(kernels, bytes)? as u64;
+                // SAFETY: both are mapped; addresses are unified.
+                self.check("cuMemcpyAsync", unsafe { (self.copy_async)(there, from, bytes, stream) })?;
+                from = there;
+            }
+            let arguments = [from, (into.address() + at) as u64, count as u64, stride as u64];
+            let part = Reduction { count, ..reduction };
+            self.launch(kernels, kernel, (part.blocks(), 1), stream, arguments)?;
+        }
         // SAFETY: a stream of the current context.
         self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })?;
         Ok(true)
+    }
+
+    /// The scratch memory, of so many bytes. It is not kept from one call to the next.
+    fn scratch(&self, kernels: &mut Kernels, bytes: usize) -> Result<usize> {
+        if kernels.scratch.1 < bytes {
+            if kernels.scratch.1 > 0 {
+                self.free(std::mem::take(&mut kernels.scratch).0)?;
+            }
+            let bytes = bytes.next_power_of_two();
+            kernels.scratch = (self.alloc(bytes)?, bytes);
+        }
+        Ok(kernels.scratch.0)
     }
 
     /// The kernels of the current context. None if they cannot be compiled.

@@ -64,7 +64,7 @@ const ALLREDUCE: (&str, &str) = ("allreduce", "coll allreduce -m 16384:4194304 -
 impl Tune {
     /// The text to print.
     pub fn run(self) -> Result<String, String> {
-        let cache = tables::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+        let cache = settings::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);
         if self.compare {
             return compare(&ourselves, self.rounds.unwrap_or(ROUNDS_COMPARED));

@@ -130,7 +130,7 @@ impl Bench {
         if let Some(folder) = &self.cache {
             return Ok(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
         }
-        crate::tables::cache_folder()
+        settings::cache_folder()
             .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set; please give --cache".into())
     }
 }

@@ -1,0 +1,221 @@
+//! Reductions of device memory among ranks of one host: their bytes never pass through the host's memory.
+//!
+//! Each rank lends its input to the others, and reduces one piece of the vector by a kernel, out of all their
+//! memory. For an allreduce it then copies the other pieces out of the memory of those that reduced them.
+//! Exchanges of words lie between: what is lent; that all pieces are reduced; that nobody reads any longer.
+//! If a rank's buffers are not device memory, or no kernel can reduce them, the first exchange says so, and
+//! all go the usual way.
+//! Read next: `collective/on_device.rs`, which starts it; `device/src/lend.rs`.
+
+use super::{Planned, Work, to_bytes, to_words};
+use crate::args::Handle;
+use crate::staging::{Staged, StandIns};
+use coll::{Call, Coll, CollTicket, Members};
+use device::kernel::Reduction;
+use device::lend::{self, NOTE_WORDS};
+use error::{Class, Error, Result, fail};
+use schedule::algorithm::Collective;
+use std::sync::Arc;
+use sys::{Block, Span};
+use telemetry::{Carried, Choice, Counter, Operation};
+
+type Note = [u64; NOTE_WORDS];
+
+/// What this rank has of a reduction: device memory.
+pub(crate) struct Share {
+    pub reduction: Reduction,
+    pub rank: usize,
+    /// Offset and bytes of each rank's piece in the vector.
+    pub pieces: Vec<(usize, usize)>,
+    pub input: Span,
+    /// Where this rank reduces its piece.
+    pub sum: Span,
+    /// Where it is to have all pieces, its own included.
+    pub whole: Option<Span>,
+}
+
+impl Share {
+    /// Whether kernels can reduce it. One of no elements tells.
+    pub(crate) fn is_ready(&self) -> bool {
+        let (offset, bytes) = self.pieces[self.rank];
+        let none = Reduction { count: 0, ..self.reduction };
+        bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
+    }
+
+    /// Reduces this rank's piece. `inputs`: of all ranks.
+    fn reduce(&self, inputs: &[Note]) -> Result<()> {
+        let (offset, bytes) = self.pieces[self.rank];
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mine = self.input.slice(offset, bytes);
+        if mine.address() != self.sum.address() {
+            device::copy(self.sum, mine)?;
+        }
+        let reduction = Reduction { count: bytes / self.reduction.stride, ..self.reduction };
+        for other in self.others() {
+            let left = device::open_lent(&inputs[other], offset, bytes)?;
+            if !device::reduce(reduction, left.address(), self.sum.address())? {
+                fail!(Class::Intern, "no kernel reduced what one was found for");
+            }
+            telemetry::count(Counter::DeviceReductions, 1);
+        }
+        Ok(())
+    }
+
+    /// Copies the other pieces, if this rank is to have them. `sums`: of all ranks.
+    fn collect(&self, sums: &[Note]) -> Result<()> {
+        let Some(whole) = self.whole else { return Ok(()) };
+        for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
+            let (offset, bytes) = self.pieces[other];
+            device::take_lent(&sums[other], 0, whole.slice(offset, bytes))?;
+            telemetry::count(Counter::DeviceBytes, bytes as u64);
+        }
+        Ok(())
+    }
+
+    /// From the next one on, so that not all read one rank's memory at a time.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let (rank, size) = (self.rank, self.pieces.len());
+        (1..size).map(move |step| (rank + step) % size)
+    }
+}
+
+/// A reduction under way.
+pub struct OnDevice {
+    comm: Handle,
+    share: Option<Share>,
+    /// Of the three exchanges, and of the usual way.
+    members: [Members; 4],
+    /// What goes the usual way, and the stand-ins of its buffers.
+    usual: Option<(Call, Vec<Staged>)>,
+    /// The allgather under way: this rank's words, and those of all.
+    ticket: CollTicket,
+    mine: Block,
+    all: Block,
+    /// The first of them, in which the notes of `share` lie.
+    noted: Option<Block>,
+    sums: Vec<Note>,
+    /// Exchanges that are over.
+    over: usize,
+    error: Option<Error>,
+    /// Its record, if operations are timed.
+    pub(crate) operation: Option<Box<Operation>>,
+}
+
+/// Words of the first exchange: whether this rank can; the notes of its input and its sum.
+const WORDS: usize = 1 + 2 * NOTE_WORDS;
+
+impl OnDevice {
+    /// `share`: nothing if this rank cannot.
+    ///
+    /// Errors: those of starting a collective.
+    pub(crate) fn start(
+        comm: Handle,
+        share: Option<Share>,
+        members: [Members; 4],
+        usual: (Call, Vec<Staged>),
+        coll: &mut Coll,
+    ) -> Result<OnDevice> {
+        let mine = Block::of(&[0; 8 * WORDS]);
+        let lends = share.as_ref().is_some_and(|share| {
+            let notes = notes(&mine).into_iter().zip([share.input, share.sum]);
+            let mut lent = notes.filter(|(_, span)| span.bytes() > 0);
+            lent.all(|(note, span)| device::lend(note, span).unwrap_or(false))
+        });
+        mine.span().slice(0, 8).write(&u64::from(lends).to_ne_bytes());
+        let (ticket, all) = exchange(coll, comm, &members[0], &mine)?;
+        let (usual, noted, sums) = (Some(usual), None, Vec::new());
+        let (over, error, operation) = (0, None, None);
+        Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
+    }
+
+    /// Goes on with it. When it is over, there is either nothing more, or the work of the usual way.
+    ///
+    /// Errors: those of the device, here or at another rank.
+    pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
+        let outcome = coll.outcome(self.ticket)?;
+        self.over += 1;
+        outcome.and_then(|()| self.go_on(coll)).transpose()
+    }
+
+    fn go_on(&mut self, coll: &mut Coll) -> Result<Option<Option<Work>>> {
+        let words: Vec<u64> = to_words(&self.all.to_vec()).into_iter().map(|word| word as u64).collect();
+        let Some(share) =
+            self.share.as_ref().filter(|_| self.over > 1 || words.chunks(WORDS).all(|word| word[0] == 1))
+        else {
+            return self.go_usual_way(coll).map(|work| Some(Some(work)));
+        };
+        if self.over == 1 {
+            let notes = |at: usize| {
+                let note = move |words: &[u64]| words[at..at + NOTE_WORDS].try_into().expect("a note");
+                words.chunks(WORDS).map(note).collect::<Vec<Note>>()
+            };
+            self.sums = notes(1 + NOTE_WORDS);
+            let reduced = share.reduce(&notes(1));
+            return self.tell(coll, reduced);
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if let Some(rank) = words.iter().position(|word| *word != 0) {
+            fail!(Class::Other, "the device of rank {rank} of the comm failed in this reduction");
+        }
+        if self.over == 3 || !self.is_collected() {
+            self.record();
+            return Ok(Some(None));
+        }
+        let collected = share.collect(&self.sums);
+        self.tell(coll, collected)
+    }
+
+    /// Whether pieces are copied once they are reduced.
+    fn is_collected(&self) -> bool {
+        self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
+    }
+
+    /// Tells the others how it went.
+    fn tell(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
+        let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
+        self.error = outcome.err();
+        (self.ticket, self.all) = exchange(coll, self.comm, &self.members[self.over], &mine)?;
+        let before = std::mem::replace(&mut self.mine, mine);
+        self.noted.get_or_insert(before);
+        Ok(None)
+    }
+
+    /// Ends its record.
+    fn record(&mut self) {
+        if let Some(mut operation) = self.operation.take() {
+            operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));
+            operation.over();
+        }
+    }
+
+    fn go_usual_way(&mut self, coll: &mut Coll) -> Result<Work> {
+        let (call, mut staged) = self.usual.take().expect("it begins once");
+        staged.iter_mut().try_for_each(Staged::fill)?;
+        let mut work = Work::Coll(coll.start(&self.members[3], call)?, None, None);
+        work.follow(self.operation.take(), coll);
+        Ok(Work::Staged(Box::new(work), Arc::new(StandIns::Device(staged))))
+    }
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        let noted = self.noted.as_ref().unwrap_or(&self.mine);
+        notes(noted).iter().for_each(|note| lend::withdraw(note.address()));
+    }
+}
+
+/// Where the two notes lie in the words of the first exchange.
+fn notes(words: &Block) -> [Span; 2] {
+    [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
+}
+
+/// Starts an allgather of words.
+fn exchange(coll: &mut Coll, comm: Handle, members: &Members, mine: &Block) -> Result<(CollTicket, Block)> {
+    let all = Block::new(mine.span().bytes() * members.peers.len());
+    let gather = Planned::gathering_bytes(comm, mine, &all).call;
+    Ok((coll.start(members, gather)?, all))
+}
