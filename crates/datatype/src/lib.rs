@@ -13,6 +13,7 @@ pub mod construct;
 mod datatype;
 mod external32;
 mod facts;
+mod float16;
 mod fortran;
 mod layout;
 mod predefined;

@@ -6,8 +6,8 @@
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::buffer::Buffer;
+use crate::float16::Float16;
 use error::{Class, Result, fail};
-use half::f16;
 use num_complex::Complex;
 use sys::Span;
 
@@ -78,10 +78,10 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
         (_, U16) => integers::<u16>(op, spans),
         (_, U32) => integers::<u32>(op, spans),
         (_, U64) => integers::<u64>(op, spans),
-        (_, F16) => apart(|| reals::<f16>(op, spans)),
+        (_, F16) => apart(|| reals::<Float16>(op, spans)),
         (_, F32) => apart(|| reals::<f32>(op, spans)),
         (_, F64) => apart(|| reals::<f64>(op, spans)),
-        (_, C16) => apart(|| sums::<Complex<f16>>(op, spans)),
+        (_, C16) => apart(|| sums::<Complex<Float16>>(op, spans)),
         (_, C32) => apart(|| sums::<Complex<f32>>(op, spans)),
         (_, C64) => apart(|| sums::<Complex<f64>>(op, spans)),
         (_, L8) => logicals::<u8>(op, spans),
@@ -266,9 +266,20 @@ macro_rules! float {
         }
     )*};
 }
-float!(f16 f32 f64 Complex<f32> Complex<f64>);
+float!(f32 f64 Complex<f32> Complex<f64>);
 
-impl Sum for Complex<f16> {
+impl Sum for Float16 {
+    #[inline(always)] // Long for the compiler, and vectorised only within the loop.
+    fn sum(self, other: Self) -> Self {
+        Float16::narrow(self.widen() + other.widen())
+    }
+    #[inline(always)]
+    fn product(self, other: Self) -> Self {
+        Float16::narrow(self.widen() * other.widen())
+    }
+}
+
+impl Sum for Complex<Float16> {
     fn sum(self, other: Self) -> Self {
         narrow(wide(self) + wide(other))
     }
@@ -277,12 +288,12 @@ impl Sum for Complex<f16> {
     }
 }
 
-fn wide(z: Complex<f16>) -> Complex<f32> {
-    Complex::new(z.re.to_f32(), z.im.to_f32())
+fn wide(z: Complex<Float16>) -> Complex<f32> {
+    Complex::new(z.re.widen(), z.im.widen())
 }
 
-fn narrow(z: Complex<f32>) -> Complex<f16> {
-    Complex::new(f16::from_f32(z.re), f16::from_f32(z.im))
+fn narrow(z: Complex<f32>) -> Complex<Float16> {
+    Complex::new(Float16::narrow(z.re), Float16::narrow(z.im))
 }
 
 /// Shorter data are not worth a question about the processor.
@@ -291,7 +302,7 @@ const WIDE_BYTES_MIN: usize = 256;
 #[cfg(target_arch = "x86_64")]
 fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     use PredefinedOp::*;
-    let known = matches!(basic, Basic::I32 | Basic::I64 | Basic::F32 | Basic::F64);
+    let known = matches!(basic, Basic::I32 | Basic::I64 | Basic::F16 | Basic::F32 | Basic::F64);
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
@@ -302,6 +313,7 @@ fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
     match basic {
         Basic::I32 => reals::<i32>(op, spans),
         Basic::I64 => reals::<i64>(op, spans),
+        Basic::F16 => reals::<Float16>(op, spans),
         Basic::F32 => reals::<f32>(op, spans),
         Basic::F64 => reals::<f64>(op, spans),
         _ => refused(op, basic),

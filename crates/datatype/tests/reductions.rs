@@ -259,6 +259,32 @@ fn padding_is_left_alone() {
 }
 
 #[test]
+fn sums_of_16_bit_floats_of_any_bits() {
+    // `random_elements` has small numbers only: here are tiny and infinite ones, and such as are no numbers.
+    let mut random = SmallRng::seed_from_u64(16);
+    let count = if cfg!(miri) { 200 } else { 100_000 };
+    let mut left: Vec<u8> = (0..2 * count).map(|_| random.random()).collect();
+    let mut right: Vec<u8> = (0..2 * count).map(|_| random.random()).collect();
+    let numbers = |bytes: &[u8]| -> Vec<f16> {
+        bytes.chunks(2).map(|two| f16::from_ne_bytes(two.try_into().unwrap())).collect()
+    };
+    let (a, b) = (numbers(&left), numbers(&right));
+    // Also shorter than what the widest registers are asked for.
+    for (op, bytes) in
+        [(PredefinedOp::Sum, 2 * count), (PredefinedOp::Prod, 2 * count), (PredefinedOp::Sum, 66)]
+    {
+        let mut into = vec![0u8; bytes];
+        let (l, r) = (span(&mut left[..bytes]), span(&mut right[..bytes]));
+        reduce(op, Basic::F16, l, r, span(&mut into));
+        for (i, result) in numbers(&into).into_iter().enumerate() {
+            let wanted = if op == PredefinedOp::Sum { a[i] + b[i] } else { a[i] * b[i] };
+            let is_right = result.to_bits() == wanted.to_bits() || result.is_nan() && wanted.is_nan();
+            assert!(is_right, "{op:?} of {} and {}: {result}", a[i], b[i]);
+        }
+    }
+}
+
+#[test]
 fn half_complex_products() {
     let z = |re: f32, im: f32| [f16::from_f32(re).to_ne_bytes(), f16::from_f32(im).to_ne_bytes()].concat();
     let (mut a, mut b) = (z(1.0, 2.0), z(3.0, -1.0));

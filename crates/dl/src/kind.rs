@@ -4,6 +4,7 @@
 use crate::c::{MPI_Datatype, MPI_Op};
 use crate::fault::{ARGUMENT, Result, call, fail};
 use crate::numbers as n;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -177,19 +178,31 @@ impl Average {
         }
         let by = self.size as f32;
         match self.kind {
-            Kind::F16 => self.each(|x: &mut f16| *x = f16::from_f32(x.to_f32() / by)),
-            Kind::Bf16 => self.each(|x: &mut bf16| *x = bf16::from_f32(x.to_f32() / by)),
-            Kind::F32 => self.each(|x: &mut f32| *x /= by),
-            Kind::F64 => self.each(|x: &mut f64| *x /= f64::from(self.size)),
+            Kind::F16 => divide_in_blocks(self.values::<f16>(), by),
+            Kind::Bf16 => divide_in_blocks(self.values::<bf16>(), by),
+            Kind::F32 => self.values::<f32>().iter_mut().for_each(|x| *x /= by),
+            Kind::F64 => self.values::<f64>().iter_mut().for_each(|x| *x /= f64::from(self.size)),
             // Reduction::of refuses others.
             Kind::Signed(_) | Kind::Unsigned(_) | Kind::Bool => {}
         }
     }
 
-    fn each<T>(self, change: impl Fn(&mut T)) {
+    fn values<'a, T>(self) -> &'a mut [T] {
         // SAFETY: the operation's receive buffer, which is the operation's until its end (the crate's
         // contract); its kind was checked when it was started.
-        let values = unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, self.count) };
-        values.iter_mut().for_each(change);
+        unsafe { std::slice::from_raw_parts_mut(self.address as *mut T, self.count) }
+    }
+}
+
+/// `half` converts a block with one question about the processor; number by number is six times slower.
+fn divide_in_blocks<T>(values: &mut [T], by: f32)
+where
+    [T]: HalfFloatSliceExt,
+{
+    for block in values.chunks_mut(64) {
+        let wide = &mut [0.0; 64][..block.len()];
+        block.convert_to_f32_slice(wide);
+        wide.iter_mut().for_each(|x| *x /= by);
+        block.convert_from_f32_slice(wide);
     }
 }
