@@ -3,20 +3,19 @@
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
 //! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
 //! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
-//! a port. Approximations: a streaming step starts after the first `chunk_bytes` of the step that it follows,
-//! and ends a chunk after it at the earliest; overhead is charged per message; a port does not idle while its
-//! stream runs dry; data leaves as soon as it is valid, and its rank learns of that at once; blocks have
-//! their average length; all operators are commutative.
+//! a port. Proxies, if there are some, are the processors of their node's ranks. Approximations: a streaming
+//! step starts after the first `chunk_bytes` of the step that it follows, and ends a chunk after it at the
+//! earliest; overhead is charged per message; a port does not idle while its stream runs dry; data leaves as
+//! soon as it is valid, and its rank learns of that at once; blocks have their average length.
 //!
-//! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all, which is
-//! exact.
+//! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all: exactly.
 mod engine;
 mod network;
 mod template;
 
 use crate::{Algorithm, NodeMap, Symmetry};
 use engine::Engine;
-pub use network::{Link, Network};
+pub use network::{DPU_SLOWNESS, Link, Network, Proxies};
 use std::sync::Arc;
 use template::{Peers, Templates};
 
@@ -52,7 +51,7 @@ pub struct Report {
 /// exscan, and otherwise the block of one rank for one other. `seed` chooses the skew.
 ///
 /// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
-/// (docs/tuning.md). Panics where there is no rank or no chunk.
+/// (docs/tuning.md). Panics where there is no rank or no chunk, or no map for proxies.
 pub fn simulate(
     algorithm: Algorithm,
     ranks: u32,
@@ -73,6 +72,7 @@ fn simulate_by(
     symmetry: bool,
 ) -> Report {
     assert!(ranks > 0 && network.chunk_bytes > 0, "{ranks} ranks, {network:?}");
+    assert!(network.proxies.is_none_or(|proxies| proxies.per_node > 0 && nodes.is_some()), "{network:?}");
     let peers = match algorithm.facts().symmetry {
         Symmetry::Xor if ranks.is_power_of_two() => Peers::Xor,
         _ => Peers::Cyclic(ranks),
@@ -245,6 +245,27 @@ mod tests {
         let four = Some(Arc::new(NodeMap::by_node(8, 2)));
         let all = simulate(Algorithm::AlltoallLinear, 8, bytes, four.as_ref(), &plain(), 0).time_ps;
         assert!(all > 16 * bytes * G && all > 15 * shared, "{all} {shared}");
+    }
+
+    #[test]
+    fn proxies_take_the_place_of_ranks() {
+        let (ranks, bytes) = (8, 1 << 20);
+        let nodes = Some(Arc::new(NodeMap::by_node(ranks, 2)));
+        let time = |algorithm, per_node, is_dpu| {
+            let proxies = (per_node > 0).then_some(Proxies { per_node, is_dpu });
+            simulate(algorithm, ranks, bytes, nodes.as_ref(), &Network { proxies, ..plain() }, 0).time_ps
+        };
+        for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
+            assert_eq!(time(facts.algorithm, 4, false), time(facts.algorithm, 0, false), "{facts:?}");
+            assert!(time(facts.algorithm, 1, false) >= time(facts.algorithm, 2, false), "{facts:?}");
+        }
+        // One proxy copies what four ranks would: three blocks for each.
+        let copies = 12 * (plain().within.overhead_ps + bytes * plain().within.per_byte_ps);
+        assert!(time(Algorithm::AlltoallLinear, 1, false) > copies);
+        // A DPU copies nothing within its host: the port carries all 7 blocks of the 4 ranks.
+        let port = 28 * bytes * G;
+        let dpu = time(Algorithm::AlltoallLinear, 1, true);
+        assert!((port..port + port / 10).contains(&dpu), "{dpu} {port}");
     }
 
     #[test]

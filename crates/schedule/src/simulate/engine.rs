@@ -1,6 +1,6 @@
 //! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
 //! are known when it starts, so there are no other events.
-use super::network::{Link, Network};
+use super::network::{Link, Network, Proxies};
 use super::template::{Kind, Step, Template, Templates};
 use crate::NodeMap;
 use crate::random::{Mix, Random, mix};
@@ -31,7 +31,7 @@ pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
     nodes: Option<&'a NodeMap>,
-    /// By rank: until when its processor is busy.
+    /// By rank, or by node and proxy: until when the processor is busy.
     processors: Vec<u64>,
     /// By node.
     ports: Vec<Ports>,
@@ -55,11 +55,13 @@ impl<'a> Engine<'a> {
             skew => Random(mix(seed) ^ u64::from(rank) << 32).below(skew),
         };
         let ranks = templates.of.len();
+        let of_proxies = |(nodes, proxies): (&NodeMap, Proxies)| nodes.nodes() * proxies.per_node;
+        let processors = nodes.zip(network.proxies).map_or(ranks, |both| of_proxies(both) as usize);
         Engine {
             templates,
             network,
             nodes,
-            processors: vec![0; ranks],
+            processors: vec![0; processors],
             ports: vec![Ports::default(); nodes.map_or(ranks, |nodes| nodes.nodes() as usize)],
             pending: HashMap::default(),
             events: (0..ranks as u32).map(|rank| Reverse((start(rank), rank, START))).collect(),
@@ -150,13 +152,24 @@ impl<'a> Engine<'a> {
         if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
     }
 
+    /// Who carries out a rank's steps.
+    fn processor(&self, rank: u32) -> usize {
+        match self.nodes.zip(self.network.proxies) {
+            None => rank as usize,
+            Some((nodes, Proxies { per_node, .. })) => {
+                (nodes.of(rank) * per_node + nodes.place(rank) % per_node) as usize
+            }
+        }
+    }
+
     fn node(&self, rank: u32) -> usize {
         self.nodes.map_or(rank, |nodes| nodes.of(rank)) as usize
     }
 
-    /// The link to a peer, and whether it is between nodes.
+    /// The link to a peer, and whether it passes ports.
     fn link(&self, rank: u32, peer: u32) -> (&'a Link, bool) {
-        let between = self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer));
+        let is_dpu = self.network.proxies.is_some_and(|proxies| proxies.is_dpu);
+        let between = is_dpu || self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer));
         (if between { &self.network.between } else { &self.network.within }, between)
     }
 
@@ -164,9 +177,9 @@ impl<'a> Engine<'a> {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let now = if link.streams { now } else { now.max(last_byte) };
-        let processor = &mut self.processors[rank as usize];
-        *processor = (*processor).max(now) + link.overhead_ps;
-        let mut begin = *processor;
+        let at = self.processor(rank);
+        self.processors[at] = self.processors[at].max(now) + link.overhead_ps * self.network.slowness();
+        let mut begin = self.processors[at];
         let (mut bytes_time, mut chunk_time) = (0, 0);
         if between {
             let chunk = if link.streams { self.chunk(step) } else { step.bytes };
@@ -185,28 +198,32 @@ impl<'a> Engine<'a> {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let bytes_time = step.bytes * link.per_byte_ps;
-        let turn = self.processors[rank as usize].max(now);
+        let overhead = link.overhead_ps * self.network.slowness();
+        let at = self.processor(rank);
+        let turn = self.processors[at].max(now);
         let (first, done) = if between {
             let node = self.node(rank);
             let begin = self.ports[node].into.max(last_byte - bytes_time);
             self.ports[node].into = begin + link.gap_ps.max(bytes_time);
-            self.processors[rank as usize] = turn + link.overhead_ps;
-            let done = (begin + bytes_time).max(turn) + link.overhead_ps;
-            (if link.streams { turn + link.overhead_ps } else { done }, done)
+            self.processors[at] = turn + overhead;
+            let done = (begin + bytes_time).max(turn) + overhead;
+            (if link.streams { turn + overhead } else { done }, done)
         } else {
             let chunk_time = self.chunk(step) * link.per_byte_ps;
-            let copied = turn + link.overhead_ps + bytes_time;
-            self.processors[rank as usize] = copied;
-            (turn + link.overhead_ps + chunk_time, copied.max(last_byte + chunk_time))
+            let copied = turn + overhead + bytes_time;
+            self.processors[at] = copied;
+            (turn + overhead + chunk_time, copied.max(last_byte + chunk_time))
         };
         self.finish(rank, number, first, done);
         self.finish(peer, send, done, done);
     }
 
     fn compute(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, per_byte: u64) {
-        let turn = self.processors[rank as usize].max(now);
+        let at = self.processor(rank);
+        let per_byte = per_byte * self.network.slowness();
+        let turn = self.processors[at].max(now);
         let whole = turn + step.bytes * per_byte;
-        self.processors[rank as usize] = whole;
+        self.processors[at] = whole;
         let chunk_time = self.chunk(step) * per_byte;
         self.finish(rank, number, turn + chunk_time, whole.max(last_byte + chunk_time));
     }

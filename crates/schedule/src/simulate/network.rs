@@ -31,6 +31,28 @@ pub struct Network {
     pub chunk_bytes: u64,
     /// Ranks start at random times before this.
     pub skew_ps: u64,
+    /// Who carries out the steps of a node's ranks; nothing: each rank its own.
+    pub proxies: Option<Proxies>,
+}
+
+/// The proxies of each node. One serves every so manieth rank of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proxies {
+    /// How many; not 0.
+    pub per_node: u32,
+    /// They run on a data processing unit: messages within the host pass its port, too, and its cores take
+    /// `DPU_SLOWNESS` times as long for everything.
+    pub is_dpu: bool,
+}
+
+/// BlueField-2's Arm cores sustain about half of what the link carries (Liu et al., arXiv 2105.06619).
+pub const DPU_SLOWNESS: u64 = 2;
+
+impl Network {
+    /// How many times as long a processor takes as a host's.
+    pub(super) fn slowness(&self) -> u64 {
+        if self.proxies.is_some_and(|proxies| proxies.is_dpu) { DPU_SLOWNESS } else { 1 }
+    }
 }
 
 impl Default for Network {
@@ -56,6 +78,7 @@ impl Default for Network {
             reduce_per_byte_ps: 100,
             chunk_bytes: 32 << 10,
             skew_ps: 0,
+            proxies: None,
         }
     }
 }
