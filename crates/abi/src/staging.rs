@@ -164,7 +164,7 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
         settings::Device::Cuda => device::Choice::Cuda,
         settings::Device::Sentinel => device::Choice::Sentinel,
     };
-    device::start(choice, settings.device_seed)?;
+    device::start(choice, settings.device_seed, settings::cache_folder().map(|cache| cache.join("kernels")))?;
     match device::name() {
         // MPI Forum, Memory Allocation Kinds Side Document 1.0, section 3.
         Some("cuda") => support_memory_kinds(&["cuda", "cuda:device", "cuda:host", "cuda:managed"]),

@@ -1,13 +1,58 @@
-//! The run-time compiler of kernels, loaded by its name.
+//! The run-time compilers of kernels, loaded by their names, and what they have made, kept on disk.
+//!
+//! NVRTC and hipRTC have the same functions under two prefixes. Facts are from their documentation (CUDA 12,
+//! ROCm 6).
 
 use error::{Class, Result, fail};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 
 type Code = c_int;
 type Program = *mut c_void;
 
-/// NVIDIA's run-time compiler. Facts are from NVRTC's documentation (CUDA 12).
-pub struct Nvrtc {
+/// How two compilers differ.
+#[derive(Debug)]
+pub struct Dialect {
+    /// For sentences.
+    pub name: &'static str,
+    /// The names under which installations have it.
+    pub files: &'static [&'static str],
+    prefix: &'static str,
+    /// What it makes, in the names of its functions.
+    made: &'static str,
+    /// The option that names the device, and others.
+    target: &'static str,
+    options: &'static [&'static CStr],
+}
+
+// Products are rounded before they are added, as the CPU's.
+
+/// NVIDIA's, which makes PTX.
+pub const NVRTC: Dialect = Dialect {
+    name: "NVRTC",
+    files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    prefix: "nvrtc",
+    made: "PTX",
+    target: "--gpu-architecture=",
+    options: &[c"--fmad=false", c"--device-int128"],
+};
+
+/// AMD's, which makes code objects.
+pub const HIPRTC: Dialect = Dialect {
+    name: "hipRTC",
+    files: &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"],
+    prefix: "hiprtc",
+    made: "Code",
+    target: "--offload-arch=",
+    options: &[c"-ffp-contract=off"],
+};
+
+/// A compiler.
+pub struct Compiler {
+    dialect: &'static Dialect,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
     create: unsafe extern "C" fn(
         *mut Program,
         *const c_char,
@@ -19,75 +64,95 @@ pub struct Nvrtc {
     compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
     log_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
     log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    ptx_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Code,
+    made_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
+    made: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     destroy: unsafe extern "C" fn(*mut Program) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
     /// Last: the functions above lie in it.
     _library: libloading::Library,
 }
 
-/// The names under which installations have it.
-pub(crate) const FILES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-
-impl Nvrtc {
-    /// Errors (MPI_ERR_OTHER): it is not here, or is another library.
-    pub fn load(file: &str) -> Result<Nvrtc> {
+impl Compiler {
+    /// Errors (MPI_ERR_OTHER): `file` is not here, or is another library.
+    pub fn load(dialect: &'static Dialect, file: &str) -> Result<Compiler> {
         // SAFETY: the compiler's initialisers may run at any time; another file under its name is the user's.
         let library = match unsafe { libloading::Library::new(file) } {
             Ok(library) => library,
             Err(error) => fail!(Class::Other, "{file} cannot be loaded ({error})"),
         };
         macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the field has the type that nvrtc.h gives the function.
-                match unsafe { library.get(concat!($name, "\0").as_bytes()) } {
+            ($name:expr) => {{
+                let name = format!("{}{}", dialect.prefix, $name);
+                // SAFETY: the field has the type that nvrtc.h and hiprtc.h give the function.
+                match unsafe { library.get(name.as_bytes()) } {
                     Ok(symbol) => *symbol,
-                    Err(_) => fail!(Class::Other, "{file} is not NVRTC: it has no {}", $name),
+                    Err(_) => fail!(Class::Other, "{file} is not {}: it has no {name}", dialect.name),
                 }
-            };
+            }};
         }
-        Ok(Nvrtc {
-            create: symbol!("nvrtcCreateProgram"),
-            compile: symbol!("nvrtcCompileProgram"),
-            log_bytes: symbol!("nvrtcGetProgramLogSize"),
-            log: symbol!("nvrtcGetProgramLog"),
-            ptx_bytes: symbol!("nvrtcGetPTXSize"),
-            ptx: symbol!("nvrtcGetPTX"),
-            destroy: symbol!("nvrtcDestroyProgram"),
-            error: symbol!("nvrtcGetErrorString"),
+        Ok(Compiler {
+            dialect,
+            version: symbol!("Version"),
+            create: symbol!("CreateProgram"),
+            compile: symbol!("CompileProgram"),
+            log_bytes: symbol!("GetProgramLogSize"),
+            log: symbol!("GetProgramLog"),
+            made_bytes: symbol!(format!("Get{}Size", dialect.made)),
+            made: symbol!(format!("Get{}", dialect.made)),
+            destroy: symbol!("DestroyProgram"),
+            error: symbol!("GetErrorString"),
             _library: library,
         })
     }
 
-    /// Compiles `source` to PTX for devices of `architecture` (`compute_90`) and newer ones.
+    /// Compiles `source` for devices of `architecture` (`compute_90`, `gfx942`), or finds it in the folder
+    /// `cache`, where it keeps what it makes.
     ///
     /// Errors (MPI_ERR_OTHER): what the compiler says.
-    pub fn compile(&self, source: &CStr, architecture: &str) -> Result<CString> {
+    pub fn compile(&self, source: &CStr, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: it stores two numbers.
+        self.check("Version", unsafe { (self.version)(&mut major, &mut minor) }, "")?;
+        let mut key = DefaultHasher::new();
+        (source, self.dialect.options, major, minor).hash(&mut key);
+        let name = format!("{}-{architecture}-{:016x}", self.dialect.prefix, key.finish());
+        let file = cache.map(|folder| folder.join(name));
+        if let Some(made) = file.as_deref().and_then(kept) {
+            return Ok(made);
+        }
+        let made = self.make(source, architecture)?;
+        if let Some(file) = file {
+            // A cache that cannot be written costs the next process its time, no more.
+            let _ = keep(&file, &made);
+        }
+        Ok(made)
+    }
+
+    fn make(&self, source: &CStr, architecture: &str) -> Result<Vec<u8>> {
         let mut program = std::ptr::null_mut();
         let (name, none) = (c"kernels.cu".as_ptr(), std::ptr::null());
         // SAFETY: the strings outlive the call; it stores one pointer.
         let code = unsafe { (self.create)(&mut program, source.as_ptr(), name, 0, none, none) };
-        self.check("nvrtcCreateProgram", code, "")?;
+        self.check("CreateProgram", code, "")?;
         let compiled = self.compiled(program, architecture);
         // SAFETY: made above, and not used again.
         unsafe { (self.destroy)(&mut program) };
         compiled
     }
 
-    fn compiled(&self, program: Program, architecture: &str) -> Result<CString> {
-        let target = CString::new(format!("--gpu-architecture={architecture}")).expect("it has no zero byte");
-        // A product that is rounded before it is added, as the CPU's.
-        let options = [target.as_ptr(), c"--fmad=false".as_ptr(), c"--device-int128".as_ptr()];
+    fn compiled(&self, program: Program, architecture: &str) -> Result<Vec<u8>> {
+        let target = CString::new(format!("{}{architecture}", self.dialect.target)).expect("no zero byte");
+        let options: Vec<*const c_char> =
+            std::iter::once(&*target).chain(self.dialect.options.iter().copied()).map(CStr::as_ptr).collect();
         // SAFETY: the options outlive the call.
         let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
         if code != 0 {
             // SAFETY: the compiler's two functions for its log.
-            let log = unsafe { text(program, self.log_bytes, self.log) };
-            self.check("nvrtcCompileProgram", code, &log.to_string_lossy())?;
+            let log = unsafe { bytes_of(program, self.log_bytes, self.log) };
+            self.check("CompileProgram", code, &String::from_utf8_lossy(&log))?;
         }
         // SAFETY: ... and for what it made.
-        Ok(unsafe { text(program, self.ptx_bytes, self.ptx) })
+        Ok(unsafe { bytes_of(program, self.made_bytes, self.made) })
     }
 
     fn check(&self, function: &str, code: Code, log: &str) -> Result<()> {
@@ -96,29 +161,55 @@ impl Nvrtc {
             let said = unsafe { (self.error)(code) };
             // SAFETY: a constant string of the compiler.
             let said = unsafe { CStr::from_ptr(said) };
-            fail!(Class::Other, "{function}: {} {log}", said.to_string_lossy());
+            fail!(Class::Other, "{}{function}: {} {log}", self.dialect.prefix, said.to_string_lossy());
         }
         Ok(())
     }
 }
 
-/// A text of a program.
+/// What a program has: a text, with its zero byte, or code.
 ///
 /// # Safety
-/// `bytes` stores how many bytes `get` writes, the zero byte included.
-unsafe fn text(
+/// `bytes` stores how many bytes `get` writes.
+unsafe fn bytes_of(
     program: Program,
     bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
     get: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-) -> CString {
+) -> Vec<u8> {
     let mut length = 0;
     // SAFETY: it stores one number.
     unsafe { bytes(program, &mut length) };
-    let mut text = vec![0u8; length + 1];
-    // SAFETY: the text has room for it (contract).
-    unsafe { get(program, text.as_mut_ptr().cast()) };
-    text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(0));
-    CString::new(text).expect("it was cut at the first zero byte")
+    let mut made = vec![0u8; length];
+    // SAFETY: there is room for it (contract).
+    unsafe { get(program, made.as_mut_ptr().cast()) };
+    made
+}
+
+/// A check word, then what was made.
+fn checked(made: &[u8]) -> [u8; 8] {
+    let mut hash = DefaultHasher::new();
+    made.hash(&mut hash);
+    hash.finish().to_ne_bytes()
+}
+
+/// What a file keeps, if it is whole.
+fn kept(file: &Path) -> Option<Vec<u8>> {
+    let mut bytes = fs::read(file).ok()?;
+    let made = bytes.split_off(8.min(bytes.len()));
+    (bytes == checked(&made)).then_some(made)
+}
+
+/// Writes a file of its own, and gives it its name when it is whole: other processes may do the same.
+fn keep(file: &Path, made: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let own = file.with_extension(std::process::id().to_string());
+    let written = fs::write(&own, [&checked(made), made].concat()).and_then(|()| fs::rename(&own, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&own);
+    }
+    written
 }
 
 #[cfg(test)]
@@ -127,9 +218,30 @@ mod tests {
 
     // Goal: what is missing is named.
     #[test]
-    fn another_library_is_not_nvrtc() {
-        let said = |file| Nvrtc::load(file).err().expect("it is no compiler").message.clone();
-        assert!(said("libnone-such.so.1").contains("cannot be loaded"));
-        assert!(said("libc.so.6").contains("is not NVRTC: it has no nvrtcCreateProgram"));
+    fn another_library_is_no_compiler() {
+        let said =
+            |dialect, file| Compiler::load(dialect, file).err().expect("it is no compiler").message.clone();
+        assert!(said(&NVRTC, "libnone-such.so.1").contains("cannot be loaded"));
+        assert!(said(&NVRTC, "libc.so.6").contains("is not NVRTC: it has no nvrtcVersion"));
+        assert!(said(&HIPRTC, "libc.so.6").contains("is not hipRTC: it has no hiprtcVersion"));
+    }
+
+    // Goal: a file gives back what it keeps, and a damaged one nothing.
+    #[test]
+    fn a_damaged_file_is_ignored() {
+        let folder = std::env::temp_dir().join(format!("outboard-kept-{}", std::process::id()));
+        let file = folder.join("deeper").join("made");
+        assert_eq!(kept(&file), None);
+        keep(&file, b"made").unwrap();
+        assert_eq!(kept(&file).as_deref(), Some(&b"made"[..]));
+        keep(&file, b"other").unwrap();
+        assert_eq!(kept(&file).as_deref(), Some(&b"other"[..]));
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        let whole = fs::read(&file).unwrap();
+        for damaged in [&whole[..whole.len() - 1], &whole[..5], &[], &[&whole[..9], b"thar"].concat()] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(kept(&file), None, "{damaged:?}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -11,6 +11,7 @@ use crate::words::Words;
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 use sys::Span;
@@ -109,6 +110,8 @@ pub struct Cuda {
     launch: Launch,
     /// By context; nothing where they cannot be compiled.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
+    /// The folder of compiled kernels.
+    cache: Option<PathBuf>,
     /// Allocations of other processes, by process and place: their numbers, and where they are here.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
     /// Last: the functions above lie in it.
@@ -119,7 +122,7 @@ impl Cuda {
     /// Loads the driver `file`.
     ///
     /// Errors (MPI_ERR_OTHER): it is not here, is not CUDA's, or finds no device.
-    pub(crate) fn load(file: &str) -> Result<Cuda> {
+    pub(crate) fn load(file: &str, cache: Option<PathBuf>) -> Result<Cuda> {
         // SAFETY: the driver's initialisers may run at any time; another file under its name is the user's.
         let library = match unsafe { libloading::Library::new(file) } {
             Ok(library) => library,
@@ -170,6 +173,7 @@ impl Cuda {
             function: symbol!("cuModuleGetFunction"),
             launch: symbol!("cuLaunchKernel"),
             kernels: Mutex::default(),
+            cache,
             opened: Mutex::default(),
             _library: library,
         };
@@ -487,7 +491,7 @@ mod tests {
     // Goal: what is missing is said in a sentence, on machines without a GPU.
     #[test]
     fn a_wrong_driver_is_named() {
-        let said = |file| Cuda::load(file).err().expect("it is no driver").message.clone();
+        let said = |file| Cuda::load(file, None).err().expect("it is no driver").message.clone();
         assert!(said("libnone-such.so.1").contains("needs NVIDIA's driver"));
         assert!(said("libc.so.6").contains("no CUDA driver: it has no cuInit"));
     }

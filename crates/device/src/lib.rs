@@ -6,7 +6,7 @@
 //! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
 //! address that belongs to no device is the host's.
 //! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses them.
-mod compiler;
+pub mod compiler;
 mod cuda;
 pub mod kernel;
 pub mod lend;
@@ -14,11 +14,11 @@ mod sentinel;
 mod stream;
 mod words;
 
-pub use compiler::Nvrtc;
 use cuda::Cuda;
 use error::{Class, Result, fail};
 use kernel::{Reduction, Strip};
 use sentinel::Sentinel;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use stream::Stream;
@@ -50,18 +50,19 @@ const NOTE_OF_CUDA: u64 = 2;
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
-/// Loads a backend. Later calls change nothing. `seed`: the delays of sentinel streams, 0 for none.
+/// Loads a backend. Later calls change nothing. `seed`: the delays of sentinel streams, 0 for none. `cache`:
+/// the folder in which compiled kernels are kept.
 ///
 /// Errors: the one that was asked for cannot be had.
-pub fn start(choice: Choice, seed: u64) -> Result<()> {
+pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
     if BACKEND.get().is_some() {
         return Ok(());
     }
     let backend = match choice {
         Choice::Off => return Ok(()),
         Choice::Sentinel => Backend::Sentinel(Sentinel::new(seed)?),
-        Choice::Cuda => Backend::Cuda(Cuda::load(cuda::DRIVER)?),
-        Choice::Auto => match Cuda::load(cuda::DRIVER) {
+        Choice::Cuda => Backend::Cuda(Cuda::load(cuda::DRIVER, cache)?),
+        Choice::Auto => match Cuda::load(cuda::DRIVER, cache) {
             Ok(cuda) => Backend::Cuda(cuda),
             Err(_) => return Ok(()),
         },

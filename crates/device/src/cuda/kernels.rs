@@ -1,7 +1,7 @@
 //! Kernels on a CUDA device: compiled at a process's first use of one, launched on a stream of this crate.
 
 use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, Cuda, DEVICE_ORDINAL, Entered, Kernels};
-use crate::compiler::{self, Nvrtc};
+use crate::compiler::{Compiler, NVRTC};
 use crate::kernel::{self, Reduction, Strip};
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ impl Cuda {
 
     /// The kernels for the current context's device: a module.
     fn compile(&self) -> Result<usize> {
-        let nvrtc = compiler::FILES.into_iter().find_map(|file| Nvrtc::load(file).ok());
+        let nvrtc = NVRTC.files.iter().find_map(|file| Compiler::load(&NVRTC, file).ok());
         let Some(nvrtc) = nvrtc else { fail!(Class::Other, "NVRTC is not here") };
         let mut device = 0;
         // SAFETY: it stores one number.
@@ -140,7 +140,7 @@ impl Cuda {
             self.check("cuDeviceGetAttribute", code).map(|()| number)
         };
         let architecture = format!("compute_{}{}", number(CAPABILITY_MAJOR)?, number(CAPABILITY_MINOR)?);
-        let ptx = nvrtc.compile(kernel::SOURCE, &architecture)?;
+        let ptx = nvrtc.compile(kernel::SOURCE, &architecture, self.cache.as_deref())?;
         let mut module = 0;
         // SAFETY: PTX, which ends with a zero byte; it stores one handle.
         let code = unsafe { (self.load_module)(&mut module, ptx.as_ptr().cast()) };
