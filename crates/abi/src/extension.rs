@@ -14,8 +14,9 @@ use objects::constants::SUCCESS;
 use std::ffi::{c_int, c_void};
 use sys::Span;
 
-/// MPIX_GPU_SUPPORT_CUDA of MPICH.
+/// MPIX_GPU_SUPPORT_CUDA and MPIX_GPU_SUPPORT_HIP of MPICH.
 const CUDA: c_int = 0;
+const HIP: c_int = 2;
 
 /// Exports a function under both of its names.
 macro_rules! functions {
@@ -39,10 +40,14 @@ functions! {
     /// `MPIX_GPU_query_support` of MPICH.
     MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {
         anytime("MPIX_GPU_query_support", || {
-            if !(CUDA..=2).contains(&gpu_type) {
+            if !(CUDA..=HIP).contains(&gpu_type) {
                 fail!(Class::Arg, "gpu_type is {gpu_type}; it must be CUDA (0), Level Zero (1) or HIP (2)");
             }
-            let supported = gpu_type == CUDA && backend() == Some("cuda");
+            let supported = match gpu_type {
+                CUDA => backend() == Some("cuda"),
+                HIP => backend() == Some("hip"),
+                _ => false,
+            };
             Out::new(is_supported.expose_provenance(), "is_supported").set(c_int::from(supported))
         })
     }

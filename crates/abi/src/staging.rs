@@ -162,12 +162,14 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
         settings::Device::Off => device::Choice::Off,
         settings::Device::Auto => device::Choice::Auto,
         settings::Device::Cuda => device::Choice::Cuda,
+        settings::Device::Hip => device::Choice::Hip,
         settings::Device::Sentinel => device::Choice::Sentinel,
     };
     device::start(choice, settings.device_seed, settings::cache_folder().map(|cache| cache.join("kernels")))?;
     match device::name() {
         // MPI Forum, Memory Allocation Kinds Side Document 1.0, section 3.
         Some("cuda") => support_memory_kinds(&["cuda", "cuda:device", "cuda:host", "cuda:managed"]),
+        Some("hip") => support_memory_kinds(&["rocm", "rocm:device", "rocm:host", "rocm:managed"]),
         Some(_) => support_memory_kinds(&["sentinel", "sentinel:device"]),
         None => (),
     }

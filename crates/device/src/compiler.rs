@@ -22,8 +22,8 @@ pub struct Dialect {
     prefix: &'static str,
     /// What it makes, in the names of its functions.
     made: &'static str,
-    /// The option that names the device, and others.
-    target: &'static str,
+    /// The option that names the device, if it must be named, and others.
+    target: Option<&'static str>,
     options: &'static [&'static CStr],
 }
 
@@ -35,17 +35,17 @@ pub const NVRTC: Dialect = Dialect {
     files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
     prefix: "nvrtc",
     made: "PTX",
-    target: "--gpu-architecture=",
+    target: Some("--gpu-architecture="),
     options: &[c"--fmad=false", c"--device-int128"],
 };
 
-/// AMD's, which makes code objects.
+/// AMD's, which makes code objects for the current device.
 pub const HIPRTC: Dialect = Dialect {
     name: "hipRTC",
     files: &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"],
     prefix: "hiprtc",
     made: "Code",
-    target: "--offload-arch=",
+    target: None,
     options: &[c"-ffp-contract=off"],
 };
 
@@ -105,8 +105,8 @@ impl Compiler {
         })
     }
 
-    /// Compiles `source` for devices of `architecture` (`compute_90`, `gfx942`), or finds it in the folder
-    /// `cache`, where it keeps what it makes.
+    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device), or
+    /// finds it in the folder `cache`, where it keeps what it makes.
     ///
     /// Errors (MPI_ERR_OTHER): what the compiler says.
     pub fn compile(&self, source: &CStr, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
@@ -141,9 +141,10 @@ impl Compiler {
     }
 
     fn compiled(&self, program: Program, architecture: &str) -> Result<Vec<u8>> {
-        let target = CString::new(format!("{}{architecture}", self.dialect.target)).expect("no zero byte");
-        let options: Vec<*const c_char> =
-            std::iter::once(&*target).chain(self.dialect.options.iter().copied()).map(CStr::as_ptr).collect();
+        let target = self.dialect.target.map(|option| format!("{option}{architecture}"));
+        let target = target.map(|target| CString::new(target).expect("it has no zero byte"));
+        let options = target.as_deref().into_iter().chain(self.dialect.options.iter().copied());
+        let options: Vec<*const c_char> = options.map(CStr::as_ptr).collect();
         // SAFETY: the options outlive the call.
         let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
         if code != 0 {

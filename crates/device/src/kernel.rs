@@ -1,7 +1,7 @@
 //! Kernels of a device: packing and unpacking of datatypes, and reductions.
 //!
 //! CUDA's are compiled from `kernels.cu` for the device that is here (`compiler.rs`); sentinel's are
-//! functions on a thread. Read next: `move_strips` and `reduce` in `cuda.rs` and `sentinel.rs`.
+//! functions on a thread. Read next: `move_strips` and `reduce` in `driver.rs` and `sentinel.rs`.
 
 use datatype::{Basic, PredefinedOp};
 use std::ffi::{CStr, CString};

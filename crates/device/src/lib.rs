@@ -1,20 +1,21 @@
 //! Device memory: whether an address belongs to a device, and copies between it and the memory of the host.
 //!
-//! Purpose: the layers above touch device memory through `copy` only. A process has one backend, loaded at
-//! run time by `start`: `cuda` (the driver API, by dlopen) or `sentinel` (memory that the CPU cannot touch,
-//! for tests on every machine).
+//! Purpose: the layers above touch device memory through `copy` and kernels only. A process has one backend,
+//! loaded at run time by `start`: `cuda` or `hip` (`driver.rs`, by dlopen), or `sentinel` (memory that the
+//! CPU cannot touch, for tests on every machine).
 //! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
 //! address that belongs to no device is the host's.
-//! Read next: `sentinel.rs`, `cuda.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses them.
+//! Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses
+//! them.
 pub mod compiler;
-mod cuda;
+mod driver;
 pub mod kernel;
 pub mod lend;
 mod sentinel;
 mod stream;
 mod words;
 
-use cuda::Cuda;
+use driver::{CUDA, Driver, HIP};
 use error::{Class, Result, fail};
 use kernel::{Reduction, Strip};
 use sentinel::Sentinel;
@@ -30,22 +31,23 @@ pub use words::{Words, is_at};
 pub enum Choice {
     /// None: every address is the host's.
     Off,
-    /// `Cuda` if its driver and a device are here, else none.
+    /// `Cuda` if its driver and a device are here, else `Hip`, else none.
     Auto,
     /// The CUDA driver.
     Cuda,
+    /// HIP.
+    Hip,
     /// Memory that the CPU cannot touch.
     Sentinel,
 }
 
 enum Backend {
-    Cuda(Cuda),
+    Driver(Driver),
     Sentinel(Sentinel),
 }
 
 /// The first word of a note (`lend.rs`).
 const NOTE_OF_SENTINEL: u64 = 1;
-const NOTE_OF_CUDA: u64 = 2;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
@@ -61,9 +63,10 @@ pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
     let backend = match choice {
         Choice::Off => return Ok(()),
         Choice::Sentinel => Backend::Sentinel(Sentinel::new(seed)?),
-        Choice::Cuda => Backend::Cuda(Cuda::load(cuda::DRIVER, cache)?),
-        Choice::Auto => match Cuda::load(cuda::DRIVER, cache) {
-            Ok(cuda) => Backend::Cuda(cuda),
+        Choice::Cuda => Backend::Driver(Driver::load(&CUDA, cache)?),
+        Choice::Hip => Backend::Driver(Driver::load(&HIP, cache)?),
+        Choice::Auto => match Driver::load(&CUDA, cache.clone()).or_else(|_| Driver::load(&HIP, cache)) {
+            Ok(driver) => Backend::Driver(driver),
             Err(_) => return Ok(()),
         },
     };
@@ -86,7 +89,7 @@ pub fn on() -> bool {
 /// The backend's name, if one runs.
 pub fn name() -> Option<&'static str> {
     BACKEND.get().map(|backend| match backend {
-        Backend::Cuda(_) => "cuda",
+        Backend::Driver(driver) => driver.api.name,
         Backend::Sentinel(_) => "sentinel",
     })
 }
@@ -97,7 +100,7 @@ pub fn name() -> Option<&'static str> {
 pub fn holds(address: usize, bytes: usize) -> Result<bool> {
     match BACKEND.get() {
         None => Ok(false),
-        Some(Backend::Cuda(cuda)) => cuda.holds(address, bytes),
+        Some(Backend::Driver(driver)) => driver.holds(address, bytes),
         Some(Backend::Sentinel(sentinel)) => sentinel.holds(address, bytes),
     }
 }
@@ -109,7 +112,7 @@ pub fn holds(address: usize, bytes: usize) -> Result<bool> {
 pub fn copy(to: Span, from: Span) -> Result<()> {
     match BACKEND.get() {
         None => from.copy_to(to),
-        Some(Backend::Cuda(cuda)) => cuda.copy(to, from)?,
+        Some(Backend::Driver(driver)) => driver.copy(to, from)?,
         Some(Backend::Sentinel(sentinel)) => sentinel.copy(to, from)?,
     }
     Ok(())
@@ -120,7 +123,7 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
 /// Errors: those of `holds`.
 pub fn lend(stand_in: Span, user: Span) -> Result<bool> {
     let (backend, words) = match BACKEND.get() {
-        Some(Backend::Cuda(cuda)) => (NOTE_OF_CUDA, cuda.export(user)),
+        Some(Backend::Driver(driver)) => (driver.api.note, driver.export(user)),
         Some(Backend::Sentinel(sentinel)) => (NOTE_OF_SENTINEL, sentinel.export(user)?),
         None => return Ok(false),
     };
@@ -154,7 +157,9 @@ pub fn open_lent(note: &[u64; lend::NOTE_WORDS], at: usize, bytes: usize) -> Res
         fail!(Class::Intern, "{bytes} bytes from {at} on of {lent} lent bytes");
     }
     let all = match (BACKEND.get(), *backend) {
-        (Some(Backend::Cuda(cuda)), NOTE_OF_CUDA) => cuda.import(words, *lent as usize)?,
+        (Some(Backend::Driver(driver)), note) if note == driver.api.note => {
+            driver.import(words, *lent as usize)?
+        }
         (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *lent as usize)?,
         _ => fail!(Class::Other, "memory of another kind of device was lent"),
     };
@@ -178,7 +183,7 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     }
     match BACKEND.get() {
         None => Ok(false),
-        Some(Backend::Cuda(cuda)) => cuda.move_strips(strips, packed, is_pack),
+        Some(Backend::Driver(driver)) => driver.move_strips(strips, packed, is_pack),
         Some(Backend::Sentinel(sentinel)) => sentinel.move_strips(strips, packed, is_pack),
     }
 }
@@ -198,7 +203,7 @@ pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
     let [left, into] = [left, into].map(|address| unsafe { Span::claim(address, bytes) });
     match BACKEND.get() {
         None => Ok(false),
-        Some(Backend::Cuda(cuda)) => cuda.reduce(reduction, &kernel, left, into),
+        Some(Backend::Driver(driver)) => driver.reduce(reduction, &kernel, left, into),
         Some(Backend::Sentinel(sentinel)) => sentinel.reduce(reduction, left, into),
     }
 }
@@ -206,7 +211,7 @@ pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
 /// The calling thread's device, for `adopt` in another thread. Only CUDA has one for each thread.
 pub fn context() -> Result<usize> {
     match BACKEND.get() {
-        Some(Backend::Cuda(cuda)) => cuda.context(),
+        Some(Backend::Driver(driver)) => driver.context(),
         _ => Ok(0),
     }
 }
@@ -214,7 +219,7 @@ pub fn context() -> Result<usize> {
 /// Makes what `context` returned in another thread the calling thread's device, for its life.
 pub fn adopt(context: usize) -> Result<()> {
     match BACKEND.get() {
-        Some(Backend::Cuda(cuda)) => cuda.adopt(context),
+        Some(Backend::Driver(driver)) => driver.adopt(context),
         _ => Ok(()),
     }
 }
@@ -225,7 +230,7 @@ pub fn adopt(context: usize) -> Result<()> {
 pub fn alloc(bytes: usize) -> Result<usize> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
-        Some(Backend::Cuda(cuda)) => cuda.alloc(bytes),
+        Some(Backend::Driver(driver)) => driver.alloc(bytes),
         Some(Backend::Sentinel(sentinel)) => sentinel.alloc(bytes),
     }
 }
@@ -236,7 +241,7 @@ pub fn alloc(bytes: usize) -> Result<usize> {
 pub fn free(address: usize) -> Result<()> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
-        Some(Backend::Cuda(cuda)) => cuda.free(address),
+        Some(Backend::Driver(driver)) => driver.free(address),
         Some(Backend::Sentinel(sentinel)) => sentinel.free(address),
     }
 }
@@ -258,7 +263,10 @@ pub fn set_open(address: usize, open: bool) -> Result<()> {
 /// Errors (MPI_ERR_ARG): the backend has no such streams.
 pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
     match (BACKEND.get(), kind) {
-        (Some(Backend::Cuda(cuda)), "cudaStream_t") => Ok(Stream::Cuda(cuda, handle)),
+        (Some(Backend::Driver(driver)), kind) if kind == driver.api.stream_kind => {
+            driver.orders()?;
+            Ok(Stream::Driver(driver, handle))
+        }
         (Some(Backend::Sentinel(sentinel)), "sentinel") => {
             Ok(Stream::Sentinel(sentinel, sentinel.stream(handle)?))
         }
@@ -271,7 +279,10 @@ pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
 
 /// What the streams of the backend are called.
 pub fn stream_kind() -> Option<&'static str> {
-    name().map(|name| if name == "cuda" { "cudaStream_t" } else { name })
+    BACKEND.get().map(|backend| match backend {
+        Backend::Driver(driver) => driver.api.stream_kind,
+        Backend::Sentinel(_) => "sentinel",
+    })
 }
 
 /// Makes a stream for the program, and returns its handle.
@@ -280,7 +291,7 @@ pub fn stream_kind() -> Option<&'static str> {
 pub fn create_stream() -> Result<usize> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),
-        Some(Backend::Cuda(cuda)) => cuda.create_stream(),
+        Some(Backend::Driver(driver)) => driver.create_stream(),
         Some(Backend::Sentinel(sentinel)) => sentinel.create_stream(),
     }
 }
@@ -294,7 +305,7 @@ pub fn created_stream(handle: usize) -> Result<Stream> {
 pub fn destroy_stream(handle: usize) -> Result<()> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),
-        Some(Backend::Cuda(cuda)) => cuda.destroy_stream(handle),
+        Some(Backend::Driver(driver)) => driver.destroy_stream(handle),
         Some(Backend::Sentinel(sentinel)) => sentinel.destroy_stream(handle),
     }
 }

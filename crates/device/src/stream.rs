@@ -1,7 +1,7 @@
 //! Streams of a device: work in order, beside the program. What MPI needs of one is a pair of words in the
 //! host's memory: the stream writes one when it has come to an MPI operation, and waits for the other.
 
-use crate::cuda::Cuda;
+use crate::driver::Driver;
 use crate::sentinel::{Queue, Sentinel};
 use crate::words::{Words, is_at};
 use error::Result;
@@ -12,8 +12,8 @@ use sys::Span;
 /// A stream of the program.
 #[derive(Clone)]
 pub enum Stream {
-    /// A handle of CUDA's.
-    Cuda(&'static Cuda, usize),
+    /// A handle of the driver's.
+    Driver(&'static Driver, usize),
     /// A worker thread.
     Sentinel(&'static Sentinel, Arc<Queue>),
 }
@@ -22,7 +22,7 @@ impl Stream {
     /// Words for this stream. They are never freed: the device may write them at any time.
     pub fn words(&self) -> Result<&'static Words> {
         match self {
-            Stream::Cuda(cuda, _) => cuda.words(),
+            Stream::Driver(driver, _) => driver.words(),
             Stream::Sentinel(..) => {
                 Ok(Box::leak(Box::new(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) })))
             }
@@ -35,7 +35,7 @@ impl Stream {
     /// Errors (MPI_ERR_OTHER): the stream is being captured into a graph, or the device failed.
     pub fn hand_over(&self, words: &'static Words, count: u32) -> Result<()> {
         match self {
-            Stream::Cuda(cuda, stream) => cuda.hand_over(*stream, words, count),
+            Stream::Driver(driver, stream) => driver.hand_over(*stream, words, count),
             Stream::Sentinel(_, queue) => {
                 queue.push(move || words.reached.store(count, Ordering::Release));
                 queue.push(move || {
@@ -51,7 +51,7 @@ impl Stream {
     /// Enqueues a copy.
     pub fn copy(&self, to: Span, from: Span) -> Result<()> {
         match self {
-            Stream::Cuda(cuda, stream) => cuda.copy_later(*stream, to, from),
+            Stream::Driver(driver, stream) => driver.copy_later(*stream, to, from),
             Stream::Sentinel(sentinel, queue) => {
                 // What is wrong with an address is said now; later nobody would hear it.
                 sentinel.holds(to.address(), to.bytes())?;
@@ -70,7 +70,7 @@ impl Stream {
     /// Errors (MPI_ERR_OTHER): the device failed.
     pub fn is_idle(&self) -> Result<bool> {
         match self {
-            Stream::Cuda(cuda, stream) => cuda.is_idle(*stream),
+            Stream::Driver(driver, stream) => driver.is_idle(*stream),
             Stream::Sentinel(_, queue) => Ok(queue.is_idle()),
         }
     }
@@ -78,7 +78,7 @@ impl Stream {
     /// Waits until all its work is over.
     pub fn synchronize(&self) -> Result<()> {
         match self {
-            Stream::Cuda(cuda, stream) => cuda.synchronize(*stream),
+            Stream::Driver(driver, stream) => driver.synchronize(*stream),
             Stream::Sentinel(_, queue) => {
                 queue.drain();
                 Ok(())

@@ -91,7 +91,7 @@ pub struct Settings {
     pub launch_fanout: Option<u64>,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.
+    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
     pub device: Device,
     /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
     pub device_bytes_min: u64,
@@ -684,11 +684,11 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "device",
         variable: "OUTBOARD_DEVICE",
-        kind: Kind::Choice(&["off", "auto", "cuda", "sentinel"]),
+        kind: Kind::Choice(&["off", "auto", "cuda", "hip", "sentinel"]),
         default: "off",
         scope: Scope::Job,
         internal: false,
-        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.",
+        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
         why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
     },
     Setting {
@@ -935,7 +935,7 @@ impl FromText for Malloc {
     }
 }
 
-/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), sentinel (memory that the CPU cannot touch, for tests), auto (cuda if it finds a device), or none (docs/gpu.md). Ranks must agree.
+/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// `off`
@@ -944,6 +944,8 @@ pub enum Device {
     Auto,
     /// `cuda`
     Cuda,
+    /// `hip`
+    Hip,
     /// `sentinel`
     Sentinel,
 }
@@ -954,6 +956,7 @@ impl FromText for Device {
             "off" => Ok(Device::Off),
             "auto" => Ok(Device::Auto),
             "cuda" => Ok(Device::Cuda),
+            "hip" => Ok(Device::Hip),
             "sentinel" => Ok(Device::Sentinel),
             _ => Err(format!("no such choice: {text}")),
         }

@@ -1,7 +1,8 @@
-//! Kernels on a CUDA device: compiled at a process's first use of one, launched on a stream of this crate.
+//! Kernels on a device of CUDA or HIP: compiled at a process's first use of one, launched on a stream of this
+//! crate.
 
-use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, Cuda, DEVICE_ORDINAL, Entered, Kernels};
-use crate::compiler::{Compiler, NVRTC};
+use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, DEVICE_ORDINAL, Driver, Entered, Kernels};
+use crate::compiler::Compiler;
 use crate::kernel::{self, Reduction, Strip};
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use sys::Span;
 /// Bytes of another device's memory that are copied for one launch.
 const FAR_BYTES: usize = 16 << 20;
 
-impl Cuda {
+impl Driver {
     pub(crate) fn move_strips(&self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
         let context = self.enter(strips[0].address)?;
         let mut all = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,8 +24,8 @@ impl Cuda {
         let stream = self.own_stream(context.context)?;
         let (there, strips_there) = (scratch as u64, (scratch + at) as u64);
         let copy = |to: u64, from: u64, bytes: usize| {
-            // SAFETY: both are mapped, and stay so until the wait below; addresses are unified.
-            self.check("cuMemcpyAsync", unsafe { (self.copy_async)(to, from, bytes, stream) })
+            // SAFETY: both are mapped, and stay so until the wait below.
+            unsafe { self.enqueue_copy(to, from, bytes, stream) }
         };
         copy(strips_there, strips.as_ptr().expose_provenance() as u64, list)?;
         if !is_pack {
@@ -61,8 +62,8 @@ impl Cuda {
             let mut from = (left.address() + at) as u64;
             if !is_near {
                 let there = self.scratch(kernels, bytes)? as u64;
-                // SAFETY: both are mapped; addresses are unified.
-                self.check("cuMemcpyAsync", unsafe { (self.copy_async)(there, from, bytes, stream) })?;
+                // SAFETY: both are mapped, and stay so until the wait below.
+                unsafe { self.enqueue_copy(there, from, bytes, stream) }?;
                 from = there;
             }
             let arguments = [from, (into.address() + at) as u64, count as u64, stride as u64];
@@ -128,23 +129,38 @@ impl Cuda {
 
     /// The kernels for the current context's device: a module.
     fn compile(&self) -> Result<usize> {
-        let nvrtc = NVRTC.files.iter().find_map(|file| Compiler::load(&NVRTC, file).ok());
-        let Some(nvrtc) = nvrtc else { fail!(Class::Other, "NVRTC is not here") };
+        let dialect = self.api.compiler;
+        let compiler = dialect.files.iter().find_map(|file| Compiler::load(dialect, file).ok());
+        let Some(compiler) = compiler else { fail!(Class::Other, "{} is not here", dialect.name) };
+        let made = compiler.compile(kernel::SOURCE, &self.architecture()?, self.cache.as_deref())?;
+        let mut module = 0;
+        // SAFETY: PTX with a zero byte at its end, or a whole code object; it stores one handle.
+        let code = unsafe { (self.load_module)(&mut module, made.as_ptr().cast()) };
+        self.check("cuModuleLoadData", code)?;
+        Ok(module)
+    }
+
+    /// For which devices kernels are compiled. hipRTC compiles for the current device, whose name says which.
+    fn architecture(&self) -> Result<String> {
         let mut device = 0;
         // SAFETY: it stores one number.
         self.check("cuCtxGetDevice", unsafe { (self.current_device)(&mut device) })?;
+        if self.api.is_hip {
+            let mut name = [0u8; 256];
+            // SAFETY: it stores at most so many bytes, with a zero byte.
+            let code =
+                unsafe { (self.device_name)(name.as_mut_ptr().cast(), name.len() as c_int - 1, device) };
+            self.check("cuDeviceGetName", code)?;
+            let name = CStr::from_bytes_until_nul(&name).expect("its last byte is zero");
+            let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+            return Ok(name.to_string_lossy().chars().map(plain).collect());
+        }
         let number = |attribute| {
             let mut number = 0;
             // SAFETY: it stores one number.
             let code = unsafe { (self.device_attribute)(&mut number, attribute, device) };
             self.check("cuDeviceGetAttribute", code).map(|()| number)
         };
-        let architecture = format!("compute_{}{}", number(CAPABILITY_MAJOR)?, number(CAPABILITY_MINOR)?);
-        let ptx = nvrtc.compile(kernel::SOURCE, &architecture, self.cache.as_deref())?;
-        let mut module = 0;
-        // SAFETY: PTX, which ends with a zero byte; it stores one handle.
-        let code = unsafe { (self.load_module)(&mut module, ptx.as_ptr().cast()) };
-        self.check("cuModuleLoadData", code)?;
-        Ok(module)
+        Ok(format!("compute_{}{}", number(CAPABILITY_MAJOR)?, number(CAPABILITY_MINOR)?))
     }
 }

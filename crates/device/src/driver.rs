@@ -1,23 +1,21 @@
-//! CUDA's driver API, loaded at run time.
+//! CUDA's driver API, or HIP, loaded at run time.
 //!
 //! Only the driver is asked, so it does not matter which runtime the program uses. A copy runs in the context
-//! of the memory, or in the device's primary one for memory of a pool, which has none.
-//! Written from NVIDIA's documentation of the driver API (CUDA 12); docs/gpu.md says where it has run.
+//! of the memory, or in the device's primary one for memory that names none (pools; all of HIP's). HIP has
+//! CUDA's functions under names of its own: `Api` is the difference. Names in sentences are the loaded one's.
+//! Written from NVIDIA's and AMD's documentation (CUDA 12, ROCm 6); docs/gpu.md says where it has run.
 
 mod kernels;
+mod streams;
 
+use crate::compiler::{Dialect, HIPRTC, NVRTC};
 use crate::lend;
-use crate::words::Words;
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 use sys::Span;
-
-/// The driver's library: the name under which every installation has it.
-pub(crate) const DRIVER: &str = "libcuda.so.1";
 
 type Code = c_int;
 type Context = *mut c_void;
@@ -47,6 +45,8 @@ const PORTABLE: c_uint = 1;
 const MAPPED: c_uint = 2;
 /// CUDA_ERROR_NOT_READY.
 const NOT_READY: Code = 600;
+/// hipMemcpyDefault.
+const COPY_DEFAULT: c_int = 4;
 /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
 const LAZY_PEER_ACCESS: c_uint = 1;
 /// CU_STREAM_WAIT_VALUE_GEQ.
@@ -76,8 +76,23 @@ struct Kernels {
     scratch: (usize, usize),
 }
 
+/// Bytes, their direction (HIP only), the stream.
+enum CopyAsync {
+    Cuda(unsafe extern "C" fn(u64, u64, usize, usize) -> Code),
+    Hip(unsafe extern "C" fn(u64, u64, usize, c_int, usize) -> Code),
+}
+
+/// What operations in streams of the program need. HIP's like need memory of their own kind.
+struct Ordering {
+    write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
+    wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
+    capturing: unsafe extern "C" fn(usize, *mut c_uint) -> Code,
+    context_of: unsafe extern "C" fn(usize, *mut Context) -> Code,
+}
+
 /// Functions of the driver that this file needs.
-pub struct Cuda {
+pub struct Driver {
+    pub(crate) api: &'static Api,
     attribute: unsafe extern "C" fn(*mut c_void, c_uint, u64) -> Code,
     wait: unsafe extern "C" fn(usize) -> Code,
     device: unsafe extern "C" fn(*mut c_int, c_int) -> Code,
@@ -92,18 +107,16 @@ pub struct Cuda {
     host_pointer: unsafe extern "C" fn(*mut u64, *mut c_void, c_uint) -> Code,
     stream: unsafe extern "C" fn(*mut usize, c_uint) -> Code,
     destroy: unsafe extern "C" fn(usize) -> Code,
-    copy_async: unsafe extern "C" fn(u64, u64, usize, usize) -> Code,
-    write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
-    wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
-    capturing: unsafe extern "C" fn(usize, *mut c_uint) -> Code,
-    context_of: unsafe extern "C" fn(usize, *mut Context) -> Code,
+    copy_async: CopyAsync,
+    ordering: Option<Ordering>,
     /// The stream of this file's copies in each context.
     own: Mutex<BTreeMap<usize, usize>>,
-    name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+    error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
     ipc_open: unsafe extern "C" fn(*mut u64, IpcHandle, c_uint) -> Code,
     ipc_close: unsafe extern "C" fn(u64) -> Code,
     current_device: unsafe extern "C" fn(*mut c_int) -> Code,
+    device_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code,
     device_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
@@ -118,31 +131,122 @@ pub struct Cuda {
     _library: libloading::Library,
 }
 
-impl Cuda {
-    /// Loads the driver `file`.
+/// How CUDA's driver and HIP's runtime differ. Most functions of HIP have the arguments of CUDA's.
+pub(crate) struct Api {
+    pub name: &'static str,
+    /// The names under which installations have it.
+    files: &'static [&'static str],
+    needed: &'static str,
+    /// What programs call its streams.
+    pub stream_kind: &'static str,
+    /// The first word of a note (`lend.rs`).
+    pub note: u64,
+    compiler: &'static Dialect,
+    is_hip: bool,
+}
+
+pub(crate) const CUDA: Api = Api {
+    name: "cuda",
+    files: &["libcuda.so.1"],
+    needed: "NVIDIA's driver",
+    stream_kind: "cudaStream_t",
+    note: 2,
+    compiler: &NVRTC,
+    is_hip: false,
+};
+
+/// Version 5 numbers kinds of memory otherwise, so it is not among the files.
+pub(crate) const HIP: Api = Api {
+    name: "hip",
+    files: &["libamdhip64.so.7", "libamdhip64.so.6"],
+    needed: "AMD's ROCm, version 6 or 7",
+    stream_kind: "hipStream_t",
+    note: 3,
+    compiler: &HIPRTC,
+    is_hip: true,
+};
+
+/// Functions of HIP that have other names than CUDA's.
+const RENAMED: [(&str, &str); 8] = [
+    ("cuMemAlloc", "hipMalloc"),
+    ("cuMemFree", "hipFree"),
+    ("cuMemHostAlloc", "hipHostMalloc"),
+    ("cuMemHostGetDevicePointer", "hipHostGetDevicePointer"),
+    ("cuStreamCreate", "hipStreamCreateWithFlags"),
+    ("cuLaunchKernel", "hipModuleLaunchKernel"),
+    ("cuGetErrorName", "hipDrvGetErrorName"),
+    ("cuDeviceGetCount", "hipGetDeviceCount"),
+];
+
+impl Api {
+    /// The name of a function that CUDA's driver has as `cuda`, with the number of its version.
+    fn function(&self, cuda: &str) -> String {
+        if !self.is_hip {
+            return cuda.into();
+        }
+        let plain = cuda.trim_end_matches("_v2");
+        let renamed = RENAMED.iter().find(|(name, _)| *name == plain).map(|(_, hip)| (*hip).into());
+        renamed.unwrap_or_else(|| format!("hip{}", &plain["cu".len()..]))
+    }
+}
+
+impl Driver {
+    /// Loads the driver by the first of its names that is here.
     ///
-    /// Errors (MPI_ERR_OTHER): it is not here, is not CUDA's, or finds no device.
-    pub(crate) fn load(file: &str, cache: Option<PathBuf>) -> Result<Cuda> {
-        // SAFETY: the driver's initialisers may run at any time; another file under its name is the user's.
-        let library = match unsafe { libloading::Library::new(file) } {
-            Ok(library) => library,
-            Err(error) => fail!(
-                Class::Other,
-                "{file} cannot be loaded ({error}); OUTBOARD_DEVICE=cuda needs NVIDIA's driver"
-            ),
-        };
+    /// Errors (MPI_ERR_OTHER): it is not here, is another library, or finds no device.
+    pub(crate) fn load(api: &'static Api, cache: Option<PathBuf>) -> Result<Driver> {
+        let mut error = None;
+        for file in api.files {
+            // SAFETY: its initialisers may run at any time; another file under its name is the user's.
+            match unsafe { libloading::Library::new(file) } {
+                Ok(library) => return Driver::within(api, file, library, cache),
+                Err(missing) => error = Some(missing),
+            }
+        }
+        let (files, error) = (api.files.join(" and "), error.expect("it has a name"));
+        fail!(
+            Class::Other,
+            "{files} cannot be loaded ({error}); OUTBOARD_DEVICE={} needs {}",
+            api.name,
+            api.needed
+        )
+    }
+
+    /// Errors: as `load`.
+    fn within(
+        api: &'static Api,
+        file: &str,
+        library: libloading::Library,
+        cache: Option<PathBuf>,
+    ) -> Result<Driver> {
         macro_rules! symbol {
-            ($name:literal) => {
-                // SAFETY: the field has the type that cuda.h gives the function.
-                match unsafe { library.get(concat!($name, "\0").as_bytes()) } {
+            ($name:literal) => {{
+                let name = api.function($name);
+                // SAFETY: the field has the type that cuda.h and hip_runtime_api.h give the function.
+                match unsafe { library.get(name.as_bytes()) } {
                     Ok(symbol) => *symbol,
-                    Err(_) => fail!(Class::Other, "{file} is no CUDA driver: it has no {}", $name),
+                    Err(_) => fail!(Class::Other, "{file} is not {}: it has no {name}", api.needed),
                 }
-            };
+            }};
         }
         let init: unsafe extern "C" fn(c_uint) -> Code = symbol!("cuInit");
         let count: unsafe extern "C" fn(*mut c_int) -> Code = symbol!("cuDeviceGetCount");
-        let cuda = Cuda {
+        let copy_async = if api.is_hip {
+            CopyAsync::Hip(symbol!("cuMemcpyAsync"))
+        } else {
+            CopyAsync::Cuda(symbol!("cuMemcpyAsync"))
+        };
+        let ordering = match api.is_hip {
+            true => None,
+            false => Some(Ordering {
+                write_value: symbol!("cuStreamWriteValue32_v2"),
+                wait_value: symbol!("cuStreamWaitValue32_v2"),
+                capturing: symbol!("cuStreamIsCapturing"),
+                context_of: symbol!("cuStreamGetCtx"),
+            }),
+        };
+        let driver = Driver {
+            api,
             attribute: symbol!("cuPointerGetAttribute"),
             wait: symbol!("cuStreamSynchronize"),
             device: symbol!("cuDeviceGet"),
@@ -157,17 +261,15 @@ impl Cuda {
             host_pointer: symbol!("cuMemHostGetDevicePointer_v2"),
             stream: symbol!("cuStreamCreate"),
             destroy: symbol!("cuStreamDestroy_v2"),
-            copy_async: symbol!("cuMemcpyAsync"),
-            write_value: symbol!("cuStreamWriteValue32_v2"),
-            wait_value: symbol!("cuStreamWaitValue32_v2"),
-            capturing: symbol!("cuStreamIsCapturing"),
-            context_of: symbol!("cuStreamGetCtx"),
+            copy_async,
+            ordering,
             own: Mutex::default(),
-            name: symbol!("cuGetErrorName"),
+            error_name: symbol!("cuGetErrorName"),
             ipc_get: symbol!("cuIpcGetMemHandle"),
             ipc_open: symbol!("cuIpcOpenMemHandle_v2"),
             ipc_close: symbol!("cuIpcCloseMemHandle"),
             current_device: symbol!("cuCtxGetDevice"),
+            device_name: symbol!("cuDeviceGetName"),
             device_attribute: symbol!("cuDeviceGetAttribute"),
             load_module: symbol!("cuModuleLoadData"),
             function: symbol!("cuModuleGetFunction"),
@@ -177,15 +279,40 @@ impl Cuda {
             opened: Mutex::default(),
             _library: library,
         };
-        // SAFETY: 0 is the only argument that cuInit takes.
-        cuda.check("cuInit", unsafe { init(0) })?;
+        driver.begin(file, init, count)?;
+        Ok(driver)
+    }
+
+    /// Errors: as `load`.
+    fn begin(
+        &self,
+        file: &str,
+        init: unsafe extern "C" fn(c_uint) -> Code,
+        count: unsafe extern "C" fn(*mut c_int) -> Code,
+    ) -> Result<()> {
+        // SAFETY: 0 is the only argument that it takes.
+        self.check("cuInit", unsafe { init(0) })?;
         let mut devices = 0;
         // SAFETY: it stores one number.
-        cuda.check("cuDeviceGetCount", unsafe { count(&mut devices) })?;
+        self.check("cuDeviceGetCount", unsafe { count(&mut devices) })?;
         if devices == 0 {
             fail!(Class::Other, "{file} finds no device");
         }
-        Ok(cuda)
+        Ok(())
+    }
+
+    /// Enqueues a copy. The context of the stream is current.
+    ///
+    /// # Safety
+    /// Both ranges are mapped until the copy is over.
+    unsafe fn enqueue_copy(&self, to: u64, from: u64, bytes: usize, stream: usize) -> Result<()> {
+        let code = match self.copy_async {
+            // SAFETY: as the caller promises; addresses are unified, so the driver knows whose they are.
+            CopyAsync::Cuda(copy) => unsafe { copy(to, from, bytes, stream) },
+            // SAFETY: likewise.
+            CopyAsync::Hip(copy) => unsafe { copy(to, from, bytes, COPY_DEFAULT, stream) },
+        };
+        self.check("cuMemcpyAsync", code)
     }
 
     pub(crate) fn holds(&self, address: usize, bytes: usize) -> Result<bool> {
@@ -216,11 +343,8 @@ impl Cuda {
         let context = self.enter(there.address())?;
         // A stream of this file's own: the default one would wait for streams that wait for MPI.
         let stream = self.own_stream(context.context)?;
-        // SAFETY: both ranges are mapped (contract of `Span`); addresses are unified, so the driver knows
-        // which of them are on a device.
-        let code =
-            unsafe { (self.copy_async)(to.address() as u64, from.address() as u64, to.bytes(), stream) };
-        self.check("cuMemcpyAsync", code)?;
+        // SAFETY: both ranges are mapped (contract of `Span`).
+        unsafe { self.enqueue_copy(to.address() as u64, from.address() as u64, to.bytes(), stream) }?;
         // SAFETY: a stream of the current context.
         self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
     }
@@ -269,7 +393,8 @@ impl Cuda {
         // SAFETY: it stores one address.
         let code = unsafe { (self.alloc)(&mut address, bytes.max(1)) };
         if code != 0 {
-            fail!(Class::NoMem, "cuMemAlloc of {bytes} bytes: {}", self.describe(code));
+            let function = self.api.function("cuMemAlloc");
+            fail!(Class::NoMem, "{function} of {bytes} bytes: {}", self.describe(code));
         }
         Ok(address as usize)
     }
@@ -303,7 +428,7 @@ impl Cuda {
     fn enter_context(&self, context: Context) -> Result<Entered<'_>> {
         // SAFETY: the driver named the context.
         self.check("cuCtxPushCurrent", unsafe { (self.push)(context) })?;
-        Ok(Entered { cuda: self, context })
+        Ok(Entered { driver: self, context })
     }
 
     /// The context that the runtime of a program uses, too. It is kept for the life of the process.
@@ -318,7 +443,7 @@ impl Cuda {
 
     fn check(&self, function: &str, code: Code) -> Result<()> {
         if code != 0 {
-            fail!(Class::Other, "{function}: {}", self.describe(code));
+            fail!(Class::Other, "{}: {}", self.api.function(function), self.describe(code));
         }
         Ok(())
     }
@@ -326,7 +451,7 @@ impl Cuda {
     fn describe(&self, code: Code) -> String {
         let mut name = std::ptr::null();
         // SAFETY: it stores a pointer to a constant string, or null for a number that it does not know.
-        unsafe { (self.name)(code, &mut name) };
+        unsafe { (self.error_name)(code, &mut name) };
         if name.is_null() {
             return format!("error {code}");
         }
@@ -336,7 +461,7 @@ impl Cuda {
 }
 
 // Memory of other processes (`lend.rs`), by the driver's IPC handles. A handle names a whole allocation.
-impl Cuda {
+impl Driver {
     /// The process, the offset in the allocation, its number, its handle, and where it begins. Nothing for
     /// memory that the driver does not export, such as that of pools.
     pub(crate) fn export(&self, span: Span) -> Option<lend::Words> {
@@ -386,93 +511,9 @@ impl Cuda {
     }
 }
 
-// Streams (`crate::Stream`).
-impl Cuda {
-    pub(crate) fn create_stream(&self) -> Result<usize> {
-        let _context = self.enter_current()?;
-        self.new_stream()
-    }
-
-    pub(crate) fn destroy_stream(&self, stream: usize) -> Result<()> {
-        // SAFETY: a stream of the program, which is its to end.
-        self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
-    }
-
-    /// Two words in pinned memory, which all contexts reach.
-    pub(crate) fn words(&self) -> Result<&'static Words> {
-        let _context = self.enter_current()?;
-        let mut at = std::ptr::null_mut();
-        // SAFETY: it stores one pointer.
-        let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
-        self.check("cuMemHostAlloc", code)?;
-        // SAFETY: so many bytes, aligned to a page, which nobody frees.
-        unsafe { at.cast::<Words>().write(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) }) };
-        // SAFETY: written just now.
-        Ok(unsafe { &*at.cast::<Words>() })
-    }
-
-    pub(crate) fn hand_over(&self, stream: usize, words: &'static Words, count: u32) -> Result<()> {
-        let _context = self.enter_stream(stream)?;
-        let mut state = 0;
-        // SAFETY: a stream of the program; it stores one number.
-        self.check("cuStreamIsCapturing", unsafe { (self.capturing)(stream, &mut state) })?;
-        if state != 0 {
-            fail!(
-                Class::Other,
-                "the stream is being captured into a graph, which cannot hold MPI operations"
-            );
-        }
-        let [reached, done] = [self.seen(&words.reached)?, self.seen(&words.done)?];
-        // SAFETY: pinned memory that is never freed.
-        self.check("cuStreamWriteValue32", unsafe { (self.write_value)(stream, reached, count, 0) })?;
-        // SAFETY: as above. GREATER_OR_EQUAL compares as a counter that wraps.
-        let code = unsafe { (self.wait_value)(stream, done, count, GREATER_OR_EQUAL) };
-        self.check("cuStreamWaitValue32", code)
-    }
-
-    pub(crate) fn copy_later(&self, stream: usize, to: Span, from: Span) -> Result<()> {
-        let _context = self.enter_stream(stream)?;
-        // SAFETY: the program keeps both ranges until its stream has copied them (contract of `Span`).
-        let code =
-            unsafe { (self.copy_async)(to.address() as u64, from.address() as u64, to.bytes(), stream) };
-        self.check("cuMemcpyAsync", code)
-    }
-
-    pub(crate) fn synchronize(&self, stream: usize) -> Result<()> {
-        let _context = self.enter_stream(stream)?;
-        // SAFETY: a stream of the program.
-        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
-    }
-
-    pub(crate) fn is_idle(&self, stream: usize) -> Result<bool> {
-        let _context = self.enter_stream(stream)?;
-        // SAFETY: a stream of the program, or of `create_stream`.
-        match unsafe { (self.query)(stream) } {
-            NOT_READY => Ok(false),
-            code => self.check("cuStreamQuery", code).map(|()| true),
-        }
-    }
-
-    fn enter_stream(&self, stream: usize) -> Result<Entered<'_>> {
-        let mut context = std::ptr::null_mut();
-        // SAFETY: a stream of the program; it stores one pointer.
-        self.check("cuStreamGetCtx", unsafe { (self.context_of)(stream, &mut context) })?;
-        self.enter_context(context)
-    }
-
-    /// The address by which the device sees pinned memory.
-    fn seen(&self, word: &'static AtomicU32) -> Result<u64> {
-        let mut address = 0;
-        // SAFETY: it stores one address.
-        let code = unsafe { (self.host_pointer)(&mut address, word.as_ptr().cast(), 0) };
-        self.check("cuMemHostGetDevicePointer", code)?;
-        Ok(address)
-    }
-}
-
 /// A context that is current.
 struct Entered<'a> {
-    cuda: &'a Cuda,
+    driver: &'a Driver,
     context: Context,
 }
 
@@ -480,7 +521,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
         // SAFETY: it takes away what `enter_context` has pushed, and stores one pointer.
-        unsafe { (self.cuda.pop)(&mut context) };
+        unsafe { (self.driver.pop)(&mut context) };
     }
 }
 
@@ -488,11 +529,39 @@ impl Drop for Entered<'_> {
 mod tests {
     use super::*;
 
+    /// What is said of the library `file` in the place of a driver's.
+    fn said(api: &Api, file: &'static str) -> String {
+        let files: &'static [&'static str] = Box::leak(Box::new([file]));
+        let api: &'static Api = Box::leak(Box::new(Api { files, ..*api }));
+        Driver::load(api, None).err().expect("it is no driver").message.clone()
+    }
+
     // Goal: what is missing is said in a sentence, on machines without a GPU.
     #[test]
     fn a_wrong_driver_is_named() {
-        let said = |file| Cuda::load(file, None).err().expect("it is no driver").message.clone();
-        assert!(said("libnone-such.so.1").contains("needs NVIDIA's driver"));
-        assert!(said("libc.so.6").contains("no CUDA driver: it has no cuInit"));
+        for (api, needed, init) in [(&CUDA, "NVIDIA's driver", "cuInit"), (&HIP, "AMD's ROCm", "hipInit")] {
+            let missing = said(api, "libnone-such.so.1");
+            assert!(missing.contains(&format!("OUTBOARD_DEVICE={} needs {needed}", api.name)), "{missing}");
+            let wrong = said(api, "libc.so.6");
+            assert!(
+                wrong.contains("libc.so.6 is not") && wrong.ends_with(&format!("it has no {init}")),
+                "{wrong}"
+            );
+        }
+    }
+
+    // Goal: HIP's names, as hip_runtime_api.h of ROCm 6 and 7 has them.
+    #[test]
+    fn functions_have_hips_names() {
+        let names = [
+            ("cuCtxPushCurrent_v2", "hipCtxPushCurrent"),
+            ("cuMemAlloc_v2", "hipMalloc"),
+            ("cuStreamCreate", "hipStreamCreateWithFlags"),
+            ("cuIpcOpenMemHandle_v2", "hipIpcOpenMemHandle"),
+            ("cuPointerGetAttribute", "hipPointerGetAttribute"),
+        ];
+        for (cuda, hip) in names {
+            assert_eq!((CUDA.function(cuda).as_str(), HIP.function(cuda).as_str()), (cuda, hip));
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! Streams of the program (`crate::Stream`): CUDA's. HIP's can be made and ended, no more.
+
+use super::{Driver, Entered, GREATER_OR_EQUAL, MAPPED, NOT_READY, Ordering, PORTABLE};
+use crate::words::Words;
+use error::{Class, Result, fail};
+use std::sync::atomic::AtomicU32;
+use sys::Span;
+
+impl Driver {
+    /// Whether operations can be put into its streams.
+    ///
+    /// Errors (MPI_ERR_OTHER): they cannot.
+    pub(crate) fn orders(&self) -> Result<()> {
+        self.ordering().map(drop)
+    }
+
+    fn ordering(&self) -> Result<&Ordering> {
+        match &self.ordering {
+            Some(ordering) => Ok(ordering),
+            None => {
+                fail!(Class::Other, "MPI operations in streams of HIP are not there yet; CUDA's have them")
+            }
+        }
+    }
+
+    pub(crate) fn create_stream(&self) -> Result<usize> {
+        let _context = self.enter_current()?;
+        self.new_stream()
+    }
+
+    pub(crate) fn destroy_stream(&self, stream: usize) -> Result<()> {
+        // SAFETY: a stream of the program, which is its to end.
+        self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
+    }
+
+    /// Two words in pinned memory, which all contexts reach.
+    pub(crate) fn words(&self) -> Result<&'static Words> {
+        let _context = self.enter_current()?;
+        let mut at = std::ptr::null_mut();
+        // SAFETY: it stores one pointer.
+        let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
+        self.check("cuMemHostAlloc", code)?;
+        // SAFETY: so many bytes, aligned to a page, which nobody frees.
+        unsafe { at.cast::<Words>().write(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) }) };
+        // SAFETY: written just now.
+        Ok(unsafe { &*at.cast::<Words>() })
+    }
+
+    pub(crate) fn hand_over(&self, stream: usize, words: &'static Words, count: u32) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        let ordering = self.ordering()?;
+        let mut state = 0;
+        // SAFETY: a stream of the program; it stores one number.
+        self.check("cuStreamIsCapturing", unsafe { (ordering.capturing)(stream, &mut state) })?;
+        if state != 0 {
+            fail!(
+                Class::Other,
+                "the stream is being captured into a graph, which cannot hold MPI operations"
+            );
+        }
+        let [reached, done] = [self.seen(&words.reached)?, self.seen(&words.done)?];
+        // SAFETY: pinned memory that is never freed.
+        self.check("cuStreamWriteValue32", unsafe { (ordering.write_value)(stream, reached, count, 0) })?;
+        // SAFETY: as above. GREATER_OR_EQUAL compares as a counter that wraps.
+        let code = unsafe { (ordering.wait_value)(stream, done, count, GREATER_OR_EQUAL) };
+        self.check("cuStreamWaitValue32", code)
+    }
+
+    pub(crate) fn copy_later(&self, stream: usize, to: Span, from: Span) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: the program keeps both ranges until its stream has copied them (contract of `Span`).
+        unsafe { self.enqueue_copy(to.address() as u64, from.address() as u64, to.bytes(), stream) }
+    }
+
+    pub(crate) fn synchronize(&self, stream: usize) -> Result<()> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: a stream of the program.
+        self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
+    }
+
+    pub(crate) fn is_idle(&self, stream: usize) -> Result<bool> {
+        let _context = self.enter_stream(stream)?;
+        // SAFETY: a stream of the program, or of `create_stream`.
+        match unsafe { (self.query)(stream) } {
+            NOT_READY => Ok(false),
+            code => self.check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
+    fn enter_stream(&self, stream: usize) -> Result<Entered<'_>> {
+        let (mut context, ordering) = (std::ptr::null_mut(), self.ordering()?);
+        // SAFETY: a stream of the program; it stores one pointer.
+        self.check("cuStreamGetCtx", unsafe { (ordering.context_of)(stream, &mut context) })?;
+        self.enter_context(context)
+    }
+
+    /// The address by which the device sees pinned memory.
+    fn seen(&self, word: &'static AtomicU32) -> Result<u64> {
+        let mut address = 0;
+        // SAFETY: it stores one address.
+        let code = unsafe { (self.host_pointer)(&mut address, word.as_ptr().cast(), 0) };
+        self.check("cuMemHostGetDevicePointer", code)?;
+        Ok(address)
+    }
+}
