@@ -73,6 +73,13 @@ fn read(path: &Path) -> Result<Table, String> {
     Table::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
+/// What the table of this machine in a folder says; nothing if there is none.
+pub fn values_in(folder: &Path) -> Vec<(usize, u64)> {
+    let machine = Machine::this();
+    let table = read(&folder.join(machine.file_name())).ok().filter(|table| table.machine == machine);
+    table.map_or(Vec::new(), |table| table.values)
+}
+
 /// Writes a table. The file appears whole or not at all.
 pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
@@ -101,6 +108,7 @@ mod tests {
         let found = find_in(&folders);
         assert_eq!((found.path.as_deref(), found.complaint), (Some(&*path), None));
         assert_eq!(found.tuning.get(FLAT_BYTES_MAX), 4096);
+        assert_eq!(values_in(&folder), table.values);
         assert_eq!(find(&path.display().to_string()).unwrap().tuning.source(FLAT_BYTES_MAX), Source::Table);
         // The right name, but another machine's.
         let other = Table { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };

@@ -99,7 +99,7 @@ pub struct Settings {
     pub device_seed: u64,
     /// The collective library that carries out collectives: nccl, rccl, mscclpp, oneccl, the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.
     pub ccl: String,
-    /// With OUTBOARD_CCL: the least bytes, of the vector or of one rank's block, of a collective that the library gets. It also gets those whose ranks do not know each other's lengths (gatherv, scatterv, alltoallv, alltoallw). Ranks must agree.
+    /// With OUTBOARD_CCL: the least bytes, of the vector or of one rank's block, of a collective that the library gets. 0: from which length on it is faster, as `outboard tune --device` measured, else 64 KiB. It also gets those whose ranks do not know each other's lengths (gatherv, scatterv, alltoallv, alltoallw). Ranks must agree.
     pub ccl_bytes_min: u64,
     /// 0: check what a call can see by itself. 1: also compare the arguments of a collective between its ranks. 2: also report at MPI_Finalize unmatched messages and receives, and objects never freed.
     pub check: u64,
@@ -725,10 +725,10 @@ pub const TABLE: &[Setting] = &[
         name: "ccl_bytes_min",
         variable: "OUTBOARD_CCL_BYTES_MIN",
         kind: Kind::Bytes { min: 0, max: u64::MAX },
-        default: "64KiB",
+        default: "0",
         scope: Scope::Job,
         internal: false,
-        doc: "With OUTBOARD_CCL: the least bytes, of the vector or of one rank's block, of a collective that the library gets. It also gets those whose ranks do not know each other's lengths (gatherv, scatterv, alltoallv, alltoallw). Ranks must agree.",
+        doc: "With OUTBOARD_CCL: the least bytes, of the vector or of one rank's block, of a collective that the library gets. 0: from which length on it is faster, as `outboard tune --device` measured, else 64 KiB. It also gets those whose ranks do not know each other's lengths (gatherv, scatterv, alltoallv, alltoallw). Ranks must agree.",
         why: "Short collectives are faster through shared memory than by starting work on a device.",
     },
     Setting {

@@ -23,14 +23,16 @@ pub enum Choice {
     TakenBack,
     #[default]
     Slots,
-    Library,
     Device,
+    LibraryLong,
+    LibraryFaster,
+    LibraryUnequal,
 }
 
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 19] = [
+const WHY: [(Choice, &str); 21] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -48,8 +50,10 @@ const WHY: [(Choice, &str); 19] = [
     (Full, "the proxy had no room for one more"),
     (TakenBack, "the proxy died, stalled or gave it back"),
     (Slots, "it went through the slots that the ranks share, without a schedule"),
-    (Library, "a collective library took it (OUTBOARD_CCL)"),
     (Device, "the devices reduced it (OUTBOARD_DEVICE_BYTES_MIN)"),
+    (LibraryLong, "OUTBOARD_CCL takes from OUTBOARD_CCL_BYTES_MIN on, or 64 KiB"),
+    (LibraryFaster, "OUTBOARD_CCL is faster from this length on (outboard tune --device)"),
+    (LibraryUnequal, "OUTBOARD_CCL takes it at any length, as ranks do not know each other's"),
 ];
 
 impl Choice {
@@ -63,8 +67,8 @@ impl Choice {
     pub fn by(self) -> &'static str {
         match self {
             _ if self.is_proxy() => "proxy",
-            Library => "library",
             Device => "device",
+            _ if self >= LibraryLong => "library",
             _ => "rank",
         }
     }
@@ -89,6 +93,7 @@ mod tests {
         for (number, (choice, why)) in WHY.into_iter().enumerate() {
             assert_eq!((choice as usize, Choice::of(number as u64)), (number, Some(choice)));
             assert_eq!(choice.by() == "proxy", why == "OUTBOARD_OFFLOAD=on" || why.contains("at least"));
+            assert_eq!(choice.by() == "library", why.starts_with("OUTBOARD_CCL"));
         }
         assert_eq!(Choice::of(WHY.len() as u64), None);
     }

@@ -5,16 +5,22 @@
 //! and writes it into the job's header, so all processes begin with the same values. A processor's name is
 //! only the key of a table (`machine.rs`).
 //!
+//! Read next: `ccl.rs`, from which length on a collective library is faster.
+//!
 //! Invariants: a value that came from a file or from shared memory is checked before it is used.
 #![forbid(unsafe_code)]
 
+mod ccl;
 mod machine;
 mod probe;
+mod row;
 mod sizes;
 mod table;
 
+pub use ccl::{ByRanks, COLLECTIVES, LIBRARIES};
 pub use machine::Machine;
 pub use probe::{PROBE_WORDS, Probes, Way, is_faster};
+pub use row::{Kind, Row};
 pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
 pub use table::Table;
 
@@ -82,30 +88,6 @@ pub enum Source {
     Setting,
 }
 
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Lengths of messages.
-    Sizes,
-    /// A number of bytes; `u64::MAX` stands for no bound.
-    Bytes,
-    /// Yes or no.
-    Flag,
-}
-
-/// A value's name, type and default.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// The name in the table and in `outboard info --tuning`.
-    pub name: &'static str,
-    /// The type.
-    pub kind: Kind,
-    /// The value without a measurement.
-    pub default: u64,
-    /// A line for users.
-    pub doc: &'static str,
-}
-
 const fn read(name: &'static str) -> Row {
     let doc = "lengths of messages that the receiver reads in the sender's memory (cross-memory attach), not through cells";
     Row { name, kind: Kind::Sizes, default: 0, doc }
@@ -123,8 +105,25 @@ pub const NEAR_BYTES_MAX: usize = 12;
 /// The longest message that is sent without asking.
 pub const EAGER_BYTES_MAX: usize = 13;
 
-/// All values; the first nine are `read`, by distance and load.
-pub const ROWS: &[Row] = &[
+/// The first row of `ccl.rs`.
+const CCL: usize = 14;
+
+/// All values: those of one value each, then those of collective libraries.
+pub const ROWS: &[Row] = &{
+    let mut rows = [SINGLE[0]; CCL + ccl::COUNT];
+    let mut at = 0;
+    while at < rows.len() {
+        rows[at] = match at.checked_sub(CCL) {
+            None => SINGLE[at],
+            Some(place) => ccl::ROWS[place / COLLECTIVES.len()][place % COLLECTIVES.len()],
+        };
+        at += 1;
+    }
+    rows
+};
+
+/// The first nine are `read`, by distance and load.
+const SINGLE: [Row; CCL] = [
     read("read.l2.alone"),
     read("read.l2.many"),
     read("read.l2.exchange"),
@@ -167,7 +166,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// Words that a `Tuning` takes in the job's header: a value for each row, and which of them the table gave.
-pub const WORDS: usize = ROWS.len() + 1;
+pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 
 /// The values of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -214,21 +213,48 @@ impl Tuning {
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
     }
 
+    /// From which length on the library that OUTBOARD_CCL names so is faster, if that was measured.
+    pub fn library_bytes_min(&self, library: &str, collective: &str, ranks: u32) -> Option<u64> {
+        let row = library_row(library, collective)?;
+        ByRanks::of_bits(self.values[row]).bytes_min(ranks)
+    }
+
+    /// The values of collective libraries, which all hosts of a job must have alike.
+    pub fn libraries(&self) -> Vec<u64> {
+        self.values[CCL..].to_vec()
+    }
+
+    /// Takes the values of `libraries` on another host.
+    pub fn set_libraries(&mut self, values: &[u64]) {
+        self.values[CCL..].fill(0);
+        self.sources[CCL..].fill(Source::Default);
+        let given = (CCL..ROWS.len()).zip(values).filter(|(_, value)| **value != 0);
+        given.for_each(|(row, value)| self.set(row, *value, Source::Table));
+    }
+
     /// As words for the job's header.
     pub fn to_words(&self) -> [u64; WORDS] {
-        let known = (0..ROWS.len()).filter(|row| self.is_known(*row)).fold(0, |all, row| all | 1 << row);
-        std::array::from_fn(|at| if at < ROWS.len() { self.values[at] } else { known })
+        let mut words = [0; WORDS];
+        words[..ROWS.len()].copy_from_slice(&self.values);
+        (0..ROWS.len())
+            .filter(|row| self.is_known(*row))
+            .for_each(|row| words[ROWS.len() + row / 64] |= 1 << (row % 64));
+        words
     }
 
     /// From words of the job's header; values without a table are defaults.
     pub fn of_words(words: [u64; WORDS]) -> Tuning {
         let mut tuning = Tuning::default();
-        let known = words[ROWS.len()];
         (0..ROWS.len())
-            .filter(|row| known >> row & 1 != 0)
+            .filter(|row| words[ROWS.len() + row / 64] >> (row % 64) & 1 != 0)
             .for_each(|row| tuning.set(row, words[row], Source::Table));
         tuning
     }
+}
+
+/// The row of a library, as OUTBOARD_CCL names it, and a collective; none if it goes to no library by length.
+pub fn library_row(library: &str, collective: &str) -> Option<usize> {
+    ccl::place(library, collective).map(|place| CCL + place)
 }
 
 /// The row of `Tuning::read`.
@@ -242,6 +268,7 @@ fn checked(row: usize, value: u64) -> u64 {
         Kind::Sizes => Sizes::of_bits(value).bits(),
         Kind::Bytes => value,
         Kind::Flag => u64::from(value != 0),
+        Kind::ByRanks => ByRanks::of_bits(value).bits(),
     }
 }
 
@@ -252,6 +279,7 @@ pub fn shown(row: usize, value: u64) -> String {
         Kind::Bytes if value == u64::MAX => "unlimited".into(),
         Kind::Bytes => sizes::bytes_text(value),
         Kind::Flag => ["no", "yes"][usize::from(value != 0)].into(),
+        Kind::ByRanks => ByRanks::of_bits(value).to_string(),
     }
 }
 
@@ -261,6 +289,7 @@ pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
         (Kind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
         (Kind::Bytes, "unlimited") => Ok(u64::MAX),
         (Kind::Bytes, text) => sizes::bytes_of(text),
+        (Kind::ByRanks, text) => text.parse::<ByRanks>().map(ByRanks::bits),
         (Kind::Flag, "yes") => Ok(1),
         (Kind::Flag, "no") => Ok(0),
         (Kind::Flag, other) => Err(format!("{other:?} is neither yes nor no")),
@@ -302,6 +331,15 @@ mod tests {
         other.set(FLAT_BYTES_MAX, 8192, Source::Table);
         assert_eq!((other.get(FLAT_BYTES_MAX), other.source(FLAT_BYTES_MAX)), (4096, Source::Setting));
         assert_eq!(Tuning::of_words([0; WORDS]), Tuning::default());
+        let row = library_row("file", "bcast").unwrap();
+        tuning.set(row, read_text(row, "2: 1KiB").unwrap(), Source::Table);
+        let mut other = Tuning::of_words(tuning.to_words());
+        assert_eq!(other.library_bytes_min("file", "bcast", 3), Some(1024));
+        assert_eq!(other.library_bytes_min("file", "reduce", 3), None);
+        other.set_libraries(&Tuning::default().libraries());
+        assert_eq!(other.library_bytes_min("file", "bcast", 3), None, "those of another host only");
+        other.set_libraries(&tuning.libraries());
+        assert_eq!(other, tuning);
         // Any words of a broken process make valid values.
         let wild = Tuning::of_words([u64::MAX; WORDS]);
         assert_eq!((wild.get(0), wild.get(VECTOR_COPIES)), ((1 << CLASSES) - 1, 1));

@@ -14,16 +14,18 @@ use coll::{Call, Part};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
-use objects::Comm;
 use schedule::algorithm::Collective;
-use telemetry::Counter;
+use telemetry::{Choice, Counter};
+
+/// The least bytes for a library where nothing was measured.
+const BYTES_MIN: u64 = 64 << 10;
 
 impl Guard {
     /// Starts a collective by the library, if one is loaded and takes it. `blocking`: the caller waits.
     ///
     /// Errors: those of buffers, and of making a communicator.
-    pub(crate) fn by_library(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
-        let Some(library) = library_for(planned, self.objects.comm(planned.comm)?) else { return Ok(None) };
+    pub(crate) fn by_library(&mut self, planned: &Planned, blocking: bool) -> Result<Option<(Work, Choice)>> {
+        let Some((library, choice)) = self.library_for(planned)? else { return Ok(None) };
         let context = self.objects.comm(planned.comm)?.context;
         let is_made = self.job().communicators.has(context);
         // Blocking calls on different comms have one order on all ranks; others need not.
@@ -34,7 +36,7 @@ impl Guard {
             self.make(library, planned.comm, context)?;
         }
         let steps = self.steps(planned, library)?;
-        Ok(Some(self.start_by_library(context, steps)))
+        Ok(Some((self.start_by_library(context, steps), choice)))
     }
 
     /// The steps of a persistent collective, if the library takes it. Members may start theirs in any order,
@@ -47,12 +49,26 @@ impl Guard {
         planned: &Planned,
         context: u64,
     ) -> Result<Option<Vec<Step>>> {
-        let Some(library) = library_for(planned, self.objects.comm(planned.comm)?) else { return Ok(None) };
+        let Some((library, _)) = self.library_for(planned)? else { return Ok(None) };
         self.make(library, planned.comm, context)?;
         let joined = self.job().communicators.start(context, Vec::new());
         let error = self.finish(Work::Library(Box::new(joined))).error;
         let steps = error.map_or(Ok(()), Err).and_then(|()| self.steps(planned, library));
         steps.map(Some).inspect_err(|_| self.job().communicators.leave(context))
+    }
+
+    /// The library, if one is loaded and gets a call, and why: all members say the same.
+    fn library_for(&mut self, planned: &Planned) -> Result<Option<(&'static Library, Choice)>> {
+        let Some(library) = ccl::get() else { return Ok(None) };
+        let comm = self.objects.comm(planned.comm)?;
+        let size = comm.size();
+        let everybody = comm.remote.is_none() && !planned.as_one && planned.call.neighbors.is_none();
+        if !everybody || planned.imaged.is_some() || size < 2 || settings::get().check != 0 {
+            return Ok(None);
+        }
+        let tuning = self.job().membership.tuning;
+        let measured = |name: &str| tuning.library_bytes_min(&settings::get().ccl, name, size);
+        Ok(takes(&planned.call, size, measured).map(|choice| (library, choice)))
     }
 
     /// The steps of a call. What stands in for buffers belongs to the running call.
@@ -91,26 +107,24 @@ impl Process {
     }
 }
 
-/// The library, if one is loaded and gets a call: all members say the same.
-fn library_for(planned: &Planned, comm: &Comm) -> Option<&'static Library> {
-    let library = ccl::get()?;
-    let everybody = comm.remote.is_none() && !planned.as_one && planned.call.neighbors.is_none();
-    let plain = everybody && planned.imaged.is_none();
-    let size = comm.size();
-    (plain && size >= 2 && takes(&planned.call, size) && settings::get().check == 0).then_some(library)
-}
-
-fn takes(call: &Call, size: u32) -> bool {
+/// Whether the library gets a call, and why; `measured`: from which length on it is faster, if that is known.
+fn takes(call: &Call, size: u32, measured: impl FnOnce(&str) -> Option<u64>) -> Option<Choice> {
     use Collective::*;
-    let long = |bytes: u64| bytes > 0 && bytes >= settings::get().ccl_bytes_min as u64;
     match call.collective {
-        Bcast | Gather | Scatter | Allgather | Allgatherv | Alltoall => long(call.bytes(size)),
-        Gatherv | Scatterv | Alltoallv | Alltoallw => true,
-        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => {
-            long(call.bytes(size)) && operation(call).is_some()
-        }
-        Barrier | Scan | Exscan => false,
+        Barrier | Scan | Exscan => return None,
+        Gatherv | Scatterv | Alltoallv | Alltoallw => return Some(Choice::LibraryUnequal),
+        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => operation(call).map(|_| ())?,
+        Bcast | Gather | Scatter | Allgather | Allgatherv | Alltoall => {}
     }
+    let (bytes_min, choice) = match settings::get().ccl_bytes_min {
+        0 => match measured(call.collective.name()) {
+            Some(bytes) => (bytes, Choice::LibraryFaster),
+            None => (BYTES_MIN, Choice::LibraryLong),
+        },
+        bytes => (bytes, Choice::LibraryLong),
+    };
+    let bytes = call.bytes(size);
+    (bytes > 0 && bytes >= bytes_min).then_some(choice)
 }
 
 /// The library's type and operator of a reduction, and the bytes of an element; nothing if it lacks them.

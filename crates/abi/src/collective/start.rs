@@ -15,13 +15,13 @@ impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
         if planned.check()?
-            && let Some(work) = self.go_elsewhere(&planned, true)?
+            && let Some((work, choice)) = self.go_elsewhere(&planned, true)?
         {
             // One on devices has its record, as it may still go the usual way.
             let operation =
                 if matches!(work, Work::OnDevice(_)) { None } else { self.begun(|| planned.told()) };
             let error = self.finish(work).error;
-            operation::over(operation, Choice::Library);
+            operation::over(operation, choice);
             return error.map_or(Ok(()), Err);
         }
         let operation = self.begun(|| planned.told());
@@ -50,7 +50,7 @@ impl Guard {
     pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
         let elsewhere = planned.check()?;
         request.check()?;
-        if elsewhere && let Some(work) = self.go_elsewhere(&planned, false)? {
+        if elsewhere && let Some((work, _)) = self.go_elsewhere(&planned, false)? {
             let work = self.request(planned.comm, work)?;
             return request.set(work);
         }
@@ -69,9 +69,9 @@ impl Guard {
     /// memory gets its bytes.
     #[cold]
     #[inline(never)]
-    fn go_elsewhere(&mut self, planned: &Planned, blocking: bool) -> Result<Option<Work>> {
+    fn go_elsewhere(&mut self, planned: &Planned, blocking: bool) -> Result<Option<(Work, Choice)>> {
         let work = match self.by_library(planned, blocking)? {
-            None => self.on_device(planned)?,
+            None => self.on_device(planned)?.map(|work| (work, Choice::Device)),
             work => work,
         };
         if work.is_none() {

@@ -66,6 +66,8 @@ pub struct Start {
     pub programs: Vec<Program>,
     /// The number of the job, the same on all hosts.
     pub job: u64,
+    /// `Tuning::libraries` of `mpirun`'s table: ranks must decide alike.
+    pub libraries: Vec<u64>,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
 }

@@ -211,7 +211,8 @@ fn memory(
     let sleepers_fence = plan.spin && global.proxies == 0;
     segment.job().sleepers_fence.store(u32::from(sleepers_fence), Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
-    let found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+    let mut found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+    share.start.iter().for_each(|start| found.tuning.set_libraries(&start.libraries));
     found.complaint.iter().for_each(|sentence| say(sentence));
     boot::set_tuning(segment.job(), &found.tuning);
     sys::memory::inheritable(&fd, false)

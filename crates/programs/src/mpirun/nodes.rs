@@ -109,6 +109,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
         directory: std::env::current_dir().unwrap_or_default(),
         global: arguments.global.clone(),
         programs: arguments.programs.clone(),
+        libraries: crate::tables::find(&settings.tuning).map_err(Refusal::other)?.tuning.libraries(),
         universe: Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
         nodes: Vec::new(),
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use settings::{Setting, TABLE};
-use tuning::{Source, VECTOR_COPIES};
+use tuning::{Kind, Source, VECTOR_COPIES};
 
 /// `MPI_Name 0|1` per line: the functions of the standard ABI, and whether they are implemented. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
@@ -133,7 +133,9 @@ fn tuned() -> Result<Vec<Tuned>, String> {
         };
         Tuned { name, value, source, doc: about.doc }
     };
-    Ok(tuning::ROWS.iter().enumerate().map(one).collect())
+    // A row for each library that nobody has measured would say nothing.
+    let is_told = |row: &usize| tuning::ROWS[*row].kind != Kind::ByRanks || tuning.is_known(*row);
+    Ok(tuning::ROWS.iter().enumerate().filter(|(row, _)| is_told(row)).map(one).collect())
 }
 
 fn functions() -> impl Iterator<Item = (&'static str, bool)> {

@@ -2,9 +2,11 @@
 //! which jobs choose (`tuning`).
 //!
 //! Both values of each choice are forced in turns, with the programs of bench/ over the installed library. So
-//! the comparison shows what programs get.
+//! the comparison shows what programs get. `libraries.rs` does the same for collective libraries.
 
-use std::collections::BTreeMap;
+mod libraries;
+mod times;
+
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -13,11 +15,12 @@ use tuning::{
     is_faster, read_row,
 };
 
-use super::bench::{Measure, peers, rounds};
+use crate::outboard::bench::peers;
 use crate::{mpirun::cpus, tables};
+use times::{Forced, Times, measured, thousandths};
 
 /// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.
-/// Takes less than a minute.
+/// Takes less than a minute. What the table has of other measures stays.
 #[derive(Args)]
 pub struct Tune {
     /// Write the table for all users of this machine (/var/cache/outboard/tuning). Default: for this user
@@ -31,15 +34,28 @@ pub struct Tune {
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
+    /// Measure instead from which length on the collective library of OUTBOARD_CCL is faster than the usual
+    /// way, with buffers in the memory of OUTBOARD_DEVICE. Takes minutes.
+    #[arg(long, conflicts_with = "compare")]
+    device: bool,
+    /// With --device: for these numbers of ranks, powers of two. Default: 2, 4, ... up to the cores.
+    #[arg(long, value_name = "COUNT,...", value_delimiter = ',', requires = "device", value_parser = power)]
+    ranks: Vec<u32>,
+    /// With --device: only collectives whose names contain this text; may be given several times.
+    #[arg(long, value_name = "TEXT", requires = "device")]
+    only: Vec<String>,
+}
+
+/// Tables have bounds for these.
+fn power(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number: &u32| number.is_power_of_two() && *number >= 2);
+    number.ok_or_else(|| format!("{text} is none of 2, 4, 8, ..."))
 }
 
 /// Rounds of a table, which takes half a minute.
 const ROUNDS: u32 = 3;
 /// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05 (docs/tuning.md).
 const ROUNDS_COMPARED: u32 = 9;
-
-/// Variables for a player.
-type Forced = &'static [(&'static str, &'static str)];
 
 const CELLS: Forced = &[
     ("OUTBOARD_TUNING", "off"),
@@ -71,31 +87,54 @@ impl Tune {
         }
         let folder = tables::folder(self.system).ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let rounds = self.rounds.unwrap_or(ROUNDS);
-        let pairs = pairs()?;
-        let mut values = Vec::new();
-        for (distance, pair) in &pairs {
-            eprintln!("outboard: messages between cpus {} and {} ({})", pair[0], pair[1], distance.name());
-            let found = on(pair, || {
-                measured(&ourselves, &[CELLS, READ], &[], &[LATENCY, BANDWIDTH, EXCHANGE], rounds)
-            })?;
-            for (load, (name, _)) in Load::ALL.into_iter().zip([LATENCY, BANDWIDTH, EXCHANGE]) {
-                values.push((read_row(*distance, load), faster(&found, name).bits()));
-            }
-        }
-        eprintln!("outboard: collectives");
-        let pair = &pairs[0].1;
-        for (row, more) in [(FLAT_BYTES_MAX, &[][..]), (INLINE_BYTES_MAX, &[SCHEDULE][..])] {
-            let found = on(pair, || measured(&ourselves, &[CELLS, READ], more, &[ALLTOALL], rounds))?;
-            values.push((row, bound(row, faster(&found, ALLTOALL.0))));
-        }
-        if let Some((vectors, library)) = sys::copy::measure() {
-            values.push((VECTOR_COPIES, u64::from(vectors * 10 < library * 9)));
-        }
+        let mut values = tables::values_in(&folder);
+        let found = if self.device {
+            let ranks = if self.ranks.is_empty() { powers()? } else { self.ranks };
+            libraries::rows(&ourselves, &values, (&ranks, &self.only), rounds)?
+        } else {
+            messages(&ourselves, rounds)?
+        };
+        values.retain(|(row, _)| found.iter().all(|(other, _)| other != row));
+        values.extend(found);
         values.sort_unstable();
         let table = Table { machine: Machine::this(), values };
         let path = tables::write(&folder, &table)?;
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
+}
+
+/// The numbers of ranks up to the cores.
+fn powers() -> Result<Vec<u32>, String> {
+    let cores = cpus::cores()?.len().max(2) as u32;
+    Ok((1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores).collect())
+}
+
+/// The rows of messages and of collectives by the ranks.
+fn messages(
+    ourselves: &dyn Fn() -> Result<peers::Player, String>,
+    rounds: u32,
+) -> Result<Vec<(usize, u64)>, String> {
+    let pairs = pairs()?;
+    let mut values = Vec::new();
+    for (distance, pair) in &pairs {
+        eprintln!("outboard: messages between cpus {} and {} ({})", pair[0], pair[1], distance.name());
+        let found = on(pair, || {
+            measured(ourselves, &[CELLS, READ], &[], &[LATENCY, BANDWIDTH, EXCHANGE], (2, rounds))
+        })?;
+        for (load, (name, _)) in Load::ALL.into_iter().zip([LATENCY, BANDWIDTH, EXCHANGE]) {
+            values.push((read_row(*distance, load), faster(&found, name).bits()));
+        }
+    }
+    eprintln!("outboard: collectives");
+    let pair = &pairs[0].1;
+    for (row, more) in [(FLAT_BYTES_MAX, &[][..]), (INLINE_BYTES_MAX, &[SCHEDULE][..])] {
+        let found = on(pair, || measured(ourselves, &[CELLS, READ], more, &[ALLTOALL], (2, rounds)))?;
+        values.push((row, bound(row, faster(&found, ALLTOALL.0))));
+    }
+    if let Some((vectors, library)) = sys::copy::measure() {
+        values.push((VECTOR_COPIES, u64::from(vectors * 10 < library * 9)));
+    }
+    Ok(values)
 }
 
 /// The longest block that is not read by the receiver, where reading is faster for longer blocks.
@@ -134,45 +173,8 @@ fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done
 }
 
-/// The best round of each player, by measure and bytes: other programs of the machine only add time.
-type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
-
-fn measured(
-    ourselves: &dyn Fn() -> Result<peers::Player, String>,
-    players: &[Forced],
-    more: &[(&str, &str)],
-    measures: &[(&'static str, &str)],
-    rounds: u32,
-) -> Result<Times, String> {
-    let player = |forced: &Forced| -> Result<peers::Player, String> {
-        let mut player = ourselves()?;
-        let variables = forced.iter().chain(more);
-        player.environment.extend(variables.map(|(name, value)| (name.to_string(), value.to_string())));
-        Ok(player)
-    };
-    let players = players.iter().map(player).collect::<Result<Vec<_>, _>>()?;
-    let is_rate = |name: &str| [BANDWIDTH.0, EXCHANGE.0].contains(&name);
-    let all: Vec<Measure> = measures.iter().map(|(name, run)| Measure::of(name, run)).collect();
-    let table =
-        rounds::play(&players, &all, rounds, 60, Vec::new(), rounds::Conditions::default(), |_| Ok(()))?;
-    if let Some((what, output)) = table.failures.first() {
-        return Err(format!("{what}: {output}"));
-    }
-    let mut times = Times::new();
-    for row in &table.rows {
-        let (name, _) = *measures.iter().find(|(name, _)| *name == row.measure.name).expect("one of these");
-        let time = |values: &Vec<Option<f64>>| {
-            let times = values.iter().flatten().map(|value| if is_rate(name) { 1e6 / value } else { *value });
-            times.fold(f64::INFINITY, f64::min)
-        };
-        times.insert((name, row.bytes), row.values.iter().map(time).collect());
-    }
-    Ok(times)
-}
-
 /// The lengths at which the second player was clearly faster than the first.
 fn faster(times: &Times, name: &str) -> Sizes {
-    let thousandths = |time: f64| (time * 1e3) as u64;
     let is_read = |both: &[f64]| is_faster(thousandths(both[1]), thousandths(both[0]));
     let bits = times.iter().filter(|((measure, _), both)| *measure == name && is_read(both));
     Sizes::of_bits(bits.fold(0, |all, ((_, bytes), _)| all | 1 << class_of(*bytes)))
@@ -181,7 +183,7 @@ fn faster(times: &Times, name: &str) -> Sizes {
 /// The present choice beside both forced choices.
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];
-    let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, rounds)?;
+    let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, (2, rounds))?;
     let mut text =
         format!("{:<10} {:>8} {:>10} {:>10} {:>10}  auto/best\n", "us", "bytes", "auto", "cells", "read");
     for (name, _) in measures {

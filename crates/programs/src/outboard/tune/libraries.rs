@@ -1,0 +1,80 @@
+//! `outboard tune --device`: from which length on the collective library of OUTBOARD_CCL is faster than the
+//! usual way, for each collective and number of ranks.
+
+use settings::Device;
+use tuning::{ByRanks, COLLECTIVES, is_faster, library_row};
+
+use super::times::{Forced, Times, measured, thousandths};
+use crate::outboard::bench::peers;
+
+const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
+const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
+
+/// The rows of the library, over what the table has of them.
+pub(super) fn rows(
+    ourselves: &dyn Fn() -> Result<peers::Player, String>,
+    known: &[(usize, u64)],
+    (ranks, only): (&[u32], &[String]),
+    rounds: u32,
+) -> Result<Vec<(usize, u64)>, String> {
+    let settings = settings::load().map_err(|error| error.to_string())?;
+    let library = settings.ccl.as_str();
+    if library == "off" {
+        return Err(
+            "OUTBOARD_CCL names no library: set it to the one that is to be measured (docs/gpu.md)".into()
+        );
+    }
+    let place = match settings.device {
+        Device::Off => "host",
+        Device::Cuda | Device::Auto => "cuda",
+        Device::Hip => "rocm",
+        Device::Sentinel => "sentinel",
+    };
+    let chosen: Vec<&str> = COLLECTIVES
+        .into_iter()
+        .filter(|name| only.is_empty() || only.iter().any(|text| name.contains(text.as_str())))
+        .collect();
+    let mut rows = Vec::new();
+    for name in chosen {
+        let row = library_row(library, name).expect("one of these");
+        let old = known.iter().find(|(known, _)| *known == row).map_or(0, |(_, value)| *value);
+        let mut bounds = ByRanks::of_bits(old);
+        for ranks in ranks {
+            eprintln!("outboard: {name} on {ranks} ranks, by {library} and the usual way");
+            let run = format!("coll {} -m 1024:4194304 -i 50:20 -x 5 -d {place}", name.replace('-', "_"));
+            let times = measured(ourselves, &[USUAL, LIBRARY], &[], &[(name, &run)], (*ranks, rounds))?;
+            bounds.set(*ranks, bytes_min(&times, name, *ranks));
+        }
+        rows.push((row, bounds.bits()));
+    }
+    Ok(rows)
+}
+
+/// The least length from which on the second player was clearly faster at all lengths; as `Call::bytes`
+/// counts, where a block of bench/ is one rank's.
+fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
+    let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
+    let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));
+    let block = faster.last().map(|((_, bytes), _)| *bytes)?;
+    Some(if name.starts_with("reduce-scatter") { block * u64::from(ranks) } else { block })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: only lengths from which on the library always won count, in the bytes by which calls are chosen.
+    #[test]
+    fn invented_times_become_bounds() {
+        let mut times = Times::new();
+        for (class, library) in [5.0, 20.0, 9.9, 5.0, 5.0].into_iter().enumerate() {
+            for name in ["bcast", "reduce-scatter-block"] {
+                times.insert((name, 1024 << class), vec![10.0, library]);
+            }
+            times.insert(("gather", 1024 << class), vec![10.0, 10.0]);
+        }
+        assert_eq!(bytes_min(&times, "bcast", 4), Some(8192));
+        assert_eq!(bytes_min(&times, "reduce-scatter-block", 4), Some(32768));
+        assert_eq!(bytes_min(&times, "gather", 4), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! The times of players, which are Outboard with variables that force a choice.
+
+use std::collections::BTreeMap;
+
+use crate::outboard::bench::{Measure, peers, rounds};
+
+/// Variables for a player.
+pub(super) type Forced = &'static [(&'static str, &'static str)];
+
+/// The best round of each player, by measure and bytes: other programs of the machine only add time.
+pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
+
+/// Measures each with each player.
+pub(super) fn measured(
+    ourselves: &dyn Fn() -> Result<peers::Player, String>,
+    players: &[Forced],
+    more: &[(&str, &str)],
+    measures: &[(&'static str, &str)],
+    (ranks, rounds): (u32, u32),
+) -> Result<Times, String> {
+    let player = |forced: &Forced| -> Result<peers::Player, String> {
+        let mut player = ourselves()?;
+        let variables = forced.iter().chain(more);
+        player.environment.extend(variables.map(|(name, value)| (name.to_string(), value.to_string())));
+        Ok(player)
+    };
+    let players = players.iter().map(player).collect::<Result<Vec<_>, _>>()?;
+    let all: Vec<Measure> =
+        measures.iter().map(|(name, run)| Measure { ranks, ..Measure::of(name, run) }).collect();
+    let table =
+        rounds::play(&players, &all, rounds, 60, Vec::new(), rounds::Conditions::default(), |_| Ok(()))?;
+    if let Some((what, output)) = table.failures.first() {
+        return Err(format!("{what}: {output}"));
+    }
+    let mut times = Times::new();
+    for row in &table.rows {
+        let (name, run) = *measures.iter().find(|(name, _)| *name == row.measure.name).expect("one of these");
+        let is_rate = run.starts_with("p2p bw") || run.starts_with("p2p bibw");
+        let time = |values: &Vec<Option<f64>>| {
+            let times = values.iter().flatten().map(|value| if is_rate { 1e6 / value } else { *value });
+            times.fold(f64::INFINITY, f64::min)
+        };
+        times.insert((name, row.bytes), row.values.iter().map(time).collect());
+    }
+    Ok(times)
+}
+
+/// A time of the clock for `is_faster`.
+pub(super) fn thousandths(time: f64) -> u64 {
+    (time * 1e3) as u64
+}

@@ -1,0 +1,27 @@
+//! What a row of the values is.
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Lengths of messages.
+    Sizes,
+    /// A number of bytes; `u64::MAX` stands for no bound.
+    Bytes,
+    /// Yes or no.
+    Flag,
+    /// Numbers of bytes by numbers of ranks.
+    ByRanks,
+}
+
+/// A value's name, type and default.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The name in the table and in `outboard info --tuning`.
+    pub name: &'static str,
+    /// The type.
+    pub kind: Kind,
+    /// The value without a measurement.
+    pub default: u64,
+    /// A line for users.
+    pub doc: &'static str,
+}
