@@ -2,8 +2,8 @@
 
     net.register_comm_hook(Nodes(), hierarchical)      # bf16 between nodes; Nodes(dtype=None): as the gradients are
 
-The gradients of a bucket are summed at the first rank of each node, then among these, then given to all ranks of the node. So one rank of each node
-sends to other nodes, in half as many bytes. `bf16_compress_hook` of torch works over Outboard, too: that is bf16 everywhere.
+Each rank of a node sums a share of the node's gradients, sums that with its like on the other nodes, and gives it to its node. So of each node as many
+ranks send to other nodes as the smallest has, in half as many bytes. `bf16_compress_hook` of torch works over Outboard, too: that is bf16 everywhere.
 """
 import collections
 import concurrent.futures
@@ -26,29 +26,34 @@ class Nodes:
         nodes = collections.defaultdict(list)
         for node, rank in whose:
             nodes[node].append(rank)
-        here = nodes[_backend.node()]
-        firsts = [ranks[0] for ranks in nodes.values()]
-        self.first, self.is_first = here[0], here[0] == dist.get_rank()
+        self.here = nodes[_backend.node()]
+        self.shares = min(len(ranks) for ranks in nodes.values())
+        self.place = self.here.index(dist.get_rank())
+        like = [ranks[self.place] for ranks in nodes.values()] if self.place < self.shares else [dist.get_rank()]
 
         def among(ranks):
             return dist.new_group(ranks, backend="outboard", use_local_synchronization=True)
 
         # A group for each of the three steps: each has its calls in the order of the buckets, so all members have the same order.
-        self.sums, self.results = among(here), among(here)
-        # Torch names a group by how many were made before, so those who are not first make one, too.
-        self.firsts = among(firsts if self.is_first else [dist.get_rank()])
+        self.sums, self.results = among(self.here), among(self.here)
+        # Torch names a group by how many were made before, so those without a share make one, too.
+        self.like = among(like)
         self.worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="outboard-hook")
 
-    def finish(self, buffer, summed, future):
-        """What follows the sums of the nodes; in the worker, bucket after bucket."""
+    def finish(self, buffer, shares, sums, future):
+        """What follows the sums of the node; in the worker, bucket after bucket."""
         try:
-            summed.wait()
-            if self.firsts.size() > 1:
-                sent = buffer if self.dtype is None else buffer.to(self.dtype)
-                dist.all_reduce(sent, group=self.firsts)
-                if sent is not buffer:
-                    buffer.copy_(sent)
-            dist.broadcast(buffer, self.first, group=self.results)
+            for summed in sums:
+                summed.wait()
+            if self.like.size() > 1 and self.place < len(shares):
+                mine = shares[self.place]
+                sent = mine if self.dtype is None else mine.to(self.dtype)
+                dist.all_reduce(sent, group=self.like)
+                if sent is not mine:
+                    mine.copy_(sent)
+            results = [dist.broadcast(share, root, group=self.results, async_op=True) for share, root in zip(shares, self.here, strict=False)]
+            for result in results:
+                result.wait()
             future.set_result(buffer)
         except Exception as error:
             future.set_exception(error)
@@ -57,7 +62,10 @@ class Nodes:
 def hierarchical(nodes, bucket):
     """The hook: the average over all ranks, node by node."""
     buffer = bucket.buffer().div_(nodes.size)
+    if len(nodes.here) == nodes.size:
+        return dist.all_reduce(buffer, group=nodes.sums, async_op=True).get_future().then(lambda done: done.value()[0])
+    shares = buffer.chunk(nodes.shares)
+    sums = [dist.reduce(share, root, group=nodes.sums, async_op=True) for share, root in zip(shares, nodes.here, strict=False)]
     future = torch.futures.Future()
-    summed = dist.reduce(buffer, nodes.first, group=nodes.sums, async_op=True)
-    nodes.worker.submit(nodes.finish, buffer, summed, future)
+    nodes.worker.submit(nodes.finish, buffer, shares, sums, future)
     return future
