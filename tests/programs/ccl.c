@@ -4,55 +4,11 @@
    ranks: 2 3 4   ways: oneccl nccl nccl-late */
 #include "check.h"
 #include "counter.h"
-#include <mpi-ext.h>
+#include "on_device.h"
 
 enum { N = 600 };
 
 static int carried(void) { return (int)counter("ccl_calls", MPI_T_PVAR_CLASS_COUNTER); }
-
-static void *memory(size_t bytes)
-{
-    const char *device = getenv("OUTBOARD_DEVICE");
-    void *memory = NULL;
-    if (device && strcmp(device, "sentinel") == 0)
-        MPIX_Device_alloc(bytes, &memory);
-    else
-        memory = grab(bytes);
-    return memory;
-}
-
-static void drop(void *at)
-{
-    const char *device = getenv("OUTBOARD_DEVICE");
-    if (device && strcmp(device, "sentinel") == 0)
-        MPIX_Device_free(at);
-    else
-        free(at);
-}
-
-/* count values of `who`. */
-static int *filled(int count, int who, int round)
-{
-    int *host = grab(count * sizeof(int)), *at = memory(count * sizeof(int));
-    fill(host, count, who, round);
-    MPIX_Device_copy(at, host, count * sizeof(int));
-    free(host);
-    return at;
-}
-
-static int *read_back(const int *at, int count)
-{
-    int *host = grab(count * sizeof(int));
-    MPIX_Device_copy(host, at, count * sizeof(int));
-    return host;
-}
-
-#define HOLDS(at, count, who, round) \
-    do { \
-        int *host_ = read_back(at, count); \
-        FILLED(host_, count, who, round); \
-        free(host_); \
-    } while (0)
 
 static int sum_at(int index, int round)
 {
@@ -72,7 +28,7 @@ static int sum_at(int index, int round)
 
 static void reductions(MPI_Comm comm, int root, int round)
 {
-    int *in = filled(N, rank, round), *out = memory(N * sizeof(int));
+    int *in = filled(N, rank, round), *out = device(N * sizeof(int));
     MPI_Request request;
     MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, comm);
     SUMS(out, N, 0, round);
@@ -90,7 +46,7 @@ static void reductions(MPI_Comm comm, int root, int round)
     drop(in), drop(out);
 
     int *blocks = filled(N * size, rank, round), mine = N * rank;
-    out = memory(N * sizeof(int));
+    out = device(N * sizeof(int));
     MPI_Reduce_scatter_block(blocks, out, N, MPI_INT, MPI_SUM, comm);
     SUMS(out, N, mine, round);
     MPI_Ireduce_scatter_block(MPI_IN_PLACE, blocks, N, MPI_INT, MPI_SUM, comm, &request);
@@ -104,7 +60,7 @@ static void reductions(MPI_Comm comm, int root, int round)
         before += who < rank ? counts[who] : 0;
         all += counts[who];
     }
-    blocks = filled(all, rank, round), out = memory((N + rank) * sizeof(int));
+    blocks = filled(all, rank, round), out = device((N + rank) * sizeof(int));
     MPI_Reduce_scatter(blocks, out, counts, MPI_INT, MPI_SUM, comm);
     SUMS(out, counts[rank], before, round);
     MPI_Ireduce_scatter(MPI_IN_PLACE, blocks, counts, MPI_INT, MPI_SUM, comm, &request);
@@ -115,7 +71,7 @@ static void reductions(MPI_Comm comm, int root, int round)
 
 static void equal_blocks(MPI_Comm comm, int root, int round)
 {
-    int *in = filled(N, rank, round), *all = memory(N * size * sizeof(int));
+    int *in = filled(N, rank, round), *all = device(N * size * sizeof(int));
     int *data = filled(N, rank == root ? root : 99, round);
     MPI_Request request;
     MPI_Bcast(data, N, MPI_INT, root, comm);
@@ -225,7 +181,7 @@ static void gaps(MPI_Comm comm, int root)
 /* What a library lacks: the usual way. */
 static void lacking(MPI_Comm comm)
 {
-    int before = carried(), *in = filled(N, rank, 1), *out = memory(N * sizeof(int)), expected = 0;
+    int before = carried(), *in = filled(N, rank, 1), *out = device(N * sizeof(int)), expected = 0;
     MPI_Allreduce(in, out, N, MPI_INT, MPI_BXOR, comm);
     for (int who = 0; who < size; who++) expected ^= value(who, 5, 1);
     int *got = read_back(out, N);
@@ -261,7 +217,7 @@ static void at_once(void)
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[1]);
     int next = (rank + 1) % size, last = (rank + size - 1) % size, many = 1 << 18;
-    int *out = filled(many, rank, 3), *in = memory(many * sizeof(int)), *sums[2] = {filled(N, rank, 4), filled(N, rank, 5)};
+    int *out = filled(many, rank, 3), *in = device(many * sizeof(int)), *sums[2] = {filled(N, rank, 4), filled(N, rank, 5)};
     /* Some libraries make a communicator in blocking calls only, which have one order. */
     for (int i = 0; i < 2; i++) MPI_Bcast(in, N, MPI_INT, 0, comms[i]);
     MPI_Isend(out, many, MPI_INT, next, 1, MPI_COMM_WORLD, &requests[0]);
@@ -283,7 +239,7 @@ static void at_once(void)
 /* Persistent ones, which the ranks start in different orders, twice with other values; one ends where it began. */
 static void persistent(void)
 {
-    int *in = memory(N * sizeof(int)), *sum = memory(N * sizeof(int)), *all = memory(N * size * sizeof(int)), before = carried();
+    int *in = device(N * sizeof(int)), *sum = device(N * sizeof(int)), *all = device(N * size * sizeof(int)), before = carried();
     int *host = grab(N * sizeof(int));
     MPI_Request requests[3], unused;
     MPI_Allreduce_init(in, sum, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);

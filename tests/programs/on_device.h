@@ -1,11 +1,24 @@
-/* Filled integers in device memory. */
+/* Filled integers in device memory, or in the host's where no device is on. */
 #include <mpi-ext.h>
 
-static void *device(size_t bytes)
+static inline int is_device(void)
 {
-    void *memory;
+    const char *device = getenv("OUTBOARD_DEVICE");
+    return device && strcmp(device, "sentinel") == 0;
+}
+
+static inline void *device(size_t bytes)
+{
+    void *memory = NULL;
+    if (!is_device()) return grab(bytes);
     MPIX_Device_alloc(bytes, &memory);
     return memory;
+}
+
+static inline void drop(void *memory)
+{
+    if (is_device()) MPIX_Device_free(memory);
+    else free(memory);
 }
 
 static inline int *filled(int count, int who, int round)
@@ -17,10 +30,16 @@ static inline int *filled(int count, int who, int round)
     return memory;
 }
 
+static inline int *read_back(const int *memory, int count)
+{
+    int *host = grab(count * sizeof(int));
+    MPIX_Device_copy(host, memory, count * sizeof(int));
+    return host;
+}
+
 #define HOLDS(memory, count, who, round) \
     do { \
-        int *host_ = grab((count) * sizeof(int)); \
-        MPIX_Device_copy(host_, memory, (count) * sizeof(int)); \
+        int *host_ = read_back(memory, count); \
         FILLED(host_, count, who, round); \
         free(host_); \
     } while (0)

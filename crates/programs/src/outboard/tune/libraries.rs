@@ -4,11 +4,14 @@
 use settings::Device;
 use tuning::{ByRanks, COLLECTIVES, is_faster, library_row};
 
-use super::times::{Forced, Times, measured, thousandths};
+use super::times::{Forced, Times, beside, measured, thousandths};
 use crate::outboard::bench::peers;
 
 const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
 const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
+
+/// A collective, and what measures it.
+type Run = (&'static str, String);
 
 /// The rows of the library, over what the table has of them.
 pub(super) fn rows(
@@ -17,9 +20,42 @@ pub(super) fn rows(
     (ranks, only): (&[u32], &[String]),
     rounds: u32,
 ) -> Result<Vec<(usize, u64)>, String> {
+    let (library, measures) = chosen(only)?;
+    let mut rows = Vec::new();
+    for (name, run) in &measures {
+        let row = library_row(&library, name).expect("one of these");
+        let old = known.iter().find(|(known, _)| *known == row).map_or(0, |(_, value)| *value);
+        let mut bounds = ByRanks::of_bits(old);
+        for ranks in ranks {
+            eprintln!("outboard: {name} on {ranks} ranks, by {library} and the usual way");
+            let times = measured(ourselves, &[USUAL, LIBRARY], &[], &[(name, run)], (*ranks, rounds))?;
+            bounds.set(*ranks, bytes_min(&times, name, *ranks));
+        }
+        rows.push((row, bounds.bits()));
+    }
+    Ok(rows)
+}
+
+/// What jobs choose now beside the library and the usual way.
+pub(super) fn compare(
+    ourselves: &dyn Fn() -> Result<peers::Player, String>,
+    (ranks, only): (&[u32], &[String]),
+    rounds: u32,
+) -> Result<String, String> {
+    let (library, measures) = chosen(only)?;
+    let measures: Vec<(&'static str, &str)> =
+        measures.iter().map(|(name, run)| (*name, run.as_str())).collect();
+    let one = |ranks: &u32| {
+        let times = measured(ourselves, &[&[], USUAL, LIBRARY], &[], &measures, (*ranks, rounds))?;
+        Ok(format!("{ranks} ranks, {library}\n{}", beside(&times, ["usual", "library"])))
+    };
+    ranks.iter().map(one).collect()
+}
+
+/// The library, and the collectives that are measured, each with its run.
+fn chosen(only: &[String]) -> Result<(String, Vec<Run>), String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
-    let library = settings.ccl.as_str();
-    if library == "off" {
+    if settings.ccl == "off" {
         return Err(
             "OUTBOARD_CCL names no library: set it to the one that is to be measured (docs/gpu.md)".into()
         );
@@ -30,24 +66,11 @@ pub(super) fn rows(
         Device::Hip => "rocm",
         Device::Sentinel => "sentinel",
     };
-    let chosen: Vec<&str> = COLLECTIVES
-        .into_iter()
-        .filter(|name| only.is_empty() || only.iter().any(|text| name.contains(text.as_str())))
-        .collect();
-    let mut rows = Vec::new();
-    for name in chosen {
-        let row = library_row(library, name).expect("one of these");
-        let old = known.iter().find(|(known, _)| *known == row).map_or(0, |(_, value)| *value);
-        let mut bounds = ByRanks::of_bits(old);
-        for ranks in ranks {
-            eprintln!("outboard: {name} on {ranks} ranks, by {library} and the usual way");
-            let run = format!("coll {} -m 1024:4194304 -i 50:20 -x 5 -d {place}", name.replace('-', "_"));
-            let times = measured(ourselves, &[USUAL, LIBRARY], &[], &[(name, &run)], (*ranks, rounds))?;
-            bounds.set(*ranks, bytes_min(&times, name, *ranks));
-        }
-        rows.push((row, bounds.bits()));
-    }
-    Ok(rows)
+    let is_wanted = |name: &&str| only.is_empty() || only.iter().any(|text| name.contains(text.as_str()));
+    let run =
+        |name: &str| format!("coll {} -m 1024:4194304 -i 50:20 -x 5 -d {place}", name.replace('-', "_"));
+    let measures = COLLECTIVES.into_iter().filter(is_wanted).map(|name| (name, run(name)));
+    Ok((settings.ccl.clone(), measures.collect()))
 }
 
 /// The least length from which on the second player was clearly faster at all lengths; as `Call::bytes`

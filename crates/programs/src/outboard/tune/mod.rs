@@ -7,8 +7,6 @@
 mod libraries;
 mod times;
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use tuning::{
     Distance, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Machine, Sizes, Table, VECTOR_COPIES, class_of,
@@ -17,7 +15,7 @@ use tuning::{
 
 use crate::outboard::bench::peers;
 use crate::{mpirun::cpus, tables};
-use times::{Forced, Times, measured, thousandths};
+use times::{Forced, Times, beside, measured, thousandths};
 
 /// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.
 /// Takes less than a minute. What the table has of other measures stays.
@@ -36,7 +34,7 @@ pub struct Tune {
     rounds: Option<u32>,
     /// Measure instead from which length on the collective library of OUTBOARD_CCL is faster than the usual
     /// way, with buffers in the memory of OUTBOARD_DEVICE. Takes minutes.
-    #[arg(long, conflicts_with = "compare")]
+    #[arg(long)]
     device: bool,
     /// With --device: for these numbers of ranks, powers of two. Default: 2, 4, ... up to the cores.
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', requires = "device", value_parser = power)]
@@ -83,14 +81,17 @@ impl Tune {
         let cache = settings::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);
         if self.compare {
-            return compare(&ourselves, self.rounds.unwrap_or(ROUNDS_COMPARED));
+            let rounds = self.rounds.unwrap_or(ROUNDS_COMPARED);
+            return match self.device {
+                true => libraries::compare(&ourselves, (&self.ranks()?, &self.only), rounds),
+                false => compare(&ourselves, rounds),
+            };
         }
         let folder = tables::folder(self.system).ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let rounds = self.rounds.unwrap_or(ROUNDS);
         let mut values = tables::values_in(&folder);
         let found = if self.device {
-            let ranks = if self.ranks.is_empty() { powers()? } else { self.ranks };
-            libraries::rows(&ourselves, &values, (&ranks, &self.only), rounds)?
+            libraries::rows(&ourselves, &values, (&self.ranks()?, &self.only), rounds)?
         } else {
             messages(&ourselves, rounds)?
         };
@@ -101,12 +102,13 @@ impl Tune {
         let path = tables::write(&folder, &table)?;
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
-}
 
-/// The numbers of ranks up to the cores.
-fn powers() -> Result<Vec<u32>, String> {
-    let cores = cpus::cores()?.len().max(2) as u32;
-    Ok((1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores).collect())
+    /// Those of --ranks, or all up to the cores.
+    fn ranks(&self) -> Result<Vec<u32>, String> {
+        let cores = cpus::cores()?.len().max(2) as u32;
+        let all = (1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores);
+        Ok(if self.ranks.is_empty() { all.collect() } else { self.ranks.clone() })
+    }
 }
 
 /// The rows of messages and of collectives by the ranks.
@@ -184,23 +186,7 @@ fn faster(times: &Times, name: &str) -> Sizes {
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];
     let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, (2, rounds))?;
-    let mut text =
-        format!("{:<10} {:>8} {:>10} {:>10} {:>10}  auto/best\n", "us", "bytes", "auto", "cells", "read");
-    for (name, _) in measures {
-        for ((_, bytes), found) in times.iter().filter(|((measure, _), _)| *measure == name) {
-            let best = found[1].min(found[2]);
-            writeln!(
-                text,
-                "{name:<10} {bytes:>8} {:>10.2} {:>10.2} {:>10.2}  {:.2}",
-                found[0],
-                found[1],
-                found[2],
-                found[0] / best
-            )
-            .expect("a String takes all");
-        }
-    }
-    Ok(text)
+    Ok(beside(&times, ["cells", "read"]))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The times of players, which are Outboard with variables that force a choice.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
@@ -48,4 +49,19 @@ pub(super) fn measured(
 /// A time of the clock for `is_faster`.
 pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
+}
+
+/// The first player beside two whose choice is forced, by the best of both.
+pub(super) fn beside(times: &Times, forced: [&str; 2]) -> String {
+    let mut text = format!(
+        "{:<20} {:>8} {:>10} {:>10} {:>10}  auto/best\n",
+        "us", "bytes", "auto", forced[0], forced[1]
+    );
+    for ((name, bytes), found) in times {
+        let best = found[1].min(found[2]);
+        let (auto, one, other) = (found[0], found[1], found[2]);
+        writeln!(text, "{name:<20} {bytes:>8} {auto:>10.2} {one:>10.2} {other:>10.2}  {:.2}", auto / best)
+            .expect("a String takes all");
+    }
+    text
 }
