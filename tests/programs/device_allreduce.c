@@ -118,7 +118,7 @@ static void nonblocking(void)
     MPI_Comm_free(&other);
 }
 
-/* The last rank's memory is the host's; the operator is one that no device has. */
+/* The last rank's memory is the host's, or not aligned as kernels need it; the type is one that no device has. */
 static void usual_way(void)
 {
     int *in = operand(N, 3), *out = device(N * sizeof(int)), *host = grab(N * sizeof(int)), is_host = rank == size - 1;
@@ -138,7 +138,14 @@ static void usual_way(void)
     int wrong = 0;
     for (int i = 0; i < N; i++) wrong += back[i] != sum(i, 1);
     EQUAL(wrong, 0, "wrong sums of long double");
-    kernels(begun, 0, "kernels where there should be none");
+    char *odd = device((N + 1) * sizeof(int));
+    MPI_Allreduce(MPI_IN_PLACE, in, N, MPI_INT, MPI_MAX, MPI_COMM_WORLD); /* As it was: all have the same. */
+    kernels(begun, size - 1, "kernels of all that are aligned");
+    MPI_Allreduce(in, is_host ? odd + 1 : (char *)out, N, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (is_host) MPIX_Device_copy(out, odd + 1, N * sizeof(int));
+    is_sum(out, 0, N, 3, "wrong maxima with memory that is not aligned");
+    MPIX_Device_free(odd);
+    kernels(begun, size - 1, "kernels where there should be none");
     MPIX_Device_free(in), MPIX_Device_free(out), MPIX_Device_free(long_in), MPIX_Device_free(long_out);
     free(host), free(back);
 }
