@@ -93,6 +93,24 @@ static void blocks(void)
     MPIX_Device_free(in), MPIX_Device_free(out);
 }
 
+/* What a rank does with its memory after a call does not reach the others, which may still be in theirs. */
+static void reused(void)
+{
+    int *in = operand(N, 1), *out = device(N * sizeof(int)), *host = grab(N * sizeof(int)), *junk = grab(N * sizeof(int));
+    MPIX_Device_copy(host, in, N * sizeof(int));
+    memset(junk, 7, N * sizeof(int));
+    for (int round = 0; round < 20; round++) {
+        int who = round % size;
+        MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (rank == who) MPIX_Device_copy(out, junk, N * sizeof(int));
+        else is_sum(out, 0, N, 1, "wrong sums beside a rank that writes its result");
+        MPI_Reduce(in, out, N, MPI_INT, MPI_SUM, who, MPI_COMM_WORLD);
+        if (rank == who) is_sum(out, 0, N, 1, "wrong sums beside ranks that write their input");
+        else MPIX_Device_copy(in, junk, N * sizeof(int)), MPIX_Device_copy(in, host, N * sizeof(int));
+    }
+    MPIX_Device_free(in), MPIX_Device_free(out), free(host), free(junk);
+}
+
 /* Two at a time on two comms, begun and ended in other orders, with a short one between. */
 static void nonblocking(void)
 {
@@ -169,6 +187,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     whole_vectors();
     blocks();
+    reused();
     nonblocking();
     usual_way();
     bad_memory();
