@@ -11,6 +11,9 @@ pub(super) type Forced = &'static [(&'static str, &'static str)];
 /// The best round of each player, by measure and bytes: other programs of the machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
+/// A run that takes longer hangs, also on a machine that others load.
+const TIMEOUT_S: u64 = 300;
+
 /// Measures each with each player.
 pub(super) fn measured(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
@@ -29,7 +32,9 @@ pub(super) fn measured(
     let all: Vec<Measure> =
         measures.iter().map(|(name, run)| Measure { ranks, ..Measure::of(name, run) }).collect();
     let table =
-        rounds::play(&players, &all, rounds, 60, Vec::new(), rounds::Conditions::default(), |_| Ok(()))?;
+        rounds::play(&players, &all, rounds, TIMEOUT_S, Vec::new(), rounds::Conditions::default(), |_| {
+            Ok(())
+        })?;
     if let Some((what, output)) = table.failures.first() {
         return Err(format!("{what}: {output}"));
     }
