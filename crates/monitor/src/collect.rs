@@ -127,7 +127,7 @@ impl Collector {
         now.fabric.sweep_ms = took.as_secs_f64() * 1e3;
         now.fabric.last_sweep = at;
         now.fabric.unreachable = sweep.unreachable.iter().map(|guid| format!("{guid:016x}")).collect();
-        now.ports = sweep.samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
+        now.swept(sweep.samples);
         now.unreachable = sweep.unreachable;
         drop(now);
         self.live.publish();

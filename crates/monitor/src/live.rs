@@ -53,6 +53,8 @@ pub struct Now {
     /// What the topology was made of.
     pub walked: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
+    /// What happened at ports since the alerts' last look, which may be several sweeps ago.
+    pub unwatched: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
     /// Ports whose link is up and behind which nobody answered the discovery.
     pub unanswered: Vec<(u64, u8)>,
@@ -133,6 +135,18 @@ pub fn frame(
 impl Now {
     fn frame(&self) -> Vec<u8> {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
+    }
+
+    /// A sweep has found these.
+    pub fn swept(&mut self, samples: Vec<Sample>) {
+        samples.iter().for_each(|sample| self.watch(sample));
+        self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
+    }
+
+    /// Alerts have to look at this.
+    pub fn watch(&mut self, sample: &Sample) {
+        let known = self.unwatched.entry((sample.node, sample.port));
+        known.and_modify(|known| known.join(sample)).or_insert_with(|| sample.clone());
     }
 
     pub fn port(&self, node: u64, port: u8) -> Option<PortNow> {

@@ -193,7 +193,7 @@ fn ports(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
         (_, Some(at)) => Some(sample.since[at] as f64),
         (_, None) => None,
     };
-    let found = now.ports.values().filter_map(|sample| {
+    let found = now.unwatched.values().filter_map(|sample| {
         let value = value(sample).filter(|value| criterion.holds(*value))?;
         let (link, side) = links.of(sample.node, sample.port)?;
         let (here, there) = (&link.ends[side], &link.ends[1 - side]);
@@ -391,9 +391,12 @@ mod tests {
             sent: Some(0.2),
             received: Some(0.95),
         };
-        now.ports.insert((2, 3), sample);
+        let none = Sample { since: [0; COUNTERS.len()], sent: None, received: Some(0.1), ..sample.clone() };
+        now.swept(vec![sample]);
+        // A sweep that comes before the look takes nothing away.
+        now.swept(vec![none]);
         let expected =
-            ("leaf port 3 (other end: n3 port 1)".to_string(), "symbol_errors is 12 in 10 s".to_string());
+            ("leaf port 3 (other end: n3 port 1)".to_string(), "symbol_errors is 12 in 20 s".to_string());
         assert_eq!(holds(&asked("symbol_errors", 12.0), &now, &links), [expected]);
         assert!(holds(&asked("symbol_errors", 13.0), &now, &links).is_empty());
         assert_eq!(holds(&asked("use", 0.9), &now, &links).len(), 1);

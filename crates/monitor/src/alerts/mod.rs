@@ -10,6 +10,7 @@ mod found;
 mod metric;
 mod watch;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -86,9 +87,10 @@ impl Watcher {
         let at = Instant::now();
         let mut changes = watch.withdraw(&criteria);
         let sweep;
+        let mut seen = HashMap::new();
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         {
-            let now = self.live.now();
+            let mut now = self.live.now();
             sweep = now.fabric.sweeps;
             let has_swept = sweep != last && now.fabric.error.is_empty();
             if has_swept {
@@ -103,13 +105,21 @@ impl Watcher {
                 let found = found::found(criterion, metric, &now, &written, &links);
                 changes.extend(watch.see(criterion, found, at));
             }
+            if has_swept {
+                seen = std::mem::take(&mut now.unwatched);
+            }
         }
-        links.save(&self.control)?;
+        let saved = links.save(&self.control);
         drop(links);
-        if !changes.is_empty() {
-            self.write(watch, &criteria, &changes)?;
+        let written = saved.and_then(|()| match changes.is_empty() {
+            true => Ok(()),
+            false => self.write(watch, &criteria, &changes),
+        });
+        if written.is_err() {
+            let mut now = self.live.now();
+            seen.values().for_each(|sample| now.watch(sample));
         }
-        Ok(sweep)
+        written.map(|()| sweep)
     }
 
     /// Notes what has changed, and one message for each channel that shall be told.

@@ -88,6 +88,18 @@ impl Sample {
         let errors = self.since.iter().zip(&COUNTERS).filter(|(_, counter)| counter.is_error);
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
+
+    /// Adds what happened since. Of uses the higher one stays.
+    pub fn join(&mut self, newer: &Sample) {
+        for (sum, value) in self.since.iter_mut().zip(newer.since) {
+            *sum = sum.saturating_add(value);
+        }
+        let higher = |one: Option<f32>, other: Option<f32>| one.into_iter().chain(other).reduce(f32::max);
+        self.seconds += newer.seconds;
+        self.flags |= newer.flags;
+        self.sent = higher(self.sent, newer.sent);
+        self.received = higher(self.received, newer.received);
+    }
 }
 
 /// What a sweep found.
