@@ -262,6 +262,51 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_jobs_is_no_answer() {
+        for odd in ["{}", r#"{"jobs": null}"#, r#"{"jobs": {"job_id": 7}}"#] {
+            assert!(read(odd.as_bytes()).unwrap_err().contains("names no jobs"), "{odd}");
+        }
+        assert_eq!(read(br#"{"jobs": []}"#), Ok(Vec::new()));
+    }
+
+    /// One answer of a slurmrestd, and what it was asked.
+    fn answered(status: &str, body: &str) -> (Result<Vec<u8>, String>, String) {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let token_file = folder.path().join("token");
+        std::fs::write(&token_file, "SLURM_JWT=secret\n").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (version, user) = ("v0.0.38".into(), "ann".into());
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut asked, mut part) = (String::new(), [0; 4096]);
+            while !asked.contains("\r\n\r\n") {
+                let read = stream.read(&mut part).unwrap();
+                asked += std::str::from_utf8(&part[..read]).unwrap();
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+            asked.to_lowercase()
+        });
+        let told = Rest::of(Slurmrestd { url, version, user, token_file }).get("slurm", "jobs");
+        (told, server.join().unwrap())
+    }
+
+    #[test]
+    fn slurmrestd_is_asked_with_the_token_and_its_refusal_is_told() {
+        let (told, asked) = answered("200 OK", r#"{"jobs": []}"#);
+        assert_eq!(told.unwrap(), br#"{"jobs": []}"#);
+        assert!(asked.starts_with("get /slurm/v0.0.38/jobs http"), "{asked}");
+        assert!(
+            asked.contains("x-slurm-user-name: ann\r\n") && asked.contains("x-slurm-user-token: secret\r\n")
+        );
+        let (told, _) = answered("401 Unauthorized", r#"{"errors": [{"error": "no such token"}]}"#);
+        let why = told.unwrap_err();
+        assert!(why.contains("401") && why.contains("no such token"), "{why}");
+    }
+
+    #[test]
     fn a_list_is_bounded() {
         assert_eq!(expand("n[0-99999999999]").len(), NODES_MAX);
         assert_eq!(expand("a,,b[1"), ["a", "b1"]);

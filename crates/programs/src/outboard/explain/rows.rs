@@ -163,6 +163,7 @@ mod tests {
         let mut events = vec![call(0, 90.0, 20.0), call(0, 0.0, 10.0), call(1, 0.0, 1000.0)];
         events.extend(operation(2, 1024, [5.0, 100.0], "proxy"));
         events.extend(operation(1, 1500, [50.0, 60.0], "rank"));
+        events.extend(operation(3, 1100, [51.0, 61.0], "rank"));
         events.extend(operation(4, 4096, [1.0, 2.0], "rank"));
         events.extend(operation(6, 1024, [1.0, 2.0], "rank").into_iter().take(1));
         let rows = of(&events);
@@ -176,7 +177,12 @@ mod tests {
         let way = row.ways.iter().find(|way| way.by == "proxy").unwrap();
         // 95 us, of which 5 in the call that started it and 10 in the one that waited.
         assert_eq!((way.took_ns(), way.outside_ns()), (95_000.0, 80_000.0));
-        assert_eq!(took(&rows, row, "rank"), Some((10_000.0, 1)));
+        assert_eq!(took(&rows, row, "rank"), Some((10_000.0, 2)));
+        assert_eq!(
+            row.ways.iter().map(|way| way.calls).collect::<Vec<_>>(),
+            [2, 1],
+            "the most frequent first"
+        );
         assert_eq!(took(&rows, &rows[1], "proxy"), None);
     }
 
