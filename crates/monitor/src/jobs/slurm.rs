@@ -125,8 +125,9 @@ fn read_ends(text: &[u8]) -> Result<Vec<End>, String> {
 fn listed(text: &[u8]) -> Result<Vec<Value>, String> {
     let mut value: Value =
         serde_json::from_slice(text).map_err(|error| format!("Slurm's JSON cannot be read: {error}"))?;
-    match value["jobs"].take() {
-        Value::Array(jobs) => Ok(jobs),
+    // Indexing would panic where the answer is no object.
+    match value.get_mut("jobs").map(Value::take) {
+        Some(Value::Array(jobs)) => Ok(jobs),
         _ => Err("Slurm's JSON names no jobs".into()),
     }
 }
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_jobs_is_no_answer() {
-        for odd in ["{}", r#"{"jobs": null}"#, r#"{"jobs": {"job_id": 7}}"#] {
+        for odd in ["7", "[]", "{}", r#"{"jobs": null}"#, r#"{"jobs": {"job_id": 7}}"#] {
             assert!(read(odd.as_bytes()).unwrap_err().contains("names no jobs"), "{odd}");
         }
         assert_eq!(read(br#"{"jobs": []}"#), Ok(Vec::new()));
