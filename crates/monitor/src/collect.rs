@@ -109,7 +109,7 @@ impl Collector {
         if is_new {
             let at = seconds(now_ms());
             let csv = topology.nodes.iter().fold(String::new(), |mut csv, node| {
-                let guid = u64::from_str_radix(&node.guid, 16).unwrap_or(0);
+                let guid = node.number();
                 let (name, rack) = (quoted(&node.name), quoted(&node.rack));
                 writeln!(csv, "{guid},{name},{},{rack},{at}", node.kind).expect("a String takes all");
                 csv

@@ -3,6 +3,7 @@
 //! A person is searched for by name and checked by a bind with the password; the person's groups give the
 //! role. The directory keeps the passwords, and none is kept here.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,6 +66,17 @@ impl Directory {
                 "ldap.url: {:?} does not begin with ldap://, ldaps:// or ldapi://",
                 self.url
             ));
+        }
+        let in_clear = self.url.strip_prefix("ldap://").filter(|_| !self.starttls);
+        let host = in_clear.and_then(|rest| rest.split([':', '/']).next());
+        let is_here = |host: &str| {
+            host == "localhost" || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        };
+        if host.is_some_and(|host| !is_here(host)) {
+            return Err(
+                "ldap.url: passwords would cross the network in clear; use ldaps://, or starttls = true"
+                    .into(),
+            );
         }
         if !self.role.is_empty() && self.groups.is_none() {
             return Err("ldap.groups: it is needed where a group has a role".into());
@@ -183,6 +195,10 @@ mod tests {
             assert!(check(&format!("{url}{more}")).unwrap_err().contains(word));
         }
         assert!(check("url = 'https://x'\npeople = ''").unwrap_err().contains("ldap.url"));
+        let plain = "url = 'ldap://ldap.site'\npeople = 'dc=site'\n";
+        assert!(check(plain).unwrap_err().contains("in clear"));
+        assert_eq!(check(&format!("{plain}starttls = true")), Ok(()));
+        assert_eq!(check("url = 'ldap://127.0.0.1:389'\npeople = 'dc=site'"), Ok(()));
         assert!(toml::from_str::<Directory>("url = 'ldap://x'").unwrap_err().to_string().contains("people"));
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::fabric::counters::{LATCHED, REBOOT, RESET, Sample};
 use crate::fabric::discover::Fabric;
 use crate::fabric::exchange::Counts;
-use crate::fabric::topology::Topology;
+use crate::fabric::topology::{Node, Topology};
 use crate::hosts::Host;
 use crate::job::Job;
 
@@ -109,7 +109,7 @@ pub fn frame(
     frame.extend((at as f64).to_le_bytes());
     frame.extend((links.len() as u32).to_le_bytes());
     frame.extend((nodes.len() as u32).to_le_bytes());
-    let guids: Vec<u64> = nodes.iter().map(|node| u64::from_str_radix(&node.guid, 16).unwrap_or(0)).collect();
+    let guids: Vec<u64> = nodes.iter().map(Node::number).collect();
     let mut states = Vec::with_capacity(links.len());
     for link in links {
         let from = ports.get(&(guids[link.from], link.from_port));
@@ -167,7 +167,7 @@ impl Now {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::topology::{Link, Node};
+    use crate::fabric::topology::Link;
 
     #[test]
     fn a_frame_tells_each_way_of_a_link() {

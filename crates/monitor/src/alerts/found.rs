@@ -131,7 +131,7 @@ impl Links {
         for link in &now.topology.links {
             let end = |at: usize, port: u8| {
                 let node = &now.topology.nodes[at];
-                let guid = u64::from_str_radix(&node.guid, 16).unwrap_or(0);
+                let guid = node.number();
                 End { guid, port, name: node.name.clone(), rack: node.rack.clone() }
             };
             let ends = [end(link.from, link.from_port), end(link.to, link.to_port)];
@@ -208,9 +208,8 @@ fn ports(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
 }
 
 fn lost(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
-    let nodes: BTreeSet<u64> =
-        now.topology.nodes.iter().filter_map(|node| u64::from_str_radix(&node.guid, 16).ok()).collect();
-    let guid = |at: usize| u64::from_str_radix(&now.topology.nodes[at].guid, 16).unwrap_or(0);
+    let nodes: BTreeSet<u64> = now.topology.nodes.iter().map(|node| node.number()).collect();
+    let guid = |at: usize| now.topology.nodes[at].number();
     let there: BTreeSet<(u64, u8)> = now
         .topology
         .links

@@ -46,6 +46,13 @@ pub struct Link {
     pub bytes_per_second: f64,
 }
 
+impl Node {
+    /// The GUID as a number.
+    pub fn number(&self) -> u64 {
+        u64::from_str_radix(&self.guid, 16).unwrap_or(0)
+    }
+}
+
 impl Topology {
     pub fn of(fabric: &Fabric, names: &HashMap<u64, Name>) -> Topology {
         let tiers = tiers(fabric);

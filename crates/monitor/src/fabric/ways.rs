@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::discover::Fabric;
 use super::mad::Kind;
-use super::topology::Topology;
+use super::topology::{Node, Topology};
 
 /// A node and its port, seen as the sender.
 pub type End = (u64, u8);
@@ -20,7 +20,7 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
         nodes.iter().map(|node| short(node)).filter(|name| !name.is_empty()).collect();
     let hosts =
         topology.nodes.iter().filter(|node| node.kind == "host" && wanted.contains(&short(&node.name)));
-    hosts.filter_map(|node| u64::from_str_radix(&node.guid, 16).ok()).collect()
+    hosts.map(Node::number).collect()
 }
 
 /// The ports that send what these hosts send each other, those of the hosts included.

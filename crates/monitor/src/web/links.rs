@@ -50,7 +50,7 @@ pub async fn of_job(State(web): OfWeb, Extension(who): Extension<Who>, Query(ask
     blocking(move || {
         let seen = Seen::of(&web.live);
         let used = seen.ways(&job);
-        let guid = |at: usize| u64::from_str_radix(&seen.topology.nodes[at].guid, 16).unwrap_or(0);
+        let guid = |at: usize| seen.topology.nodes[at].number();
         let mut links = Vec::new();
         let mut ends = Vec::new();
         for (number, link) in seen.topology.links.iter().enumerate() {

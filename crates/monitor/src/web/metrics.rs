@@ -67,7 +67,7 @@ fn text(now: &Now, written: &Written) -> String {
             .flat_map(|link| [(link.from, link.from_port), (link.to, link.to_port)])
             .filter_map(|(at, port)| {
                 let node = &now.topology.nodes[at];
-                let sample = now.ports.get(&(u64::from_str_radix(&node.guid, 16).ok()?, port))?;
+                let sample = now.ports.get(&(node.number(), port))?;
                 Some((
                     format!("{{node=\"{}\",guid=\"{}\",port=\"{port}\"}}", label(&node.name), node.guid),
                     sample,
