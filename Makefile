@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 proxy-aarch64 check tidy clean help setup
+.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 proxy-aarch64 release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -74,6 +74,9 @@ test-packages: setup  ## build all packages, install each into a clean root, use
 	tools/setup --packages
 	tools/packages wheel tarball deb
 	tests/packages
+
+release:  ## the dry run of a release: gather text of the tag, source, packages, checksums in dist/release/, and say what forbids it (RELEASING.md)
+	tools/release
 
 aarch64: setup  ## build everything for aarch64, and run programs of it under qemu-user
 	tools/setup --aarch64
