@@ -6,7 +6,7 @@ outboard instead. Suites:
     fsdp2     of the same, those of FSDP2. They are for GPUs: what they say of cuda is read as cpu. Many need more of CUDA, so that gloo fails them, too
 
     tests/training/run -- PYTHON tests/training/torch_tests.py [--suite S] [--backend gloo] [PART OF A NAME ...]     a line for each test
-    tests/training/run -- PYTHON tests/training/torch_tests.py --table [--suite S ...]                                both backends, as docs/training.md has it"""
+    tests/training/run -- PYTHON tests/training/torch_tests.py --table [--suite S ...]                                both backends, as docs/measured/training.md has it"""
 import argparse
 import collections
 import functools

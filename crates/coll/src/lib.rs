@@ -94,7 +94,7 @@ impl Coll {
         let (nodes, messages) = (NodeMaps::default(), Messages::new());
         let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
-        // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/tuning.md).
+        // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/measured/choices.md).
         let may_spin = executor.segment().job().may_spin();
         let bounds = Bounds {
             inline_bytes_max: match tuning.source(FLAT_BYTES_MAX) {

@@ -1,9 +1,9 @@
 //! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
 //! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends
-//! on the processor (docs/tuning.md). Such a call takes two rounds: in the first, members publish addresses
-//! and read; a member begins the second when it has read all its blocks, so after that round buffers may
-//! change.
+//! on the processor (docs/measured/choices.md). Such a call takes two rounds: in the first, members publish
+//! addresses and read; a member begins the second when it has read all its blocks, so after that round
+//! buffers may change.
 //!
 //! Invariants: a call is pulled only if every member has stated that it can read the memory of all; a member
 //! that fails to read makes the second round nevertheless, so that rounds stay equal.

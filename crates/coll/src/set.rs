@@ -160,7 +160,7 @@ impl FlatSet {
     }
 
     /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in
-    /// every second pair of rounds, so that a member writes where it last read (docs/tuning.md). Not after an
+    /// every second pair of rounds, so that a member writes where it last read. Not after an
     /// allreduce, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {

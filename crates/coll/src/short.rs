@@ -16,7 +16,7 @@ pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
 /// The most that a member of a pulled call reads of all: meanwhile it makes no progress elsewhere.
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
-/// Above so many bytes of all members an allreduce takes two rounds (docs/tuning.md).
+/// Above so many bytes of all members an allreduce takes two rounds.
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
 /// The same where members share cpus, so that each round costs a yield.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
@@ -181,7 +181,7 @@ impl Short {
     }
 
     /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member
-    /// reduces only its share, and no member writes cache lines that several others hold (docs/tuning.md).
+    /// reduces only its share, and no member writes cache lines that several others hold.
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {

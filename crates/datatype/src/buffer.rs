@@ -196,7 +196,7 @@ impl Buffer {
 
     /// As `pack`, into memory that another core has read. Its cache lines must come back before they are
     /// written, except where whole lines are copied. So data with gaps go through a block on the stack
-    /// (docs/tuning.md).
+    /// (docs/measured/choices.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {

@@ -29,7 +29,7 @@ use transport::route::{Far, Header, Route};
 use tuning::Way;
 
 /// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies
-/// (docs/tuning.md).
+/// (docs/measured/choices.md).
 const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {

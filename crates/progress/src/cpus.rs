@@ -7,8 +7,8 @@
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, Segment};
 
-/// Yields of a rank between two looks at how many ranks each cpu has (docs/tuning.md). The first looks come
-/// earlier, after the 1st, 2nd, 4th, ... yield, because ranks begin where the kernel put them.
+/// Yields of a rank between two looks at how many ranks each cpu has (docs/measured/waiting.md). The first
+/// looks come earlier, after the 1st, 2nd, 4th, ... yield, because ranks begin where the kernel put them.
 const GIVES_BETWEEN: u32 = 64;
 
 /// A rank among those of its world.

@@ -5,8 +5,8 @@
 //! instead, so that another program's process can run, and later it sleeps. Once a yield has shown that
 //! another program wants this core, waits sleep instead of yielding for some time. Where processes of the job
 //! share cores, a wait yields at once, because the peer may need this core; it sleeps only after many yields,
-//! since a wake-up costs more than several of them. Proxies wait in the same way. docs/tuning.md has the
-//! measurements.
+//! since a wake-up costs more than several of them. Proxies wait in the same way. docs/measured/waiting.md
+//! has the measurements.
 #![forbid(unsafe_code)]
 
 mod cpus;

@@ -51,7 +51,7 @@ pub struct Report {
 /// exscan, and otherwise the block of one rank for one other. `seed` chooses the skew.
 ///
 /// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
-/// (docs/tuning.md). Panics where there is no rank or no chunk, or no map for proxies.
+/// (docs/measured/schedules.md). Panics where there is no rank or no chunk, or no map for proxies.
 pub fn simulate(
     algorithm: Algorithm,
     ranks: u32,

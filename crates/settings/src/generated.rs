@@ -609,7 +609,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "How long a waiting rank polls before it sleeps on its doorbell. It spins for 50us, then it yields. With more processes than cores it yields at once. If a yield of the last 100ms has let another program run for 100us, it sleeps early, unless this setting is 1s or more.",
-        why: "A wake-up costs 5 to 400 us, and the peer may wait so long that it sleeps, too (docs/tuning.md). A polling rank uses its core.",
+        why: "A wake-up costs 5 to 400 us, and the peer may wait so long that it sleeps, too (docs/measured/waiting.md). A polling rank uses its core.",
     },
     Setting {
         name: "arena_bytes",

@@ -32,7 +32,7 @@ impl Header {
 pub const INLINE_BYTES: usize = 40;
 
 /// The longest message that had best go in one packet, and the least that a packet of a longer one carries,
-/// but the last (docs/tuning.md, "Transport").
+/// but the last (docs/measured/choices.md).
 pub const PACKET_BYTES_MAX: usize = 16 << 10;
 
 /// The answer to a send.

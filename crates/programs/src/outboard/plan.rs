@@ -251,7 +251,7 @@ fn protocols() -> Result<String, String> {
 const NODES_MAX: u32 = 100_000;
 const STEPS_MAX: u64 = 30_000_000;
 
-/// What a rank needs to hand an operation over (docs/offload.md: 3 to 5 us), in picoseconds.
+/// What a rank needs to hand an operation over (docs/measured/offload.md: 3 to 5 us), in picoseconds.
 const HANDOVER_PS: u64 = 4_000_000;
 
 /// The most ranks that are simulated to find what one of them sends.

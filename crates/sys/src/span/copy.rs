@@ -1,8 +1,8 @@
 //! Copies of some kilobytes, by the instructions that suit the processor.
 //!
 //! The C library copies from 4 to 16 KiB on by `rep movsb` if the processor claims to be fast at it. On some
-//! processors vectors of 32 bytes are faster within the L2 cache (docs/tuning.md). So it is measured, by
-//! `outboard tune` or at the first such copy.
+//! processors vectors of 32 bytes are faster within the L2 cache (docs/measured/choices.md). So it is
+//! measured, by `outboard tune` or at the first such copy.
 
 use crate::Span;
 use std::sync::atomic::{AtomicU8, Ordering};

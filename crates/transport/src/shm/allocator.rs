@@ -14,7 +14,7 @@ const DISCARD: u64 = 1 << 20;
 /// copy, so staging that comes and goes should find warm memory.
 const WARM_MAX: u64 = 32 << 20;
 /// The bound grows up to this by what a program allocates again after it was given back: so by no more than
-/// it needs at once. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/tuning.md).
+/// it needs at once. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
 /// Allocates from one rank's arena. Belongs to that rank alone.

@@ -28,10 +28,9 @@ const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
 /// Positions in the area count bytes; those of window `n` begin at `n << WINDOW_SHIFT`.
 const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this. Not of the cache line: the receiver's prefetcher would take the next
-/// line from the sender (docs/tuning.md, "Transport").
+/// line from the sender.
 const CELL_ALIGN: u64 = 256;
-/// The longest cell that a receiver prefetches before it knows what becomes of the packet (docs/tuning.md,
-/// "Transport").
+/// The longest cell that a receiver prefetches before it knows what becomes of the packet.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
 /// The slot that a sender prefetches, counted from the next. The receiver looks at the ones before.
 const SLOTS_AHEAD: u64 = 3;

@@ -52,7 +52,8 @@ fn power(text: &str) -> Result<u32, String> {
 
 /// Rounds of a table, which takes half a minute.
 const ROUNDS: u32 = 3;
-/// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05 (docs/tuning.md).
+/// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05
+/// (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
 const CELLS: Forced = &[
