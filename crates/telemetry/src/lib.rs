@@ -17,7 +17,6 @@ mod page;
 mod record;
 mod site;
 pub mod summary;
-pub mod watch;
 
 pub use choice::Choice;
 pub use counter::{Counter, Unit};

@@ -1,5 +1,5 @@
-//! `outboard monitor`: becomes the program `outboard-monitor` beside this one, so that what the monitor is
-//! made of is in no other program.
+//! `outboard monitor`: becomes the program `outboard-monitor` beside this one, which is built and installed
+//! apart (the folder `monitor`).
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -22,6 +22,13 @@ impl Monitor {
         let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
         let program = here.with_file_name("outboard-monitor");
         let error = Command::new(&program).args(&self.arguments).exec();
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return Err(format!(
+                "there is no {}: the monitor is built and installed apart, by `make monitor` and `make install-monitor` in \
+                 Outboard's source, or by the package outboard-monitor",
+                program.display()
+            ));
+        }
         Err(format!("{} cannot be started: {error}", program.display()))
     }
 }

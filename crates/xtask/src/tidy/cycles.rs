@@ -26,9 +26,10 @@ const OWN: &str = "mod";
 
 /// One finding for every set of modules that use each other: the shortest ring in it.
 pub fn check<'a>(
+    workspace: &str,
     crates: impl Iterator<Item = &'a String>,
     excuses: &[Excuse],
-    sources: &[Source],
+    sources: &[&Source],
     findings: &mut Vec<String>,
 ) {
     let mut needed = BTreeSet::new();
@@ -37,7 +38,7 @@ pub fn check<'a>(
         let files = without_tests(files);
         for folder in folders(&files) {
             let below = folder.iter().map(|part| format!("/{part}")).collect::<String>();
-            let path = format!("crates/{crate_name}/src{below}");
+            let path = format!("{workspace}crates/{crate_name}/src{below}");
             let rings = rings(&uses(&folder, &files));
             if excuses.iter().any(|excuse| excuse.folder == path) {
                 needed.extend((!rings.is_empty()).then_some(path));
@@ -48,11 +49,12 @@ pub fn check<'a>(
     }
     for Excuse { folder, why } in excuses {
         if !needed.contains(folder) {
-            findings
-                .push(format!("tables/layers.toml: {folder} has no ring of modules: take out its [[cycle]]"));
+            findings.push(format!(
+                "{workspace}tables/layers.toml: {folder} has no ring of modules: take out its [[cycle]]"
+            ));
         }
         if why.is_empty() {
-            findings.push(format!("tables/layers.toml: the [[cycle]] of {folder} lacks a reason"));
+            findings.push(format!("{workspace}tables/layers.toml: the [[cycle]] of {folder} lacks a reason"));
         }
     }
 }
@@ -106,7 +108,7 @@ struct File {
 
 impl File {
     fn of(crate_name: &str, source: &Source) -> Option<File> {
-        let path = source.path.to_str()?.strip_prefix(&format!("crates/{crate_name}/src/"))?;
+        let path = source.place().strip_prefix(&format!("crates/{crate_name}/src/"))?;
         let mut module: Vec<String> = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
         if module[0] == "bin" {
             return None;
@@ -333,13 +335,12 @@ mod tests {
     }
 
     fn found_but(excuses: &[Excuse], files: &[(&str, &str)]) -> Vec<String> {
-        let source = |(path, text): &(&str, &str)| Source {
-            path: format!("crates/leaf/src/{path}").into(),
-            text: (*text).into(),
-        };
+        let source =
+            |(path, text): &(&str, &str)| Source::new(format!("crates/leaf/src/{path}"), (*text).into());
         let sources: Vec<Source> = files.iter().map(source).collect();
+        let sources: Vec<&Source> = sources.iter().collect();
         let mut findings = Vec::new();
-        check([String::from("leaf")].iter(), excuses, &sources, &mut findings);
+        check("", [String::from("leaf")].iter(), excuses, &sources, &mut findings);
         findings
     }
 

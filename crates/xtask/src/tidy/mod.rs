@@ -9,27 +9,20 @@ mod sizes;
 mod source;
 
 use serde::Deserialize;
-use source::Source;
+use source::{Source, WORKSPACES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// Checks the repository at `root`; no finding means tidy.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
-    let layers: Layers =
-        toml::from_str(&read(&root.join("tables/layers.toml"))?).map_err(|e| format!("layers.toml: {e}"))?;
     let sources = Source::all(root)?;
     let mut findings = Vec::new();
-    layers.check_table(&mut findings);
-    for (crate_name, rules) in &layers.crates {
-        let manifest = root.join("crates").join(crate_name).join("Cargo.toml");
-        layers.check_manifest(crate_name, rules, &read(&manifest)?, &mut findings)?;
-        check_forbids_unsafe(crate_name, rules, &sources, &mut findings);
+    for workspace in WORKSPACES {
+        check_workspace(root, workspace, &sources, &mut findings)?;
     }
-    cycles::check(layers.crates.keys(), &layers.cycle, &sources, &mut findings);
+    check_packages(root, &mut findings)?;
     for source in &sources {
-        check_known_crate(&layers, source, &mut findings);
-        check_environment(&layers, source, &mut findings);
         check_words(source, &mut findings);
     }
     check_names(&read(&root.join("ARCHITECTURE.md"))?, &sources, &mut findings);
@@ -40,10 +33,55 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// `tables/layers.toml`.
+/// What the workspace's own table says of its crates.
+fn check_workspace(
+    root: &Path,
+    workspace: &'static str,
+    sources: &[Source],
+    findings: &mut Vec<String>,
+) -> Result<(), String> {
+    let folder = root.join(workspace);
+    let layers = Layers::read(&folder, workspace)?;
+    let sources: Vec<&Source> = sources.iter().filter(|source| source.workspace == workspace).collect();
+    layers.check_table(findings);
+    for (crate_name, rules) in &layers.crates {
+        let manifest = folder.join("crates").join(crate_name).join("Cargo.toml");
+        layers.check_manifest(crate_name, rules, &read(&manifest)?, findings)?;
+        check_forbids_unsafe(crate_name, rules, &sources, findings);
+    }
+    cycles::check(workspace, layers.crates.keys(), &layers.cycle, &sources, findings);
+    for source in sources {
+        check_known_crate(&layers, source, findings);
+        check_environment(&layers, source, findings);
+    }
+    Ok(())
+}
+
+/// The workspaces have one version, edition and licence, and the same lints.
+fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
+    let manifest = |workspace: &str| -> Result<toml::Table, String> {
+        let path = root.join(workspace).join("Cargo.toml");
+        toml::from_str(&read(&path)?).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let section = |table: &toml::Table, name| table.get("workspace").and_then(|w| w.get(name)).cloned();
+    let first = manifest(WORKSPACES[0])?;
+    for workspace in &WORKSPACES[1..] {
+        let other = manifest(workspace)?;
+        for name in ["package", "lints"] {
+            if section(&first, name) != section(&other, name) {
+                findings.push(format!("{workspace}Cargo.toml: [workspace.{name}] is not that of Cargo.toml"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `tables/layers.toml` of a workspace.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layers {
+    #[serde(skip)]
+    workspace: &'static str,
     everywhere: Vec<String>,
     crates: BTreeMap<String, Rules>,
     /// Folders that may have a ring of modules.
@@ -63,15 +101,21 @@ struct Rules {
 }
 
 impl Layers {
+    fn read(folder: &Path, workspace: &'static str) -> Result<Layers, String> {
+        let layers: Layers = toml::from_str(&read(&folder.join("tables/layers.toml"))?)
+            .map_err(|e| format!("{workspace}tables/layers.toml: {e}"))?;
+        Ok(Layers { workspace, ..layers })
+    }
+
     /// No edge may lead upwards.
     fn check_table(&self, findings: &mut Vec<String>) {
+        let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {
             for used in &rules.uses {
                 match self.crates.get(used) {
-                    None => findings
-                        .push(format!("tables/layers.toml: {crate_name} uses {used}, which is no crate")),
+                    None => findings.push(format!("{place}: {crate_name} uses {used}, which is no crate")),
                     Some(below) if below.layer >= rules.layer => findings.push(format!(
-                        "tables/layers.toml: {crate_name} (layer {}) uses {used} (layer {}): not lower",
+                        "{place}: {crate_name} (layer {}) uses {used} (layer {}): not lower",
                         rules.layer, below.layer
                     )),
                     Some(_) => {}
@@ -96,8 +140,8 @@ impl Layers {
             for name in names.filter(|name| self.crates.contains_key(*name)) {
                 if !rules.uses.contains(name) && !self.everywhere.contains(name) {
                     findings.push(format!(
-                        "crates/{}/Cargo.toml: {crate_name} may not use {name} (tables/layers.toml)",
-                        crate_name
+                        "{}crates/{crate_name}/Cargo.toml: {crate_name} may not use {name} (tables/layers.toml)",
+                        self.workspace
                     ));
                 }
             }
@@ -110,14 +154,18 @@ fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String
     if let Some(crate_name) = source.crate_name()
         && !layers.crates.contains_key(crate_name)
     {
-        findings.push(format!("{}: crate {crate_name} is not in tables/layers.toml", source.path.display()));
+        findings.push(format!(
+            "{}: crate {crate_name} is not in {}tables/layers.toml",
+            source.path.display(),
+            layers.workspace
+        ));
     }
 }
 
 /// A crate that may not use `unsafe` forbids it in its library and in each of its programs.
-fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[Source], findings: &mut Vec<String>) {
-    let is_root = |source: &&Source| {
-        let path = source.path.to_string_lossy();
+fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[&Source], findings: &mut Vec<String>) {
+    let is_root = |source: &&&Source| {
+        let path = source.place();
         source.crate_name() == Some(crate_name)
             && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("/src/bin/"))
     };
@@ -125,7 +173,7 @@ fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[Source], fin
         return;
     }
     for source in sources.iter().filter(is_root) {
-        let is_module = source.path.components().count() > 5;
+        let is_module = source.place().split('/').count() > 5;
         if !is_module && !source.text.contains("#![forbid(unsafe_code)]") {
             findings.push(format!("{}: lacks #![forbid(unsafe_code)]", source.path.display()));
         }
@@ -168,7 +216,7 @@ fn check_words(source: &Source, findings: &mut Vec<String>) {
 /// In ARCHITECTURE.md, `name()` in backticks must be a function of ours, and `path.rs` a file.
 fn check_names(text: &str, sources: &[Source], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
-    for source in sources.iter().filter(|source| source.path.starts_with("crates")) {
+    for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
         functions.extend(source.text.split("fn ").skip(1).map(|rest| leading_name(rest).to_string()));
     }
     for (number, line) in text.lines().enumerate() {
@@ -238,7 +286,7 @@ mod tests {
     "#;
 
     fn source(path: &str, text: &str) -> Source {
-        Source { path: path.into(), text: text.into() }
+        Source::new(path, text.into())
     }
 
     #[test]
@@ -255,12 +303,21 @@ mod tests {
     }
 
     #[test]
+    fn a_crate_belongs_to_the_workspace_of_its_folder() {
+        let inner = source("monitor/crates/leaf/src/lib.rs", "");
+        assert_eq!((inner.workspace, inner.place()), ("monitor/", "crates/leaf/src/lib.rs"));
+        assert_eq!(inner.crate_name(), Some("leaf"));
+        let outer = source("crates/monitor/src/lib.rs", "");
+        assert_eq!((outer.workspace, outer.crate_name()), ("", Some("monitor")));
+    }
+
+    #[test]
     fn environment_and_unsafe_are_found_in_crates_without_leave() {
         let layers: Layers = toml::from_str(TABLE).unwrap();
         let bad = source("crates/leaf/src/lib.rs", "fn f() { std::env::var(\"A\"); }");
         let mut findings = Vec::new();
         check_environment(&layers, &bad, &mut findings);
-        check_forbids_unsafe("leaf", &layers.crates["leaf"], &[bad], &mut findings);
+        check_forbids_unsafe("leaf", &layers.crates["leaf"], &[&bad], &mut findings);
         assert_eq!(findings.len(), 2, "{findings:?}");
         let test = source("crates/leaf/src/lib.rs", "#[cfg(test)]\nmod tests { env::var }");
         findings.clear();

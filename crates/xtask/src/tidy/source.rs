@@ -4,13 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The folders of the workspaces from the repository's root: that of the MPI library, and the monitor's.
+pub const WORKSPACES: [&str; 2] = ["", "monitor/"];
+
 /// One file that git knows, with its path from the repository's root.
 pub struct Source {
     pub path: PathBuf,
     pub text: String,
+    /// The workspace that the file belongs to.
+    pub workspace: &'static str,
 }
 
 impl Source {
+    pub fn new(path: impl Into<PathBuf>, text: String) -> Source {
+        let path = path.into();
+        let belongs = |workspace: &&str| !workspace.is_empty() && path.starts_with(workspace);
+        let workspace = WORKSPACES.into_iter().find(belongs).unwrap_or_default();
+        Source { path, text, workspace }
+    }
+
     pub fn all(root: &Path) -> Result<Vec<Source>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -27,15 +39,21 @@ impl Source {
         for path in listing.lines().filter(wanted) {
             // A deleted file may still be in the index.
             if let Ok(text) = fs::read_to_string(root.join(path)) {
-                sources.push(Source { path: path.into(), text });
+                sources.push(Source::new(path, text));
             }
         }
         Ok(sources)
     }
 
+    /// The path in the workspace.
+    pub fn place(&self) -> &str {
+        let path = self.path.to_str().unwrap_or_default();
+        path.strip_prefix(self.workspace).unwrap_or(path)
+    }
+
     /// The crate that the file is part of. None: the file is a test or lies beside the crates.
     pub fn crate_name(&self) -> Option<&str> {
-        let mut parts = self.path.to_str()?.split('/');
+        let mut parts = self.place().split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
             ("crates", crate_name, "src") => Some(crate_name),
             _ => None,

@@ -1,0 +1,174 @@
+//! Who is where: the nodes of MPI_COMM_WORLD's ranks, and of the ranks of other comms; sizes of datatypes.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, RwLock};
+
+use watch_page::{FORM, Head};
+
+use crate::page;
+use crate::real::{NOT_THERE, pass, real};
+
+/// Constants of an ABI: MPI_COMM_WORLD, MPI_BYTE.
+struct Abi {
+    comm_world: usize,
+    byte: usize,
+}
+
+/// MPI 5.0, appendix A: predefined handles.
+const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
+/// MPICH's mpi.h, which its ABI initiative fixes.
+const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
+
+struct World {
+    /// The node of each rank, in the order of the lowest rank on each.
+    nodes: Vec<u32>,
+    group: usize,
+}
+
+static WORLD: OnceLock<World> = OnceLock::new();
+/// The nodes of a comm's ranks, by the lower half of its handle.
+static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
+
+/// The bytes of a message.
+pub fn bytes(count: u64, datatype: usize) -> u64 {
+    let mut size: c_int = 0;
+    let to = &raw mut size as usize;
+    match pass!(c"PMPI_Type_size", (datatype, to)) {
+        // MPI_UNDEFINED is negative.
+        0 => count.saturating_mul(u64::try_from(size).unwrap_or(0)),
+        _ => 0,
+    }
+}
+
+/// Which ABI the library has, by the name of the file that holds its functions.
+fn abi() -> &'static Abi {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    let address = real(c"PMPI_Comm_rank", &FOUND);
+    // SAFETY: all zero is a valid Dl_info: null pointers.
+    let mut facts: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the call reads no memory at the address, and writes the record.
+    let is_found = unsafe { libc::dladdr(address as *const _, &mut facts) } != 0;
+    if !is_found || facts.dli_fname.is_null() {
+        return &MPICH;
+    }
+    // SAFETY: the loader's own C string, which stays while the library does.
+    let name = unsafe { CStr::from_ptr(facts.dli_fname) }.to_string_lossy();
+    if name.rsplit('/').next().is_some_and(|name| name.starts_with("libmpi_abi")) {
+        &STANDARD
+    } else {
+        &MPICH
+    }
+}
+
+/// MPI was initialised with this code: learns who is where, and makes the page.
+pub fn begin(code: c_int) {
+    if code != 0 || WORLD.get().is_some() {
+        return;
+    }
+    let Abi { comm_world, byte } = *abi();
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    let (to_rank, to_size) = (&raw mut rank as usize, &raw mut size as usize);
+    if pass!(c"PMPI_Comm_rank", (comm_world, to_rank)) != 0
+        || pass!(c"PMPI_Comm_size", (comm_world, to_size)) != 0
+    {
+        return;
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut mine = [0u8; 64];
+    let length = host.len().min(mine.len());
+    mine[..length].copy_from_slice(&host.as_bytes()[..length]);
+    let size = usize::try_from(size).unwrap_or(0);
+    let mut hosts = vec![[0u8; 64]; size];
+    let (from, to, count) = (mine.as_ptr() as usize, hosts.as_mut_ptr() as usize, mine.len());
+    if pass!(c"PMPI_Allgather", (from, count, byte, to, count, byte, comm_world)) != 0 {
+        return;
+    }
+    let mut nodes: Vec<u32> = Vec::with_capacity(size);
+    let mut known: HashMap<[u8; 64], u32> = HashMap::new();
+    for host in hosts {
+        let next = known.len() as u32;
+        nodes.push(*known.entry(host).or_insert(next));
+    }
+    // Rank 0 gives the world a number that no other has.
+    let mut number = page::now_ns() << 20 ^ u64::from(std::process::id());
+    let (at, bytes, root) = (&raw mut number as usize, size_of::<u64>(), 0);
+    let is_told = pass!(c"PMPI_Bcast", (at, bytes, byte, root, comm_world)) == 0;
+    let group = group_of(comm_world);
+    let (true, Some(group)) = (is_told, group) else { return };
+    let slurm = std::env::var("SLURM_JOB_ID").ok().and_then(|job| job.parse().ok()).unwrap_or(0);
+    let rank = usize::try_from(rank).unwrap_or(0);
+    let head = [
+        (Head::Form, FORM),
+        (Head::Rank, rank as u64),
+        (Head::Size, size as u64),
+        (Head::Node, nodes[rank].into()),
+        (Head::Nodes, known.len() as u64),
+        (Head::World, number),
+        (Head::Slurm, slurm),
+    ];
+    page::begin(&head, &host);
+    let _ = WORLD.set(World { nodes, group });
+}
+
+/// A handle as an ABI's function writes it: 4 bytes, or 8.
+fn group_of(comm: usize) -> Option<usize> {
+    let mut group = 0usize;
+    let to = &raw mut group as usize;
+    (pass!(c"PMPI_Comm_group", (comm, to)) == 0).then_some(group)
+}
+
+/// The node of a comm's rank. Nothing: MPI_PROC_NULL, or it cannot be known.
+pub fn node(peer: usize, comm: usize) -> Option<usize> {
+    let peer = usize::try_from(peer as u32 as i32).ok()?;
+    let world = WORLD.get()?;
+    if comm as u32 == abi_world() {
+        return world.nodes.get(peer).map(|node| *node as usize);
+    }
+    let key = comm as u32;
+    if let Some(nodes) = COMMS.read().ok()?.as_ref().and_then(|comms| comms.get(&key)) {
+        return nodes.get(peer).map(|node| *node as usize);
+    }
+    let nodes = nodes_of(comm, world).unwrap_or_default();
+    let node = nodes.get(peer).map(|node| *node as usize);
+    COMMS.write().ok()?.get_or_insert_default().insert(key, nodes);
+    node
+}
+
+fn abi_world() -> u32 {
+    static FOUND: OnceLock<u32> = OnceLock::new();
+    *FOUND.get_or_init(|| abi().comm_world as u32)
+}
+
+/// A comm is freed: its handle may come again as another's.
+pub fn forget(handle: u32) {
+    if let Ok(mut comms) = COMMS.write()
+        && let Some(comms) = comms.as_mut()
+    {
+        comms.remove(&handle);
+    }
+}
+
+/// The nodes of a comm's ranks, or of its remote group's. Nothing: the library says no.
+fn nodes_of(comm: usize, world: &World) -> Option<Vec<u32>> {
+    let mut is_inter: c_int = 0;
+    let to = &raw mut is_inter as usize;
+    if pass!(c"PMPI_Comm_test_inter", (comm, to)) != 0 || is_inter != 0 {
+        return None;
+    }
+    let mut size: c_int = 0;
+    let (to, group) = (&raw mut size as usize, group_of(comm)?);
+    let is_sized = pass!(c"PMPI_Comm_size", (comm, to)) == 0;
+    let ranks: Vec<c_int> = (0..size).collect();
+    let mut found: Vec<c_int> = vec![-1; ranks.len()];
+    let (count, from, into, whole) =
+        (ranks.len(), ranks.as_ptr() as usize, found.as_mut_ptr() as usize, world.group);
+    let is_known = is_sized && pass!(c"PMPI_Group_translate_ranks", (group, count, from, whole, into)) == 0;
+    let mut own = group;
+    let at = &raw mut own as usize;
+    let _ = pass!(c"PMPI_Group_free", (at));
+    // A process of another world has no node here.
+    let node = |rank: &c_int| usize::try_from(*rank).ok().and_then(|rank| world.nodes.get(rank)).copied();
+    is_known.then(|| found.iter().map(|rank| node(rank).unwrap_or(u32::MAX)).collect())
+}
