@@ -10,17 +10,25 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples demo-monitor test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb test-packages aarch64 proxy-aarch64 release check tidy clean help setup
+.PHONY: build install uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb monitor-packages test-packages aarch64 proxy-aarch64 release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
-	web/build target/release/monitor-page
 	tools/install-tree target/release build
 
 install: build  ## install into $(DESTDIR)$(PREFIX)
 	tools/install-tree target/release "$(DESTDIR)$(PREFIX)"
 
-uninstall:  ## take away what install has put into $(DESTDIR)$(PREFIX)
+monitor: setup  ## build the monitor, a workspace of its own (monitor/), into build/, where `outboard monitor` finds it
+	-tools/setup --monitor
+	$(CARGO) build --release --workspace --quiet --manifest-path monitor/Cargo.toml
+	monitor/web/build monitor/target/release/monitor-page
+	tools/install-tree --monitor monitor/target/release build
+
+install-monitor: monitor  ## install the monitor into $(DESTDIR)$(PREFIX), beside the library
+	tools/install-tree --monitor monitor/target/release "$(DESTDIR)$(PREFIX)"
+
+uninstall:  ## take away what install and install-monitor have put into $(DESTDIR)$(PREFIX)
 	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
 
 demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
@@ -29,31 +37,31 @@ demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with p
 examples: build  ## run four applications on this machine, alone, with proxies, beside MPICH and Open MPI, and make a page with plots
 	examples/run
 
-demo-monitor: build  ## show the monitor on a simulated fabric with traffic and errors, until Ctrl-C
-	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
-	tests/monitor/demo
+demo-monitor: build monitor  ## show the monitor on a simulated fabric with traffic and errors, until Ctrl-C
+	tools/setup --monitor-tests
+	monitor/tests/demo
 
 demo-training: build  ## train ResNet-20 and a transformer with PyTorch over Outboard and gloo, and resume from a checkpoint
 	examples/training/demo
 
-test: build  ## run all tests that fit into half an hour on 2 cores
+test: build monitor  ## run all tests that fit into half an hour on 2 cores
 	tools/setup --hosts
-	-tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
+	-tools/setup --monitor-tests
 	tests/all
 
-test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
-	tools/setup --hosts && tools/setup --verbs && tools/setup --monitor && tools/setup --accounting
+test-hosts: build monitor  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
+	tools/setup --hosts && tools/setup --verbs && tools/setup --monitor-tests && tools/setup --accounting
 	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; \
-	tests/monitor/slurm --install && tests/hosts/run --slurm --accounting -- tests/monitor/slurm || code=1; exit $$code
+	monitor/tests/slurm --install && tests/hosts/run --slurm --accounting -- monitor/tests/slurm || code=1; exit $$code
 
-test-monitor: build  ## measure the monitor on a simulated fabric of 300 switches and 4,800 hosts, and its store with 30 days of history
-	tools/setup --monitor && web/build target/release/monitor-page && tools/install-tree target/release build
-	tests/monitor/scale
+test-monitor: build monitor  ## measure the monitor on a simulated fabric of 300 switches and 4,800 hosts, and its store with 30 days of history
+	tools/setup --monitor-tests
+	monitor/tests/scale
 
 test-training: build  ## run the tests of outboard_torch, with torch from PyPI (5.4 GB, once, into .cache/)
 	tests/training/run
 
-test-more: build  ## the same with many more proxy deaths and rank counts
+test-more: build monitor  ## the same with many more proxy deaths and rank counts
 	tests/all --more
 
 conformance: build  ## run MPICH's test suite, fetched as Debian's source package, over build/
@@ -70,9 +78,15 @@ wheel tarball deb: setup  ## build that package into dist/ (docs/packages.md), f
 	tools/setup --packages
 	tools/packages $@
 
+monitor-packages: setup  ## build the monitor's packages into dist/: a tarball to be unpacked over the library's, and a deb
+	tools/setup --packages
+	tools/setup --monitor
+	tools/packages monitor
+
 test-packages: setup  ## build all packages, install each into a clean root, use it, and take it away
 	tools/setup --packages
-	tools/packages wheel tarball deb
+	tools/setup --monitor
+	tools/packages wheel tarball deb monitor
 	tests/packages
 
 release:  ## the dry run of a release: gather text of the tag, source, packages, checksums in dist/release/, and say what forbids it (RELEASING.md)
@@ -91,14 +105,16 @@ check: setup  ## the quick test, under 3 minutes from a built tree: format, lint
 
 tidy: setup  ## format, lints, layers between crates, generated code, names in ARCHITECTURE.md
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --all --check --manifest-path monitor/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --quiet --manifest-path monitor/Cargo.toml -- -D warnings
 	$(CARGO) run --quiet -p outboard-xtask -- tidy
 
 setup:  ## install what is missing on this machine (root on Debian or Ubuntu), or name it
 	@tools/setup
 
 clean:  ## remove everything that was built
-	rm -rf build target .cache
+	rm -rf build target monitor/target .cache
 
 help:  ## this list
 	@sed -n 's/^\([a-z -]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 18

@@ -1,4 +1,5 @@
-"""Prints a list of the crates in Outboard's libraries and programs (CycloneDX, JSON) from what `cargo metadata` says: sbom.py <METADATA"""
+"""Prints a list of the crates in Outboard's libraries and programs (CycloneDX, JSON) from what `cargo metadata` says: sbom.py [CRATE...] <METADATA
+The crates are those of the library and its programs, unless others are named."""
 import json, sys
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model.bom import Bom
@@ -6,7 +7,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot5
 from packageurl import PackageURL
 
-SHIPPED = {"outboard-standard", "outboard-mpich", "outboard-fortran", "outboard-fortran-mpich", "outboard-programs", "outboard-monitor"}
+SHIPPED = set(sys.argv[1:]) or {"outboard-standard", "outboard-mpich", "outboard-fortran", "outboard-fortran-mpich", "outboard-programs"}
 metadata = json.load(sys.stdin)
 packages = {package["id"]: package for package in metadata["packages"]}
 nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
@@ -27,7 +28,7 @@ while wanted:
         wanted += [edge["pkg"] for edge in nodes[key]["deps"] if any(kind["kind"] is None for kind in edge["dep_kinds"])]
 bom = Bom()
 version = next(package["version"] for package in packages.values() if package["name"] in SHIPPED)
-bom.metadata.component = Component(name="outboard", version=version, type=ComponentType.LIBRARY)
+bom.metadata.component = Component(name=sys.argv[1] if sys.argv[1:] else "outboard", version=version, type=ComponentType.LIBRARY)
 for key in sorted(found):
     bom.components.add(component(packages[key], ComponentType.LIBRARY))
 bom.register_dependency(bom.metadata.component, bom.components)

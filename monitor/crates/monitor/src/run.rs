@@ -23,7 +23,7 @@ use crate::{collect, hosts, jobs};
 #[derive(Parser)]
 #[command(name = "outboard monitor", version, max_term_width = 110)]
 struct Arguments {
-    /// The configuration, in TOML (docs/monitor.md).
+    /// The configuration, in TOML (monitor/docs/monitor.md).
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// The folder for everything that is kept; without it the configuration's, else
