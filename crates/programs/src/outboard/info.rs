@@ -156,7 +156,7 @@ fn facts() -> Vec<(&'static str, String)> {
         true => path.display().to_string(),
         false => format!("{} (missing)", path.display()),
     };
-    let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::cpus::told(&cpus));
+    let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::place::cpus::told(&cpus));
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     vec![
         ("build", format!("{:016x}", boot::BUILD)),

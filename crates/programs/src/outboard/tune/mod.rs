@@ -14,7 +14,7 @@ use tuning::{
 };
 
 use crate::outboard::bench::peers;
-use crate::{mpirun::cpus, tables};
+use crate::{mpirun::place::cpus, tables};
 use times::{Forced, Times, beside, measured, thousandths};
 
 /// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.

@@ -7,7 +7,7 @@
 //! Invariants: a frame is at most [`FRAME_BYTES_MAX`] long, whatever its length says; both sides are of one
 //! build.
 //!
-//! Read next: `nodes.rs` (who sends `Down`), `agent.rs` (who sends `Up`).
+//! Read next: `root/nodes.rs` (who sends `Down`), `agent/hear.rs` (who sends `Up`).
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -16,10 +16,9 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Global, Program};
-use super::output::To;
 use super::statistics::Counted;
 use super::trace::Part;
+use crate::mpirun::command::arguments::{Global, Program};
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 20;
@@ -119,6 +118,15 @@ pub struct Arrivals {
     pub born: u32,
     /// Ranks that have come to MPI_Finalize.
     pub leaving: u32,
+}
+
+/// Where a stream goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum To {
+    /// Our standard output.
+    Output,
+    /// Our standard error.
+    Error,
 }
 
 /// The name of an endpoint, with its number. Without a name: its process, a proxy, has ended.

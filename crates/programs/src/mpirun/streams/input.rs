@@ -4,15 +4,15 @@ use std::io::{IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-use super::agent;
-use super::arguments::Readers;
+use crate::mpirun::command::arguments::Readers;
+use crate::mpirun::wire::upward;
 
 /// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`]
 /// fills. A rank leads a process group of its own, and a terminal would stop it if it read there.
 pub fn for_rank(rank: u32, readers: &Readers) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
-        Readers::Only(ranks) if ranks.len() == 1 && !agent::is_one() && !std::io::stdin().is_terminal() => {
+        Readers::Only(ranks) if ranks.len() == 1 && !upward::is_one() && !std::io::stdin().is_terminal() => {
             Stdio::inherit()
         }
         _ => Stdio::piped(),

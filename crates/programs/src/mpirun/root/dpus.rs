@@ -3,10 +3,11 @@
 //!
 //! Read next: `nodes.rs`; `hosts.rs` (`Placement::add_dpus`).
 
-use super::frame::Down;
-use super::nodes::Root;
-use super::say;
 use transport::shm::proxy_endpoint;
+
+use super::nodes::Root;
+use crate::mpirun::wire::frame::Down;
+use crate::mpirun::wire::upward::say;
 
 impl Root<'_> {
     /// Whether a node only runs proxies.

@@ -11,7 +11,7 @@ use telemetry::summary::short;
 use transport::shm::{RankPage, State};
 
 use super::job::Job;
-use super::say;
+use crate::mpirun::wire::upward::say;
 
 /// How long an answer may take: a waiting rank wakes for the question.
 const PATIENCE: Duration = Duration::from_millis(500);

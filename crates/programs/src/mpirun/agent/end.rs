@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use sys::process::Process;
 use sys::signal::name;
 use transport::shm::State;
 
-use super::agent::Upstream;
-use super::frame::Up;
 use super::guardian::carries;
 use super::job::{Job, Member, World};
-use super::{agent, say, trace};
+use super::upstream::Upstream;
+use crate::mpirun::wire::frame::Up;
+use crate::mpirun::wire::trace;
+use crate::mpirun::wire::upward::{say, tell};
 
 /// From the request to end until SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
@@ -134,7 +135,7 @@ impl Job {
         if self.segment.has_far_proxies() {
             let endpoint = self.segment.proxy_endpoint(proxy);
             self.segment.set_endpoint(endpoint, &[]);
-            agent::tell(&Up::Names(vec![(endpoint, Vec::new())]));
+            tell(&Up::Names(vec![(endpoint, Vec::new())]));
         }
         if page.state() == State::Finalized && status.exit_status() == Some(0) {
             return;
@@ -172,7 +173,7 @@ impl Job {
         let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
         if !self.worlds.iter().any(ending) {
             match self.upstream {
-                Some(_) => agent::tell(&Up::Failed { worlds: connected.clone(), sentence, code }),
+                Some(_) => tell(&Up::Failed { worlds: connected.clone(), sentence, code }),
                 None => say(&sentence),
             }
         }
@@ -243,47 +244,9 @@ impl Job {
     pub(super) fn merge(&self, file: &Path) {
         let parts = trace::take(file, &self.segment, self.used);
         match self.upstream {
-            Some(_) => parts.for_each(|part| agent::tell(&Up::Traced(part))),
-            None => write_trace(file, parts.collect()),
+            Some(_) => parts.for_each(|part| tell(&Up::Traced(part))),
+            None => trace::write_all(file, parts.collect()),
         }
-    }
-
-    pub(super) fn lives(&self, which: impl Fn(Member) -> bool) -> bool {
-        self.living.values().any(|member| which(*member))
-    }
-
-    pub(super) fn signal_ranks(&self, signal: Signal) {
-        self.signal_group(signal, |member| matches!(member, Member::Rank(_)));
-    }
-
-    pub(super) fn signal_world(&self, first: u32, signal: Signal) {
-        let ranks: Vec<u32> = self.segment.members(first).map(|rank| rank.peer()).collect();
-        self.signal_group(signal, |member| matches!(member, Member::Rank(rank) if ranks.contains(&rank)));
-    }
-
-    pub(super) fn signal_proxies(&self, signal: Signal) {
-        self.signal_group(signal, |member| matches!(member, Member::Proxy(_)));
-    }
-
-    /// Signals the process groups of our living children: not reaped yet, their pids and groups are theirs.
-    /// Of a program that we were started for, only the process itself, as it does not lead a group of ours.
-    fn signal_group(&self, signal: Signal, which: impl Fn(Member) -> bool) {
-        for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
-            match (&self.adopted, Pid::from_raw(*pid)) {
-                (Some((adopted, process)), _) if adopted == pid => drop(process.signal(signal.as_raw())),
-                (_, Some(pid)) => drop(kill_process_group(pid, signal)),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Writes the trace that the user asked for, from the parts of all processes.
-pub(super) fn write_trace(file: &Path, parts: Vec<trace::Part>) {
-    match trace::write(file, parts) {
-        Ok(0) => {}
-        Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
-        Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use error::{Class, Error, Result, fail};
@@ -18,19 +18,13 @@ use sys::Span;
 use transport::shm::launcher::{self, Request, Spawn, Spawned};
 use transport::shm::{Arena, Ask, State};
 
-use super::arguments::Program;
-use super::frame::{Begin, Up};
-use super::job::{Job, World};
+use super::job::{Birth, Job, World};
 use super::start::Place;
-use super::{agent, cpus, hosts};
-
-/// A spawn that is under way: a world of which not all processes have come.
-pub(super) struct Birth {
-    /// Its first rank.
-    first: u32,
-    /// The rank that waits for the answer, and the answer. Nothing in an agent.
-    asker: Option<(u32, Spawned)>,
-}
+use crate::mpirun::command::arguments::Program;
+use crate::mpirun::command::found::found;
+use crate::mpirun::place::{cpus, hosts};
+use crate::mpirun::wire::frame::{Begin, Up};
+use crate::mpirun::wire::upward::tell;
 
 impl Job {
     /// Takes all requests that are there, and answers those that can be answered.
@@ -45,7 +39,7 @@ impl Job {
             if self.upstream.is_some()
                 && let Ok(request) = request
             {
-                agent::tell(&Up::Ask { rank, request });
+                tell(&Up::Ask { rank, request });
                 continue;
             }
             let request = request.and_then(|bytes| Request::from_bytes(&bytes));
@@ -159,7 +153,7 @@ impl Job {
         let environment = environment.map(|program| program.environment.clone()).unwrap_or_default();
         self.worlds.push(World { environment, ..World::new(first, size) });
         if here.is_empty() {
-            agent::tell(&Up::Born { first });
+            tell(&Up::Born { first });
             return Ok(());
         }
         let parents = spawn.parents.iter().map(|parent| segment.first_of(*parent));
@@ -215,7 +209,7 @@ impl Job {
         for birth in come {
             match birth.asker {
                 Some((rank, spawned)) => self.reply(rank, &launcher::answer(&Ok(spawned.to_bytes()))),
-                None => agent::tell(&Up::Born { first: birth.first }),
+                None => tell(&Up::Born { first: birth.first }),
             }
         }
     }
@@ -228,7 +222,7 @@ impl Job {
             Some((rank, _)) => {
                 self.reply(rank, &launcher::answer(&Err(Error::new(Class::Spawn, sentence))));
             }
-            None => agent::tell(&Up::Stillborn { first, sentence }),
+            None => tell(&Up::Stillborn { first, sentence }),
         }
     }
 
@@ -295,35 +289,5 @@ impl Job {
             Ok(Program { count: program.count as u32, environment, directory: Some(directory), words })
         };
         spawn.programs.iter().map(one).collect()
-    }
-}
-
-/// The program that a name means: in one of the folders of the info key `path`, in the folder where it
-/// starts, where the parent stands, or else as a shell would find it.
-pub(super) fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
-    let is_program = |path: &PathBuf| path.is_file();
-    let folders =
-        path.into_iter().flat_map(|path| path.split([':', ' '])).filter(|folder| !folder.is_empty());
-    if let Some(path) = folders.map(|folder| stand.join(folder).join(name)).find(is_program) {
-        return path.into();
-    }
-    let has_folder = name.as_encoded_bytes().contains(&b'/');
-    let near = [directory.join(name), stand.join(name)];
-    match near.into_iter().find(|path| has_folder && is_program(path)) {
-        Some(path) => path.into(),
-        None => name.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_where_the_info_says() {
-        let (bin, root) = (Path::new("/bin"), Path::new("/"));
-        assert_eq!(found(&"sh".into(), Some("/nowhere:bin"), root, root), "/bin/sh");
-        assert_eq!(found(&"./sh".into(), None, bin, root), "/bin/./sh");
-        assert_eq!(found(&"sh".into(), None, bin, root), "sh");
     }
 }

@@ -7,40 +7,28 @@
 //! Invariants: a relay whose standard input ends closes that of all that it has started, as `mpirun` does;
 //! what has not greeted by then is killed, because nobody there would notice.
 //!
-//! Read next: `connection.rs`.
+//! Read next: `link.rs`.
 
 use std::io::{BufReader, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use serde::{Deserialize, Serialize};
-
-use super::agent;
-use super::connection::{Event, Launch, Link, Listener, Member};
 use super::frame::{self, Down};
-use super::start::Refusal;
-
-/// The hidden first argument of a relay.
-pub(super) const WORD: &str = "--relay";
-
-/// What a relay does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Relay {
-    pub(super) launch: Launch,
-    /// The first is this host.
-    pub(super) members: Vec<Member>,
-}
+use super::launch::{AGENT, Launch, Member, RELAY, Relay};
+use super::link::{Event, Link, Listener};
+use super::upward::{input, say};
+use crate::mpirun::command::refusal::Refusal;
 
 /// Whether this is our business, and then the exit code.
-pub(super) fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
-    if words.first()? != WORD {
+pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
+    if words.first()? != RELAY {
         return None;
     }
     sys::child::name_myself("mpirun-relay");
     match run() {
         Ok(()) => Some(0),
         Err(refusal) => {
-            super::say(&refusal.message);
+            say(&refusal.message);
             Some(refusal.code)
         }
     }
@@ -51,7 +39,7 @@ fn run() -> Result<(), Refusal> {
         |error: std::io::Error| Refusal::other(format!("what a relay is to do cannot be read: {error}"));
     let mut output = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned().map_err(wrong)?);
     output.write_all(&frame::greeting()).map_err(wrong)?;
-    let mut input = BufReader::new(agent::input()?);
+    let mut input = BufReader::new(input()?);
     let relay: Option<Relay> = frame::read(&mut input).map_err(wrong)?;
     // Whoever takes leave at once wants nothing.
     let Some(relay) = relay else { return Ok(()) };
@@ -80,9 +68,9 @@ fn start(relay: &Relay, listener: &Listener) -> Vec<Link> {
             }
         }
     };
-    keep(own, Link::start(Launch::here(agent::WORD), own, None, listener));
+    keep(own, Link::start(Launch::here(AGENT), own, None, listener));
     for members in relay.launch.groups(others) {
-        keep(members, relay.launch.start(members, listener));
+        keep(members, Link::to(&relay.launch, members, listener));
     }
     links
 }

@@ -5,9 +5,9 @@
 //! listens anywhere. The agent of this machine is a child of ours.
 //!
 //! Invariants: the first failure decides the exit code, and ends the job on all hosts; an agent that is
-//! silent for [`agent::SILENCE`] has failed.
+//! silent for [`SILENCE`] has failed.
 //!
-//! Read next: `connection.rs`, `frame.rs`, `agent.rs`.
+//! Read next: `wire/link.rs`, `wire/frame.rs`, `agent/mod.rs`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -24,17 +24,20 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use sys::signal::{Signals, name};
 
-use super::agent::{self, PULSE, SILENCE, STANDSTILL};
-use super::arguments::Arguments;
-use super::connection::{Agent, Event, Frames, Launch, Link, Listener, Member};
-use super::end::write_trace;
-use super::frame::{Down, Node, Start, Up};
-use super::hosts::Placement;
-use super::places::Places;
-use super::start::{Refusal, Setup};
-use super::trace::Part;
-use super::worlds::SpreadWorld;
-use super::{hosts, input, say};
+use super::agents::{Agent, Frames};
+use super::world::SpreadWorld;
+use crate::mpirun::agent::start::Setup;
+use crate::mpirun::command::arguments::Arguments;
+use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::command::variables;
+use crate::mpirun::place::hosts::{self, Placement};
+use crate::mpirun::place::places::Places;
+use crate::mpirun::streams::input;
+use crate::mpirun::wire::frame::{Down, Node, Start, Up};
+use crate::mpirun::wire::launch::{AGENT, Launch, Member};
+use crate::mpirun::wire::link::{Event, Link, Listener};
+use crate::mpirun::wire::trace::{self, Part};
+use crate::mpirun::wire::upward::{PULSE, SILENCE, STANDSTILL, say};
 
 /// How long an agent may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -95,7 +98,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let now = Instant::now();
     let seconds = arguments.global.timeout.filter(|seconds| *seconds >= 0.0);
     let deadline = |seconds| Some((seconds, now.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?));
-    let settings = super::job_settings(&arguments.global)?;
+    let settings = variables::settings(&arguments.global)?;
     let number =
         || sys::host::secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")));
     let placement = arguments.placement.clone();
@@ -221,10 +224,10 @@ impl Root<'_> {
         let members: Vec<Member> =
             names.map(|(node, name)| Member { node, name: self.launch.name(name) }).collect();
         for group in self.launch.groups(&members) {
-            let link = self.launch.start(group, &self.listener).map_err(|refusal| refusal.message)?;
+            let link = Link::to(&self.launch, group, &self.listener).map_err(|refusal| refusal.message)?;
             for member in group {
                 let name = &self.placement.nodes[member.node as usize];
-                let command = self.launch.command(&member.name, agent::WORD);
+                let command = self.launch.command(&member.name, AGENT);
                 let mut told = format!("{command:?}").replace('"', "");
                 if member.node != group[0].node {
                     told = format!("{told} (by host {})", group[0].name);
@@ -277,7 +280,7 @@ impl Root<'_> {
         self.give_up();
         self.worlds.iter_mut().for_each(SpreadWorld::tell);
         if let Some(file) = self.trace.take() {
-            write_trace(&file, std::mem::take(&mut self.parts));
+            trace::write_all(&file, std::mem::take(&mut self.parts));
         }
         self.failed.unwrap_or(0)
     }

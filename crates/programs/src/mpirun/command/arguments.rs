@@ -13,11 +13,12 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::allocation;
-use super::binding::{Bind, Map};
-use super::hosts::{self, Deal, Hosts, Placement};
+use super::found::found;
 use super::others::{REFUSED, WITHOUT_EFFECT};
 use super::words::{Leading, leading};
-use super::{cpus, serve};
+use crate::mpirun::place::binding::{Bind, Map};
+use crate::mpirun::place::cpus;
+use crate::mpirun::place::hosts::{self, Deal, Hosts, Placement};
 
 /// Run an MPI program on this machine, or on several hosts.
 ///
@@ -356,7 +357,7 @@ fn program(genv: &[(OsString, OsString)], local: Local, count: u32) -> Program {
     let mut words = local.program;
     if let (Some(path), Some(name)) = (&local.path, words.first_mut()) {
         let here = std::env::current_dir().unwrap_or_default();
-        *name = serve::found(name, Some(path), &here, &here);
+        *name = found(name, Some(path), &here, &here);
     }
     Program { count, environment, directory: local.wdir, words }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use settings::foreign::variable;
 
-use super::hosts::{self, Host, Hosts};
+use crate::mpirun::place::hosts::{self, Host, Hosts};
 
 /// Variables that hold the path of a list of hosts.
 const HOST_FILES: [&str; 4] = [

@@ -10,25 +10,10 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use settings::Settings;
 
-use super::arguments::{Program, Readers};
 use super::guardian::JOB_ID;
-use super::input;
-
-/// Why a program could not be started, with the exit code that a shell would give.
-#[derive(Debug)]
-pub struct Refusal {
-    /// 127: not found; 126: found, but not to be executed; 1: anything else.
-    pub code: u8,
-    /// The sentence.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal with exit code 1.
-    pub fn other(message: impl Into<String>) -> Refusal {
-        Refusal { code: 1, message: message.into() }
-    }
-}
+use crate::mpirun::command::arguments::{Program, Readers};
+use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::streams::input;
 
 /// Where a rank belongs.
 pub struct Place<'a> {

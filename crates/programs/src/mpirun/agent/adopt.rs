@@ -11,9 +11,11 @@ use sys::process::Process;
 use sys::signal::Signals;
 use transport::shm::Segment;
 
-use super::arguments::Readers;
 use super::job::{self, Job, Options};
-use super::start::{Refusal, Setup};
+use super::start::Setup;
+use crate::mpirun::command::arguments::Readers;
+use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::wire::upward::say;
 
 /// The hidden first argument; the program's pid follows.
 pub const WORD: &str = "--launch-for";
@@ -32,7 +34,7 @@ pub fn serve(word: &str, pid: &str) -> Option<u8> {
 }
 
 fn refused(refusal: Refusal) -> u8 {
-    super::say(&refusal.message);
+    say(&refusal.message);
     refusal.code
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use transport::shm::{Segment, State};
 
-use super::say;
 use super::start::beside_us;
+use crate::mpirun::wire::upward::say;
 
 /// The first look, the longest pause, and by how much each pause is longer than the one before.
 const FIRST: Duration = Duration::from_millis(1);

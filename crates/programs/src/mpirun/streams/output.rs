@@ -12,26 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::agent;
-use super::frame::Up;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
-use serde::{Deserialize, Serialize};
+
+use crate::mpirun::wire::frame::{To, Up};
+use crate::mpirun::wire::upward;
 
 /// A line may be that long; longer ones are broken, so that a stream without newlines needs no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// How long an unfinished line (a prompt, a progress bar) waits for its end before it is shown.
 const PATIENCE_NS: i64 = 100_000_000;
-
-/// Where a stream goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum To {
-    /// Our standard output.
-    Output,
-    /// Our standard error.
-    Error,
-}
 
 /// How ranks' lines are shown, and where.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +82,7 @@ impl End {
         match self {
             End::File(file) => (&mut &*file).write_all(lines),
             End::Upward(to) => {
-                agent::tell(&Up::Output(*to, lines.to_vec()));
+                upward::tell(&Up::Output(*to, lines.to_vec()));
                 Ok(())
             }
         }
@@ -146,7 +137,7 @@ impl Forwarder {
     /// Starts without any stream.
     pub fn start() -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let ends = if agent::is_one() {
+        let ends = if upward::is_one() {
             [To::Output, To::Error].map(End::Upward)
         } else {
             let output = std::io::stdout().as_fd().try_clone_to_owned()?;
@@ -316,7 +307,7 @@ fn write(stream: &Stream, lines: &[u8]) {
         && !sink.broken.swap(true, Ordering::Relaxed)
         && let Some(path) = &sink.path
     {
-        super::say(&format!("cannot write {}: {error}", path.display()));
+        upward::say(&format!("cannot write {}: {error}", path.display()));
     }
 }
 

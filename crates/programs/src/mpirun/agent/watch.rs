@@ -3,165 +3,35 @@
 //! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few
 //! times a second.
 //!
-//! Read next: `end.rs` (how it ends), `serve.rs`, `agent.rs`.
+//! Read next: `end.rs` (how it ends), `serve.rs`, `hear.rs`.
 
-use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::process::ChildStdin;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_process};
 use sys::process::Process;
-use sys::signal::{Signals, name};
-use transport::shm::{LocalRank, RankPage, Segment};
+use sys::signal::name;
 
-use super::agent::{self, Upstream};
-use super::arguments::Program;
-use super::cpus::{Plan, told};
 use super::end::children;
 use super::foreign::{self, Suspect};
-use super::frame::Up;
 use super::guardian::Guardian;
-use super::output::{Forwarder, Style, To};
-use super::places::Places;
-use super::serve::Birth;
-use super::start::{Place, Refusal, Setup};
-use super::statistics::Counted;
-use super::{input, say};
-
-/// The signals that `mpirun` takes over.
-pub const SIGNALS: &[i32] = &[
-    libc::SIGCHLD,
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-];
+use super::job::{Job, Member, World};
+use super::start::{Place, Setup};
+use crate::mpirun::command::arguments::Program;
+use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::place::cpus::{Plan, told};
+use crate::mpirun::streams::input;
+use crate::mpirun::streams::output::Forwarder;
+use crate::mpirun::wire::frame::{To, Up};
+use crate::mpirun::wire::statistics::Counted;
+use crate::mpirun::wire::upward::{say, tell};
 
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Member {
-    Rank(u32),
-    Proxy(u32),
-}
-
-/// What the command line says about the whole job.
-#[derive(Default)]
-pub struct Options {
-    /// Seconds after which the job is ended.
-    pub timeout: Option<f64>,
-    /// How lines of output are shown.
-    pub style: Style,
-    /// Whether to say what is started where.
-    pub verbose: bool,
-    /// Whether to say where ranks run.
-    pub report: bool,
-}
-
-/// The processes of one MPI_COMM_WORLD, as long as their places in the segment are taken.
-pub(super) struct World {
-    /// Its first rank in the segment.
-    pub first: u32,
-    /// Its ranks.
-    pub size: u32,
-    /// The variables that were set for it.
-    pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// When those who still live will be killed: the world is being ended.
-    pub kill_at: Option<Instant>,
-    /// A rank that ended well without ever joining the job.
-    pub never_joined: Option<u32>,
-    /// Some rank left other than by MPI_Finalize, so that what it shared cannot be trusted, and its place is
-    /// never used again.
-    pub broken: bool,
-    /// A spawned rank ended before all had been born: the spawn has failed, nothing else.
-    pub stillborn: bool,
-}
-
-impl World {
-    pub fn new(first: u32, size: u32) -> World {
-        World {
-            first,
-            size,
-            environment: Vec::new(),
-            kill_at: None,
-            never_joined: None,
-            broken: false,
-            stillborn: false,
-        }
-    }
-}
-
-/// A running job.
-pub struct Job {
-    pub(super) options: Options,
-    pub(super) segment: Segment,
-    pub(super) setup: Setup,
-    pub(super) forwarder: Option<Forwarder>,
-    pub(super) worlds: Vec<World>,
-    /// Nothing is taken from them in an agent, whose `mpirun` has those of all hosts.
-    pub(super) places: Places,
-    /// Spawns that are under way.
-    pub(super) births: Vec<Birth>,
-    pub(super) signals: Signals,
-    pub(super) host: String,
-    /// The ranks of the first world that run here.
-    pub(super) here: Vec<u32>,
-    /// Of an agent.
-    pub(super) upstream: Option<Upstream>,
-    /// Whether only proxies run here, for the ranks of another host, whose segment this one mirrors.
-    pub(super) is_dpu: bool,
-    deadline: Option<Instant>,
-    /// Of ranks that read what we pass on, until all have started.
-    readers: Vec<ChildStdin>,
-    pub(super) living: HashMap<i32, Member>,
-    /// A rank that was there before us: the program for which we were started. Not our child.
-    pub(super) adopted: Option<(i32, Process)>,
-    /// Ranks of the segment that were ever used.
-    pub(super) used: u32,
-    /// The exit code of the first failure.
-    pub(super) failed: Option<u8>,
-    /// Processes of our cgroup that the kernel had killed for want of memory before.
-    pub(super) oom_kills: u64,
-}
-
 impl Job {
-    /// A job of which nothing runs yet.
-    pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup, here: Vec<u32>) -> Job {
-        let places = Places::new(segment.shape().ranks, here.iter().map(|_| 0));
-        let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
-        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Job {
-            options,
-            segment,
-            setup,
-            forwarder: None,
-            worlds: Vec::new(),
-            places,
-            births: Vec::new(),
-            signals,
-            host: sys::host::name(),
-            here,
-            upstream: None,
-            is_dpu: false,
-            readers: Vec::new(),
-            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            living: HashMap::new(),
-            adopted: None,
-            used: 0,
-            failed: None,
-            oom_kills: sys::limits::oom_kills().unwrap_or(0),
-        }
-    }
-
     /// Starts everything, watches until all has ended, and returns the exit code.
     pub fn run(self, programs: &[Program], plan: &Plan) -> Result<u8, Refusal> {
         self.watch(|job| job.start(programs, plan))
@@ -204,7 +74,7 @@ impl Job {
         }
         self.end_proxies();
         if self.is_dpu {
-            agent::tell(&Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
+            tell(&Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
         }
         self.end_orphans(guardian.pid(), had_children);
         if let Some(forwarder) = self.forwarder.take() {
@@ -301,28 +171,6 @@ impl Job {
         Ok(child.id() as i32)
     }
 
-    /// The ranks that live, and their processes.
-    pub(super) fn living_ranks(&self) -> Vec<(u32, i32)> {
-        let mut ranks: Vec<(u32, i32)> = self
-            .living
-            .iter()
-            .filter_map(
-                |(pid, member)| if let Member::Rank(rank) = member { Some((*rank, *pid)) } else { None },
-            )
-            .collect();
-        ranks.sort_unstable();
-        ranks
-    }
-
-    /// Shows debuggers where the ranks are.
-    pub(super) fn show_processes(&self) {
-        let ranks = self.living_ranks();
-        let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let processes: Vec<(String, i32)> =
-            ranks.iter().map(|(_, pid)| (program(*pid).to_string_lossy().into_owned(), *pid)).collect();
-        sys::debugger::show_processes(&self.host, &processes);
-    }
-
     /// Waits for something to happen, and acts on it.
     fn step(&mut self) {
         let mut list = vec![PollFd::new(&self.signals, PollFlags::IN)];
@@ -402,16 +250,6 @@ impl Job {
     pub(super) fn go_on(&self) {
         self.signal_proxies(Signal::CONT);
         self.signal_ranks(Signal::CONT);
-    }
-
-    /// The place of a rank that this launcher has given away.
-    pub(super) fn local(&self, rank: u32) -> LocalRank {
-        self.segment.local(rank).expect("a launcher gives away only places of its segment")
-    }
-
-    /// The page of such a rank.
-    pub(super) fn page(&self, rank: u32) -> &RankPage {
-        self.segment.rank(self.local(rank))
     }
 }
 

@@ -4,73 +4,20 @@
 //! A spawned world begins on all nodes at once, so that all number its ranks alike; those whose ranks it has
 //! start them. It is born when all nodes have said so: then none takes its processes for those before them.
 //!
-//! Read next: `places.rs`, `serve.rs` (the side of an agent).
+//! Read next: `place/places.rs`, `agent/serve.rs` (the side of an agent).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use error::{Class, Error, Result};
 use transport::shm::launcher::{self, Request, Spawn, Spawned};
 
-use super::frame::{Arrivals, Begin, Down};
-use super::hosts::{self, Deal, Hosts};
 use super::nodes::Root;
-use super::say;
-use super::statistics::Counted;
-
-/// A world whose ranks are spread over nodes.
-#[derive(Default)]
-pub(super) struct SpreadWorld {
-    pub first: u32,
-    /// How it was begun; nothing for the first world.
-    begin: Option<Begin>,
-    /// The nodes that have not begun it, or on which its ranks have not come yet; on which some live.
-    unborn: HashSet<usize>,
-    living: HashSet<usize>,
-    /// Who waits for its birth.
-    asker: Option<u32>,
-    /// Arrivals, and the worlds that it is connected with, by node.
-    arrived: HashMap<usize, Arrivals>,
-    connected: HashMap<usize, Vec<u32>>,
-    /// Whether some rank left other than by MPI_Finalize.
-    is_broken: bool,
-    is_ending: bool,
-    /// What its processes have counted, where that is wanted.
-    counted: Option<Counted>,
-}
-
-impl SpreadWorld {
-    /// The first world, with the node of each rank.
-    pub(super) fn of_job(node_of: &[u32]) -> SpreadWorld {
-        SpreadWorld { living: node_of.iter().map(|node| *node as usize).collect(), ..SpreadWorld::default() }
-    }
-
-    /// Prints what its processes have counted, once.
-    pub(super) fn tell(&mut self) {
-        if let Some(counted) = self.counted.take() {
-            // In one piece: others may be printing.
-            eprint!("{}", counted.text());
-        }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.living.is_empty()
-    }
-
-    fn arrivals_but(&self, node: usize) -> Arrivals {
-        let others = || self.arrived.iter().filter(|(other, _)| **other != node).map(|(_, arrived)| arrived);
-        Arrivals {
-            born: others().map(|arrived| arrived.born).sum(),
-            leaving: others().map(|arrived| arrived.leaving).sum(),
-        }
-    }
-
-    fn connected_but(&self, node: usize) -> Vec<u32> {
-        let others = self.connected.iter().filter(|(other, _)| **other != node);
-        let all: BTreeSet<u32> = others.flat_map(|(_, to)| to.iter().copied()).collect();
-        all.into_iter().collect()
-    }
-}
+use super::world::SpreadWorld;
+use crate::mpirun::place::hosts::{self, Deal, Hosts};
+use crate::mpirun::wire::frame::{Arrivals, Begin, Down};
+use crate::mpirun::wire::statistics::Counted;
+use crate::mpirun::wire::upward::say;
 
 impl Root<'_> {
     fn world(&mut self, first: u32) -> Option<&mut SpreadWorld> {

@@ -1,0 +1,109 @@
+//! The agent of a job on one of its hosts: it runs the ranks of its node as `mpirun` does on one machine, and
+//! tells `mpirun`.
+//!
+//! It starts in two steps. The first reads what to do, and becomes the second by `exec`, with the environment
+//! and the folder of `mpirun`.
+//!
+//! Invariants: an agent whose `mpirun` is gone ends its ranks; nothing but frames is written to its standard
+//! output.
+//!
+//! Read next: `watch.rs`, `hear.rs`, `wire/frame.rs` (what is said), `root/nodes.rs` (the other side).
+
+pub mod adopt;
+mod deadlock;
+mod end;
+mod foreign;
+pub mod guardian;
+mod hear;
+pub mod job;
+pub mod prepare;
+mod serve;
+pub mod start;
+mod upstream;
+mod watch;
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use sys::signal::Signals;
+
+use super::command::refusal::Refusal;
+use super::wire::frame::{self, Down, Start, Up};
+use super::wire::launch::AGENT as WORD;
+use super::wire::upward::{self, input, tell};
+use prepare::{Share, prepare};
+use upstream::Upstream;
+
+/// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
+const AGAIN: &str = "--agent-with";
+/// Variables that belong to a host or a login, not to a job.
+const LOCAL_VARIABLES: [&str; 8] = [
+    "HOSTNAME",
+    "HOST",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "SLURMD_NODENAME",
+];
+/// Whether this is our business, and then the exit code.
+pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
+    let step: fn(&str) -> Result<u8, Refusal> = match words.first()?.to_str()? {
+        WORD => |_| begin(),
+        AGAIN => run,
+        _ => return None,
+    };
+    sys::child::name_myself("mpirun-agent");
+    upward::open().ok()?;
+    let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let code = step(second).unwrap_or_else(|refusal| {
+        tell(&Up::Failed { worlds: vec![0], sentence: refusal.message, code: refusal.code });
+        refusal.code
+    });
+    tell(&Up::Done { code });
+    Some(code)
+}
+
+fn begin() -> Result<u8, Refusal> {
+    upward::greet().map_err(|error| Refusal::other(format!("cannot greet: {error}")))?;
+    let wrong = |what: String| Refusal::other(format!("what an agent is to do cannot be read: {what}"));
+    let first = frame::read(&mut input()?).map_err(|error| wrong(error.to_string()))?;
+    let Some(Down::Start(start)) = first else { return Err(wrong("nothing came".into())) };
+    let ours = |name: &&(std::ffi::OsString, std::ffi::OsString)| {
+        !name.0.to_str().is_some_and(|name| LOCAL_VARIABLES.contains(&name))
+    };
+    let environment: Vec<_> = start.environment.iter().filter(ours).cloned().collect();
+    if !start.directory.is_dir() {
+        let sentence =
+            format!("the folder {} does not exist (-wdir names another)", start.directory.display());
+        return Err(Refusal::other(sentence));
+    }
+    let again = |error: std::io::Error| Refusal::other(format!("cannot start itself again: {error}"));
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &*start).map_err(again)?;
+    let fd = sys::memory::create("outboard-start", bytes.len() as u64).map_err(again)?;
+    let mut file = File::from(fd);
+    file.write_all(&bytes).and_then(|()| file.rewind()).map_err(again)?;
+    sys::memory::inheritable(&file, true).map_err(again)?;
+    let program = std::env::current_exe().map_err(again)?;
+    let mut command = Command::new(program);
+    command.arg(AGAIN).arg(file.as_raw_fd().to_string());
+    Err(again(command.envs(environment).current_dir(&start.directory).exec()))
+}
+
+fn run(fd: &str) -> Result<u8, Refusal> {
+    let signals = Signals::take(job::SIGNALS)
+        .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
+    let lost =
+        |error: std::io::Error| Refusal::other(format!("what an agent is to do cannot be read: {error}"));
+    let fd: i32 = fd.parse().map_err(|_| Refusal::other(format!("{fd:?} is no descriptor")))?;
+    let mut file = File::from(sys::memory::inherited(fd).map_err(lost)?);
+    let start: Option<Start> = frame::read(&mut file).map_err(lost)?;
+    let start = start.ok_or_else(|| Refusal::other("what an agent is to do is empty"))?;
+    let upstream = Upstream::open()?;
+    prepare(&start.global, &start.programs, &Share::of(&start), Some(upstream), signals)
+}

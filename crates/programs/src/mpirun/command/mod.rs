@@ -1,0 +1,12 @@
+//! What the user asked for: the command line, and what the environment adds to it.
+//!
+//! Read next: `arguments.rs`.
+
+pub mod allocation;
+pub mod arguments;
+pub mod found;
+mod others;
+pub mod refusal;
+pub mod rsh;
+pub mod variables;
+mod words;

@@ -1,0 +1,24 @@
+//! The variables and settings that the whole job obeys.
+
+use settings::Settings;
+
+use super::arguments::Global;
+use super::refusal::Refusal;
+
+/// The settings that the whole job obeys.
+pub fn settings(global: &Global) -> Result<Settings, Refusal> {
+    settings::parse(&all(global)).map_err(|error| Refusal::other(error.to_string()))
+}
+
+/// The variables that the whole job obeys: the environment's, and over them what `-genv` says.
+pub fn all(global: &Global) -> Vec<(String, String)> {
+    let mut variables: Vec<(String, String)> = settings::TABLE
+        .iter()
+        .filter_map(|row| Some((row.variable.to_string(), settings::given(row)?)))
+        .collect();
+    let genv = global.genv();
+    variables.extend(
+        genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))),
+    );
+    variables
+}

@@ -1,0 +1,4 @@
+//! What ranks read and print.
+
+pub mod input;
+pub mod output;

@@ -1,0 +1,176 @@
+//! How hosts are reached: the commands that start agents and relays there.
+//!
+//! With more hosts than OUTBOARD_LAUNCH_FANOUT they are a tree: a command then reaches the first of several
+//! hosts, where a relay starts the agents of all of them.
+//!
+//! Read next: `link.rs`, `relay.rs`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mpirun::command::allocation;
+use crate::mpirun::command::arguments::{Global, Launcher};
+use crate::mpirun::place::hosts;
+
+/// The hidden first argument of an agent.
+pub const AGENT: &str = "--agent";
+/// Commands that a process starts, where they are ssh, rsh or srun.
+const FANOUT: usize = 32;
+
+/// The host of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// The number of its node.
+    pub node: u32,
+    /// Its name, as a launcher's command takes it.
+    pub name: String,
+}
+
+/// The hidden first argument of a relay.
+pub const RELAY: &str = "--relay";
+
+/// What a relay does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Relay {
+    pub launch: Launch,
+    /// The first is this host.
+    pub members: Vec<Member>,
+}
+
+/// How hosts are reached, whoever does it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// The words before a host's name, and what stands before the name in its own word.
+    before: Vec<OsString>,
+    prefix: String,
+    /// The program, as the command takes it.
+    program: OsString,
+    /// Whether the host where the command would be given needs none.
+    has_shortcut: bool,
+    /// How many commands a process starts at most, unless a single host is the first that it reaches.
+    pub fanout: usize,
+}
+
+impl Launch {
+    /// As the user wants it, or else as the environment says.
+    pub fn of(global: &Global, fanout: Option<u64>) -> Launch {
+        let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
+        let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
+        let launcher_exec = global.launcher_exec.clone().or(given);
+        let in_slurm = || settings::foreign::variable("SLURM_JOB_ID").is_some();
+        let launcher = match global.launcher {
+            Some(launcher) => launcher,
+            None if launcher_exec.is_none() && in_slurm() => Launcher::Srun,
+            None => Launcher::Ssh,
+        };
+        let words: &[&str] = match launcher {
+            // Options of ssh mean nothing to what has its form only.
+            _ if launcher_exec.is_some() => &[],
+            Launcher::Ssh => {
+                let alive = "ServerAliveInterval=10";
+                &["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", alive]
+            }
+            Launcher::Rsh => &["rsh"],
+            Launcher::Srun => &[
+                "srun",
+                "--nodes=1",
+                "--ntasks=1",
+                "--overlap",
+                "--input=all",
+                "--unbuffered",
+                "--mpi=none",
+                "--cpu-bind=none",
+            ],
+        };
+        let is_srun = launcher_exec.is_none() && launcher == Launcher::Srun;
+        let is_ssh = launcher_exec.is_none() && launcher == Launcher::Ssh;
+        let options = if is_ssh { allocation::ssh_options() } else { Vec::new() };
+        // What reaches hosts from here only must not be asked to do so from there.
+        let unless_told = if launcher_exec.is_some() { usize::MAX } else { FANOUT };
+        let before = launcher_exec.into_iter().map(OsString::from);
+        Launch {
+            before: before
+                .chain(words.iter().map(OsString::from))
+                .chain(options.into_iter().map(OsString::from))
+                .collect(),
+            prefix: if is_srun { "--nodelist=" } else { "" }.to_owned(),
+            program: if is_srun { own.into_os_string() } else { quoted(&own) },
+            has_shortcut: global.launcher_exec.is_none(),
+            fanout: fanout.map_or(unless_told, |fanout| fanout as usize),
+        }
+    }
+
+    /// A host's name as all that start commands understand it: `localhost` is another for each.
+    pub fn name(&self, host: &str) -> String {
+        let own = sys::host::name();
+        if self.has_shortcut && hosts::is_here(host, &own) { own } else { host.to_owned() }
+    }
+
+    /// The command that starts ourselves on a host, with `word`.
+    pub fn command(&self, host: &str, word: &str) -> Command {
+        if self.has_shortcut && hosts::is_here(host, &sys::host::name()) {
+            return Launch::here(word);
+        }
+        let mut words = self.before.iter();
+        let mut command = Command::new(words.next().map_or("ssh".as_ref(), OsString::as_os_str));
+        command.args(words).arg(format!("{}{host}", self.prefix)).arg(&self.program).arg(word);
+        command
+    }
+
+    /// The command that starts ourselves on this host.
+    pub fn here(word: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "mpirun".into()));
+        command.arg(word);
+        command
+    }
+
+    /// Deals hosts out to commands, of which each reaches the first of its hosts.
+    pub fn groups<'a>(&self, members: &'a [Member]) -> impl Iterator<Item = &'a [Member]> {
+        let (hosts, commands) = (members.len(), members.len().min(self.fanout));
+        (0..commands).map(move |at| &members[at * hosts / commands..(at + 1) * hosts / commands])
+    }
+}
+
+/// A path as a remote shell takes it for one word.
+fn quoted(path: &Path) -> OsString {
+    match shlex::try_quote(&path.to_string_lossy()) {
+        Ok(word) => word.into_owned().into(),
+        Err(_) => path.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each host is reached once, by the agent's command of its own, and nobody starts more commands
+    /// than the fan-out, itself not counted. Method: the tree of 1 to 300 hosts, followed as relays do.
+    #[test]
+    fn a_tree_reaches_each_host_once() {
+        fn follow(launch: &Launch, members: &[Member], reached: &mut Vec<u32>) -> usize {
+            let mut depth = 0;
+            let groups: Vec<_> = launch.groups(members).collect();
+            assert!(groups.len() <= launch.fanout);
+            for group in groups {
+                reached.push(group[0].node);
+                depth = depth.max(1 + follow(launch, &group[1..], reached));
+            }
+            depth
+        }
+        for hosts in (1..=300).step_by(7) {
+            let members: Vec<_> = (0..hosts).map(|node| Member { node, name: format!("h{node}") }).collect();
+            for (fanout, depth_max) in [(2, 8), (3, 6), (32, 2), (300, 1)] {
+                let mut reached = Vec::new();
+                let (before, prefix, program) = (Vec::new(), String::new(), OsString::new());
+                let launch = Launch { before, prefix, program, has_shortcut: false, fanout };
+                let depth = follow(&launch, &members, &mut reached);
+                reached.sort_unstable();
+                assert_eq!(reached, (0..hosts).collect::<Vec<_>>());
+                assert!(depth <= depth_max, "{hosts} hosts, {fanout} each: {depth} levels");
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The connections from `mpirun` to its agents: the streams of the commands that reach their hosts.
+//!
+//! To whoever listens a relay makes no difference: an event says of which node it is.
+//!
+//! Read next: `frame.rs`, `relay.rs`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Down, To, Up};
+use super::launch::{AGENT, Launch, Member, RELAY, Relay};
+use crate::mpirun::command::refusal::Refusal;
+
+/// What a launcher's command may print before the agent's greeting.
+const NOISE_BYTES_MAX: usize = 64 << 10;
+
+/// Something that happened to an agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// It has started; the number of its build.
+    Greeted(u64),
+    /// It says something.
+    Said(Up),
+    /// Its command wrote a line to standard error.
+    Line(String),
+    /// It writes no more lines to standard error.
+    SaidAll,
+    /// It says nothing more; what became of its command.
+    Closed(String),
+}
+
+/// To whom threads tell what happens.
+#[derive(Clone)]
+pub enum Listener {
+    /// The thread of `mpirun` that waits.
+    Root { events: Sender<(usize, Event)>, wake: Arc<OwnedFd> },
+    /// Whoever listens to a relay.
+    Upward(Arc<Mutex<File>>),
+}
+
+impl Listener {
+    pub fn tell(&self, node: u32, event: Event) {
+        // Whoever does not listen any more is noticed elsewhere.
+        match self {
+            Listener::Root { events, wake } => {
+                let _ = events.send((node as usize, event));
+                // A full pipe wakes as well.
+                let _ = rustix::io::write(wake, &[0]);
+            }
+            Listener::Upward(output) => {
+                let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = frame::write(&mut *output, &(node, event));
+            }
+        }
+    }
+}
+
+/// A command that leads to the agent of a host, or to a relay and the agents behind it.
+pub struct Link {
+    pub nodes: Vec<u32>,
+    child: Arc<Mutex<Child>>,
+    pub queue: Sender<(u32, Down)>,
+    has_greeted: Arc<AtomicBool>,
+    /// Whether what is said there is just being printed, and a reader of ours may be slow.
+    pub is_printing: Arc<AtomicBool>,
+}
+
+impl Link {
+    /// Starts the agents of the members: a single one's own, or a relay on the host of the first of several.
+    pub fn to(launch: &Launch, members: &[Member], listener: &Listener) -> Result<Link, Refusal> {
+        match members {
+            [one] => Link::start(launch.command(&one.name, AGENT), members, None, listener),
+            _ => {
+                let command = launch.command(&members[0].name, RELAY);
+                let relay = Relay { launch: launch.clone(), members: members.to_vec() };
+                Link::start(command, members, Some(relay), listener)
+            }
+        }
+    }
+
+    pub fn start(
+        mut command: Command,
+        members: &[Member],
+        relay: Option<Relay>,
+        listener: &Listener,
+    ) -> Result<Link, Refusal> {
+        let host = &members[0].name;
+        // Ctrl-C reaches the job through `mpirun`.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy();
+            Refusal::other(format!("host {host} cannot be reached: {program} cannot be started: {error}"))
+        })?;
+        let (Some(input), Some(output), Some(error)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(Refusal::other("a child without its streams"));
+        };
+        let (queue, frames) = channel();
+        let link = Link {
+            nodes: members.iter().map(|member| member.node).collect(),
+            child: Arc::new(Mutex::new(child)),
+            queue,
+            has_greeted: Arc::default(),
+            is_printing: Arc::default(),
+        };
+        let ear = Ear {
+            nodes: link.nodes.clone(),
+            is_relay: relay.is_some(),
+            child: link.child.clone(),
+            has_greeted: link.has_greeted.clone(),
+            is_printing: link.is_printing.clone(),
+            listener: listener.clone(),
+        };
+        let (liner, first) = (listener.clone(), link.nodes[0]);
+        let lines = move || {
+            for line in BufReader::new(error).lines().map_while(Result::ok) {
+                liner.tell(first, Event::Line(line));
+            }
+            liner.tell(first, Event::SaidAll);
+        };
+        thread("frames", move || speak(input, relay, frames))?;
+        thread("agent", move || ear.listen(output))?;
+        thread("lines", lines)?;
+        Ok(link)
+    }
+
+    pub fn send(&self, node: u32, frame: Down) {
+        // One that has ended is noticed elsewhere.
+        let _ = self.queue.send((node, frame));
+    }
+
+    /// Whether there is anybody who notices that we are gone.
+    pub fn has_greeted(&self) -> bool {
+        self.has_greeted.load(Ordering::Relaxed)
+    }
+
+    pub fn kill(&self) {
+        // It may have ended.
+        let _ = lock(&self.child).kill();
+    }
+
+    /// Takes leave: its end of our pipe closes with all senders of frames.
+    pub fn close(self) {
+        drop(self.queue);
+        let mut child = lock(&self.child);
+        if wait_briefly(&mut child).is_none() {
+            // Killed, it ends at once.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    started.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
+}
+
+/// Passes frames on to a command, until there is nobody on one side.
+fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Down)>) {
+    let is_relay = relay.is_some();
+    if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
+        return;
+    }
+    for (node, frame) in frames {
+        let written = match is_relay {
+            true => frame::write(&mut input, &(node, frame)),
+            false => frame::write(&mut input, &frame),
+        };
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hears what comes through a link.
+struct Ear {
+    nodes: Vec<u32>,
+    is_relay: bool,
+    child: Arc<Mutex<Child>>,
+    has_greeted: Arc<AtomicBool>,
+    is_printing: Arc<AtomicBool>,
+    listener: Listener,
+}
+
+impl Ear {
+    /// To its end.
+    fn listen(self, mut output: ChildStdout) {
+        if let Some(build) = greeted(&mut output) {
+            self.has_greeted.store(true, Ordering::Relaxed);
+            // A relay of our build has the agent of its host greet.
+            if !self.is_relay || build != boot::BUILD {
+                self.listener.tell(self.nodes[0], Event::Greeted(build));
+            }
+            let mut output = BufReader::new(output);
+            while let Some((node, event)) = self.hear(&mut output) {
+                if self.nodes.contains(&node) {
+                    self.pass_on(node, event);
+                }
+            }
+        }
+        let ended = match wait_briefly(&mut lock(&self.child)) {
+            None => "has closed its output".into(),
+            Some(status) => match status.code() {
+                Some(code) => format!("ended with code {code}"),
+                None => format!("was killed ({status})"),
+            },
+        };
+        self.nodes.iter().for_each(|node| self.listener.tell(*node, Event::Closed(ended.clone())));
+    }
+
+    fn hear(&self, output: &mut impl Read) -> Option<(u32, Event)> {
+        match self.is_relay {
+            true => frame::read(output).ok()?,
+            false => frame::read(output).ok()?.map(|up| (self.nodes[0], Event::Said(up))),
+        }
+    }
+
+    fn pass_on(&self, node: u32, event: Event) {
+        match (&self.listener, event) {
+            (Listener::Root { .. }, Event::Said(Up::Output(to, bytes))) => {
+                // Here, so that a reader of ours that stalls keeps only this link.
+                self.is_printing.store(true, Ordering::Relaxed);
+                show(to, &bytes);
+                self.is_printing.store(false, Ordering::Relaxed);
+            }
+            (listener, event) => listener.tell(node, event),
+        }
+    }
+}
+
+/// Waits for the greeting behind what a shell prints; the number of the build.
+fn greeted(output: &mut ChildStdout) -> Option<u64> {
+    let mut noise = Vec::new();
+    let mut byte = [0];
+    while noise.len() <= NOISE_BYTES_MAX && output.read_exact(&mut byte).is_ok() {
+        noise.push(byte[0]);
+        let last = &noise[noise.len().saturating_sub(frame::GREETING_BYTES)..];
+        if let Some((_, build)) = frame::find_greeting(last) {
+            return Some(build);
+        }
+    }
+    None
+}
+
+/// Waits for a command a moment: what it has started may keep it.
+pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
+    for _ in 0..100 {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+            other => return other.ok().flatten(),
+        }
+    }
+    None
+}
+
+/// Prints what ranks print.
+fn show(to: To, bytes: &[u8]) {
+    let written = match to {
+        To::Output => std::io::stdout().lock().write_all(bytes).and_then(|()| std::io::stdout().flush()),
+        To::Error => std::io::stderr().lock().write_all(bytes),
+    };
+    // Without anybody to read it there is nothing to do about it.
+    let _ = written;
+}

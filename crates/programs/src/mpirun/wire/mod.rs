@@ -1,0 +1,11 @@
+//! What `mpirun` and its agents say to each other, and how they reach each other.
+//!
+//! Read next: `frame.rs`, `launch.rs`, `link.rs`, `relay.rs`.
+
+pub mod frame;
+pub mod launch;
+pub mod link;
+pub mod relay;
+pub mod statistics;
+pub mod trace;
+pub mod upward;
