@@ -18,6 +18,36 @@ pub struct Excuse {
     why: String,
 }
 
+/// A folder in which each subfolder uses only those that follow it in a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    folder: String,
+    order: Vec<String>,
+}
+
+impl Order {
+    /// One finding for each subfolder that uses an earlier one, that is missing, or that the list lacks.
+    fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
+        let place = |name: &String| self.order.iter().position(|listed| listed == name);
+        let listed: BTreeSet<String> = self.order.iter().cloned().collect();
+        for name in listed.symmetric_difference(folders) {
+            findings.push(format!(
+                "tables/layers.toml: {name} stands only in the [[order]] of {0}, or only in the folder",
+                self.folder
+            ));
+        }
+        for (from, used) in uses {
+            for (to, at) in used {
+                if place(from).zip(place(to)).is_some_and(|(from, to)| to < from) {
+                    findings
+                        .push(format!("{}: {from} uses {to} ({at}), which stands before it", self.folder));
+                }
+            }
+        }
+    }
+}
+
 /// From a module to those that it uses, each with the place of the first use.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -29,6 +59,7 @@ pub fn check<'a>(
     workspace: &str,
     crates: impl Iterator<Item = &'a String>,
     excuses: &[Excuse],
+    orders: &[Order],
     sources: &[&Source],
     findings: &mut Vec<String>,
 ) {
@@ -39,7 +70,14 @@ pub fn check<'a>(
         for folder in folders(&files) {
             let below = folder.iter().map(|part| format!("/{part}")).collect::<String>();
             let path = format!("{workspace}crates/{crate_name}/src{below}");
-            let rings = rings(&uses(&folder, &files));
+            let uses = uses(&folder, &files);
+            if let Some(order) = orders.iter().find(|order| order.folder == path) {
+                let subfolders = files.iter().filter(|file| file.module.starts_with(&folder));
+                let subfolders = subfolders.filter(|file| file.has_folder_in(&folder));
+                let names = subfolders.map(|file| file.module_in(&folder).to_owned()).collect();
+                order.check(&names, &uses, findings);
+            }
+            let rings = rings(&uses);
             if excuses.iter().any(|excuse| excuse.folder == path) {
                 needed.extend((!rings.is_empty()).then_some(path));
             } else {
@@ -123,6 +161,11 @@ impl File {
     /// The module of a folder that the file belongs to.
     fn module_in(&self, folder: &[String]) -> &str {
         self.module.get(folder.len()).map_or(OWN, String::as_str)
+    }
+
+    /// Whether the file lies in a subfolder of a folder.
+    fn has_folder_in(&self, folder: &[String]) -> bool {
+        self.path.split('/').count() > folder.len() + 1
     }
 
     /// The modules that the file has for tests only.
@@ -340,7 +383,7 @@ mod tests {
         let sources: Vec<Source> = files.iter().map(source).collect();
         let sources: Vec<&Source> = sources.iter().collect();
         let mut findings = Vec::new();
-        check("", [String::from("leaf")].iter(), excuses, &sources, &mut findings);
+        check("", [String::from("leaf")].iter(), excuses, &[], &sources, &mut findings);
         findings
     }
 
@@ -377,6 +420,33 @@ mod tests {
             ("b.rs", "crate::m!()"),
         ];
         assert_eq!(found(&macros).len(), 1);
+    }
+
+    #[test]
+    fn a_use_against_the_order_of_folders_is_found() {
+        let files = [
+            ("lib.rs", "mod top;\nmod low;\nmod own;\n"),
+            ("top/mod.rs", "use crate::low::f;"),
+            ("low/mod.rs", "mod g;"),
+            ("low/g.rs", "use crate::own;"),
+            ("own.rs", ""),
+        ];
+        let source =
+            |(path, text): &(&str, &str)| Source::new(format!("crates/leaf/src/{path}"), (*text).into());
+        let sources: Vec<Source> = files.iter().map(source).collect();
+        let sources: Vec<&Source> = sources.iter().collect();
+        let found = |order: &[&str]| {
+            let order = order.iter().map(|name| (*name).to_owned()).collect();
+            let orders = [Order { folder: "crates/leaf/src".into(), order }];
+            let mut findings = Vec::new();
+            check("", [String::from("leaf")].iter(), &[], &orders, &sources, &mut findings);
+            findings
+        };
+        assert!(found(&["top", "low"]).is_empty());
+        let against = found(&["low", "top"]);
+        assert_eq!(against, ["crates/leaf/src: top uses low (top/mod.rs:1), which stands before it"]);
+        assert_eq!(found(&["top", "low", "gone"]).len(), 1);
+        assert_eq!(found(&["top"]).len(), 1);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn check_workspace(
         layers.check_manifest(crate_name, rules, &read(&manifest)?, findings)?;
         check_forbids_unsafe(crate_name, rules, &sources, findings);
     }
-    cycles::check(workspace, layers.crates.keys(), &layers.cycle, &sources, findings);
+    cycles::check(workspace, layers.crates.keys(), &layers.cycle, &layers.order, &sources, findings);
     for source in sources {
         check_known_crate(&layers, source, findings);
         check_environment(&layers, source, findings);
@@ -87,6 +87,9 @@ struct Layers {
     /// Folders that may have a ring of modules.
     #[serde(default)]
     cycle: Vec<cycles::Excuse>,
+    /// Folders whose subfolders have an order.
+    #[serde(default)]
+    order: Vec<cycles::Order>,
 }
 
 #[derive(Deserialize)]
