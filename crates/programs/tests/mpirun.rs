@@ -284,12 +284,8 @@ fn ranks_start_with_no_signal_blocked_and_see_the_request_to_end() {
 }
 
 #[test]
-fn nothing_survives_mpirun_killed_or_ended() {
+fn nothing_survives_mpirun_killed() {
     let number = format!("7{}", std::process::id());
-    let (output, _, err) = run(&format!("-n 2 RANK join daemon={number} leave"), None);
-    assert_eq!(code(&output), 0, "{err}");
-    assert!(!someone_has(&format!("sleep\0{number}")), "a daemon survived a job that ended well");
-
     let mut child = mpirun()
         .args([
             "-n",
@@ -356,17 +352,38 @@ fn ignoring_the_end_of_children_does_not_hide_the_end_of_ranks() {
 
 #[test]
 fn what_a_shell_had_started_before_it_became_mpirun_is_spared() {
+    // After a failure, too.
     let marker = format!("5{}", std::process::id());
     // One child, and a grandchild whose parent ends while the job runs; and a descendant of the job.
     let before = format!("sleep {marker}1 & (sleep {marker}2 & sleep 0.2) &");
     let (code, _) = shell(&format!(
-        "exec >/dev/null 2>&1; {before} exec MPIRUN -n 1 sh -c 'setsid sleep {marker}3 & sleep 0.5'"
+        "exec >/dev/null 2>&1; {before} exec MPIRUN -n 1 sh -c 'setsid sleep {marker}3 & sleep 0.5; exit 3'"
     ));
     let left = [1, 2, 3].map(|number| process_of(&format!("sleep\0{marker}{number}")));
     for pid in left.into_iter().flatten() {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
-    assert_eq!((code, left.map(|pid| pid.is_some())), (Some(0), [true, true, false]));
+    assert_eq!((code, left.map(|pid| pid.is_some())), (Some(3), [true, true, false]));
+}
+
+#[test]
+fn what_ranks_left_goes_on_after_a_good_end_and_is_ended_by_name_after_a_failure() {
+    for failure in [0, 3] {
+        let marker = format!("6{}", std::process::id());
+        // One with a session of its own, and one that was left in the background.
+        let quiet = ">/dev/null 2>&1 </dev/null &";
+        let script =
+            format!("setsid sleep {marker}1 {quiet} sleep {marker}3 {quiet} sleep 0.3; exit {failure}");
+        let (output, _, err) = run("-n 1 sh -c", Some(&script));
+        let left = [1, 3].map(|number| process_of(&format!("sleep\0{marker}{number}")));
+        for pid in left.into_iter().flatten() {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        assert_eq!((code(&output), left.map(|pid| pid.is_some())), (failure, [failure == 0; 2]), "{err}");
+        let told: Vec<&str> = err.lines().filter(|line| line.contains("had left processes")).collect();
+        assert_eq!(told.len(), usize::from(failure != 0), "{err}");
+        assert!(told.iter().all(|line| line.contains("sleep (pid ") && line.contains("SIGTERM")), "{err}");
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! How a job ends: ranks and proxies that have ended, the first failure, and the end of all that is left.
 //!
 //! The first failure decides the exit code. To end a world and those connected with it, their ranks get
-//! SIGTERM and, half a second later, SIGKILL; what they had started and left behind becomes our child (we are
-//! a subreaper) and is killed as such, so no pid is ever guessed. Children that a shell had before it became
-//! `mpirun` (`exec mpirun`) are not ours to end.
+//! SIGTERM and, half a second later, SIGKILL. What they had started and left behind becomes our child (we are
+//! a subreaper): after a good end it goes on without us, after a failure it is ended as such, so no pid is
+//! ever guessed. Children that a shell had before it became `mpirun` (`exec mpirun`) are not ours to end.
 //!
 //! Read next: `job.rs`.
 
@@ -28,6 +28,9 @@ use crate::mpirun::wire::upward::{say, tell};
 const GRACE: Duration = Duration::from_millis(500);
 /// What proxies get to end by themselves once all ranks have gone: they write their traces then.
 const PROXY_GRACE: Duration = Duration::from_millis(1000);
+
+/// What a process gets that ranks had left behind, from SIGTERM until SIGKILL.
+const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
 /// How a rank ended.
 struct End {
@@ -222,22 +225,56 @@ impl Job {
         }
     }
 
-    /// Kills what ranks had started and left behind. Being our children now, their pids cannot be anybody
-    /// else's. If we `had_children` before the job, they and their orphans are told apart by the job's id.
+    /// After a failure ends what ranks had started and left behind, and says what that was. These processes
+    /// are our children now, so their pids cannot be anybody else's. If we `had_children` before the job,
+    /// the job's id tells them and their orphans apart.
     pub(super) fn end_orphans(&mut self, guardian: i32, had_children: bool) {
+        if self.failed.is_none() {
+            return;
+        }
         let id = self.setup.id.clone();
         let is_ours = |pid: &i32| *pid != guardian && (!had_children || carries(*pid, &id));
+        let mut asked: Vec<i32> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        let mut kill_at = Instant::now() + ORPHAN_GRACE;
+        let give_up_at = kill_at + PROXY_GRACE;
         // The death of a parent makes its children ours, so it is over when a round finds nobody.
-        for _ in 0..1000 {
-            let orphans: Vec<i32> = children().into_iter().filter(is_ours).collect();
-            if orphans.is_empty() {
-                return;
-            }
-            for pid in orphans.into_iter().filter_map(Pid::from_raw) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
             self.reap();
+            let orphans: Vec<i32> = children().into_iter().filter(is_ours).collect();
+            let now = Instant::now();
+            if orphans.is_empty() || now >= give_up_at {
+                break;
+            }
+            for pid in orphans {
+                let signal = if now >= kill_at { Signal::KILL } else { Signal::TERM };
+                let is_new = !asked.contains(&pid);
+                if is_new {
+                    asked.push(pid);
+                    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                    names.push(format!("{} (pid {pid})", name.trim_end()));
+                }
+                if (is_new || signal == Signal::KILL)
+                    && let Some(pid) = Pid::from_raw(pid)
+                {
+                    let _ = kill_process(pid, signal);
+                }
+            }
+            let short = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&short));
+            while let Some(signal) = self.signals.next() {
+                if [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal) {
+                    kill_at = Instant::now();
+                }
+            }
+        }
+        if !names.is_empty() {
+            let how = if Instant::now() < kill_at { "SIGTERM" } else { "SIGKILL" };
+            say(&format!(
+                "ranks on {} had left processes behind: {}; ended by {how}",
+                self.host,
+                names.join(", ")
+            ));
         }
     }
 
@@ -245,7 +282,7 @@ impl Job {
         let parts = trace::take(file, &self.segment, self.used);
         match self.upstream {
             Some(_) => parts.for_each(|part| tell(&Up::Traced(part))),
-            None => trace::write_all(file, parts.collect()),
+            None => trace::write_all(file, parts.collect(), say),
         }
     }
 }

@@ -41,8 +41,8 @@ use crate::mpirun::wire::upward::{PULSE, SILENCE, STANDSTILL, say};
 
 /// How long an agent may take to start.
 const START: Duration = Duration::from_secs(60);
-/// What agents get to end their ranks and themselves.
-const END: Duration = Duration::from_secs(5);
+/// What agents get to end their ranks, what those have left behind, and themselves.
+const END: Duration = Duration::from_secs(12);
 /// How long the last lines of a command that has ended may take.
 const LAST_LINES: Duration = Duration::from_secs(2);
 /// How long the address of a host may take to be found.
@@ -280,7 +280,7 @@ impl Root<'_> {
         self.give_up();
         self.worlds.iter_mut().for_each(SpreadWorld::tell);
         if let Some(file) = self.trace.take() {
-            trace::write_all(&file, std::mem::take(&mut self.parts));
+            trace::write_all(&file, std::mem::take(&mut self.parts), say);
         }
         self.failed.unwrap_or(0)
     }
