@@ -271,10 +271,10 @@ impl Arguments {
         let mut notes = Vec::new();
         let mut first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
         let genv = pairs(&first.global.genv);
-        // `ppr:2:socket` says how many there are, too.
+        // `ppr:2:socket` says how many there are on each host, too; all are like this one.
         let map = &first.global.map_by;
         let instances = || cpus::cores().map_or(1, |cores| cpus::instances(map.by, &cores));
-        let count = map.each.map_or(1, |each| each.saturating_mul(instances()));
+        let each = map.each.map(|each| each.saturating_mul(instances()));
         let mut locals = vec![first.local];
         for part in parts {
             locals.push(parse::<Further>(part, &mut notes)?.local);
@@ -302,12 +302,12 @@ impl Arguments {
         for local in locals {
             slots += local.hosts().map_or(0, Hosts::slots);
             let hosts = local.hosts().or(common.as_ref()).cloned();
-            let how = match local.ppn {
+            let how = match local.ppn.or(each) {
                 Some(each) => Deal::Each(each),
                 None if map.by == "Machine" => Deal::Turns,
                 None => Deal::Slots,
             };
-            let program = program(&genv, local, count);
+            let program = program(&genv, local, each);
             if let Some(hosts) = hosts {
                 placement.add(&hosts, program.count, how);
             }
@@ -340,20 +340,20 @@ impl Local {
     }
 }
 
-/// A program, with so many ranks if nothing is said.
-fn program(genv: &[(OsString, OsString)], local: Local, count: u32) -> Program {
+/// A program, with `each` ranks on each host if nothing else is said.
+fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> Program {
     let exports = local.export.iter().filter_map(|word| {
         // A bare name passes the variable on, which all are anyway.
         let (name, value) = word.to_str()?.split_once('=')?;
         Some((name.into(), value.into()))
     });
     let environment = genv.iter().cloned().chain(pairs(&local.env)).chain(exports).collect();
-    let all = match (local.hosts(), local.ppn) {
+    let all = match (local.hosts(), local.ppn.or(each)) {
         (Some(hosts), Some(each)) => Some(each.saturating_mul(hosts.0.len() as u32)),
         (Some(hosts), None) => Some(hosts.slots()),
         (None, each) => each,
     };
-    let count = local.count.or(all).unwrap_or(count);
+    let count = local.count.or(all).unwrap_or(1);
     let mut words = local.program;
     if let (Some(path), Some(name)) = (&local.path, words.first_mut()) {
         let here = std::env::current_dir().unwrap_or_default();
@@ -524,6 +524,7 @@ mod tests {
             ("-H localhost:2 a", 2),
             ("-lv -n4 a", 4),
             ("-map-by ppr:3:node a", 3),
+            ("-H localhost:4 --map-by ppr:1:node a", 1),
             ("-genvall -genvlist A,B -launcher ssh -launcher-exec /bin/ssh -iface lo -rmk user -n 2 a", 2),
             ("--mca btl self,vader -mca=pml ob1 --oversubscribe --allow-run-as-root -np 2 a", 2),
         ] {
@@ -549,6 +550,10 @@ mod tests {
         assert_eq!(of("-hosts h1:2,h2 a"), ("h1,h2".into(), vec![0, 0, 1]));
         assert_eq!(of("-hosts h1,h2 -ppn 2 a"), ("h1,h2".into(), vec![0, 0, 1, 1]));
         assert_eq!(of("-hosts h1:2,h2:2 -n 3 --map-by node a"), ("h1,h2".into(), vec![0, 1, 0]));
+        let four = "-H h1:4,h2:4,h3:4,h4:4 --map-by ppr";
+        assert_eq!(of(&format!("{four}:1:node a")).1, [0, 1, 2, 3]);
+        assert_eq!(of(&format!("{four}:2:node -n 3 a")), ("h1,h2".into(), vec![0, 0, 1]));
+        assert_eq!(of(&format!("{four}:2:node a : -n 1 b")).1, [0, 0, 1, 1, 2, 2, 3, 3, 0]);
         assert_eq!(of("-hosts h1,h2 -n 1 a : -n 1 b : -host h2 -n 1 c"), ("h1,h2".into(), vec![0, 1, 1]));
         assert_eq!(of("-n 3 a"), (String::new(), vec![]));
     }
