@@ -11,6 +11,9 @@ pub struct Launcher {
     pub remedy: &'static str,
 }
 
+/// The steps from here on are not srun's: 4294967290 is the shell of `salloc`; then follow the batch script,
+/// and the step for what came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
+const SLURM_OWN_STEPS: u64 = 4294967290;
 /// What to do with a launcher of which nothing else is known.
 const OURS: &str = "start it by Outboard's mpirun";
 
@@ -39,12 +42,14 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
             "start it by `aprun --pmi=pmix`, or by Outboard's mpirun",
         ),
     ];
+    let number = |name: &str| look_up(name).and_then(|value| value.parse::<u64>().ok());
     for (name, size, task, remedy) in signs {
-        let tasks = look_up(size).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-        // A batch script of Slurm has both variables too; only what srun started has a step of its own kind.
-        let batch = name == "srun"
-            && look_up("SLURM_STEP_ID").is_none_or(|step| step == "4294967291" || step == "batch");
-        if tasks > 1 && look_up(task).is_some() && !batch {
+        let tasks = number(size).unwrap_or(0);
+        // Shells of Slurm have SLURM_NTASKS and SLURM_PROCID, too: that of the whole allocation.
+        let is_shell = name == "srun"
+            && (number("SLURM_STEP_ID").is_none_or(|step| step >= SLURM_OWN_STEPS)
+                || (size == "SLURM_NTASKS" && number("SLURM_STEP_NUM_TASKS").is_some()));
+        if tasks > 1 && look_up(task).is_some() && !is_shell {
             return Some(Launcher { name, evidence: format!("{size}={tasks}"), remedy });
         }
     }
@@ -58,25 +63,104 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
 mod tests {
     use super::*;
 
-    fn with(pairs: &'static [(&str, &str)]) -> Option<Launcher> {
-        launcher_by(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
+    /// An environment as `env` prints it, with blanks for newlines.
+    fn with(environment: &str) -> Option<Launcher> {
+        let pairs = || environment.split_whitespace().filter_map(|word| word.split_once('='));
+        launcher_by(|name| pairs().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
+    }
+
+    /// Shells, and tasks that are alone: environments as batch systems make them, with the variables that
+    /// concern tasks.
+    const ALONE: [(&str, &str); 14] = [
+        ("no batch system", ""),
+        ("one rank of Hydra", "PMI_SIZE=1 PMI_RANK=0 PMI_FD=8"),
+        (
+            "salloc, a shell on the login node",
+            "SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_TASKS_PER_NODE=4",
+        ),
+        (
+            "salloc -n 4 with use_interactive_step",
+            "SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_STEP_ID=4294967290 SLURM_STEPID=4294967290 \
+             SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 SLURM_PROCID=0 SLURM_LOCALID=0",
+        ),
+        (
+            "the same, where Slurm's default is PMIx",
+            "SLURM_NTASKS=4 SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=0 PMIX_NAMESPACE=slurm.pmix.7.4294967290",
+        ),
+        (
+            "sbatch -n 8",
+            "SLURM_JOB_ID=7 SLURM_NTASKS=8 SLURM_NPROCS=8 SLURM_STEP_ID=4294967291 SLURM_STEPID=4294967291 SLURM_PROCID=0 SLURM_LOCALID=0",
+        ),
+        ("sbatch -n 8 of an old Slurm", "SLURM_JOB_ID=7 SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_LOCALID=0"),
+        (
+            "sbatch from a task of srun -n 4",
+            "SLURM_NTASKS=8 SLURM_STEP_ID=4294967291 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0",
+        ),
+        ("ssh into an allocation, the extern step", "SLURM_NTASKS=4 SLURM_STEP_ID=4294967292 SLURM_PROCID=0"),
+        (
+            "srun -n 1 --preserve-env in salloc -n 4",
+            "SLURM_NTASKS=4 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0",
+        ),
+        (
+            "qsub -l select=2:ncpus=4:mpiprocs=4",
+            "PBS_JOBID=7.head PBS_NODEFILE=/var/spool/pbs/aux/7.head PBS_NUM_PPN=4 PBS_NP=8 PBS_TASKNUM=1 PBS_NODENUM=0 PBS_VNODENUM=0",
+        ),
+        (
+            "bsub -n 4 -Is bash",
+            "LSB_JOBID=7 LSB_DJOB_NUMPROC=4 LSB_MAX_NUM_PROCESSORS=4 LSB_MCPU_HOSTS=h1_4 LSB_HOSTS=h1_h1_h1_h1 LS_JOBPID=99",
+        ),
+        ("flux alloc -n 4", "FLUX_URI=local:///tmp/flux/local-0 FLUX_ENCLOSING_ID=f7 FLUX_INSTANCE_SIZE=1"),
+        ("flux run -n 1", "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0 PMI_FD=8 PMI_RANK=0 PMI_SIZE=1"),
+    ];
+
+    /// Tasks of several, and what shows it.
+    const TASKS: [(&str, &str, &str); 9] = [
+        ("mpiexec.hydra -n 4", "PMI_SIZE=4 PMI_RANK=0 PMI_FD=8", "PMI_SIZE=4"),
+        (
+            "Hydra in the shell of salloc",
+            "SLURM_NTASKS=4 SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMI_SIZE=2 PMI_RANK=1",
+            "PMI_SIZE=2",
+        ),
+        (
+            "srun -n 4",
+            "SLURM_NTASKS=4 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3",
+            "SLURM_STEP_NUM_TASKS=4",
+        ),
+        (
+            "srun -n 4 in sbatch -n 1",
+            "SLURM_NTASKS=1 SLURM_STEP_ID=12 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0",
+            "SLURM_STEP_NUM_TASKS=4",
+        ),
+        ("srun of an old Slurm", "SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_PROCID=3", "SLURM_NTASKS=8"),
+        (
+            "srun --mpi=pmi2 -n 2",
+            "SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 PMI_FD=8 PMI_RANK=1 PMI_SIZE=2",
+            "PMI_SIZE=2",
+        ),
+        (
+            "srun --mpi=pmix -n 2",
+            "SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 PMIX_RANK=1",
+            "SLURM_STEP_NUM_TASKS=2",
+        ),
+        (
+            "flux run -n 4",
+            "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=4 FLUX_TASK_RANK=1 PMI_FD=8 PMI_RANK=1 PMI_SIZE=4",
+            "PMI_SIZE=4",
+        ),
+        ("prterun -n 4", "PMIX_RANK=2 PMIX_NAMESPACE=prterun-h1-7@1", "PMIX_RANK=2"),
+    ];
+
+    #[test]
+    fn shells_of_batch_systems_are_no_tasks() {
+        for (what, environment) in ALONE {
+            assert_eq!(with(environment), None, "{what}");
+        }
     }
 
     #[test]
-    fn other_launchers_are_recognised() {
-        assert_eq!(with(&[]), None);
-        assert_eq!(with(&[("PMI_SIZE", "1"), ("PMI_RANK", "0")]), None);
-        assert_eq!(with(&[("PMI_SIZE", "4"), ("PMI_RANK", "0")]).unwrap().evidence, "PMI_SIZE=4");
-        assert_eq!(with(&[("SLURM_NTASKS", "8")]), None, "inside an allocation, not a task");
-        assert_eq!(
-            with(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "4294967291")]),
-            None,
-            "the batch script itself"
-        );
-        assert_eq!(
-            with(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "3"), ("SLURM_STEP_ID", "0")]).unwrap().name,
-            "srun"
-        );
-        assert!(with(&[("PMIX_RANK", "2")]).is_some());
+    fn tasks_of_several_are_recognised() {
+        for (what, environment, evidence) in TASKS {
+            assert_eq!(with(environment).map(|found| found.evidence), Some(evidence.to_owned()), "{what}");
+        }
     }
 }
