@@ -120,3 +120,36 @@ def install_and_uninstall():
         subprocess.run([ROOT / "tools/install-tree", "--remove", prefix], check=True)
         left = [str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir() or path.is_symlink()]
         expect(left == ["lib/libother.so"] and not list(prefix.rglob("outboard")), left)
+
+
+@test
+def old_fortran_with_buffers_of_several_types_compiles():
+    if not shutil.which("gfortran"):
+        return "no gfortran"
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "old.f", Path(folder) / "old"
+        source.write_text("""      program old
+      include 'mpif.h'
+      integer n, m, w, ierr
+      double precision x, y
+      call mpi_init(ierr)
+      n = 3
+      x = 0.5d0
+      w = MPI_COMM_WORLD
+      call mpi_allreduce(n, m, 1, MPI_INTEGER, MPI_SUM, w, ierr)
+      call mpi_allreduce(x,y,1,MPI_DOUBLE_PRECISION,MPI_SUM,w,ierr)
+      if (m .ne. 6 .or. y .ne. 1d0) call mpi_abort(w, 3, ierr)
+      call mpi_finalize(ierr)
+      end
+""")
+        code, output = run(BIN / "mpifort", "-o", program, source)
+        expect(code == 0, f"mpifort refuses it:\n{output}")
+        code, output = mpirun("-n", 2, program)
+        expect(code == 0, f"exit code {code}\n{output}")
+        for words in (["-show", "old.f"], ["--showme:compile"]):
+            code, output = run(BIN / "mpifort", *words)
+            expect("-fallow-argument-mismatch" in output, f"{words}: {output}")
+        # A compiler that is none of GNU's, or none at all, gets no such option.
+        for other in ("gfortran-no-such", "echo"):
+            code, output = run(BIN / "mpifort", "-show", "old.f", env={"OUTBOARD_FC": other})
+            expect(code == 0 and "mismatch" not in output, f"{other}: {output}")
