@@ -64,3 +64,10 @@ def the_library_names_itself():
         ask = f"import ctypes as c; t, n = c.create_string_buffer(8192), c.c_int(); c.CDLL('{ROOT}/build/lib/{library}').MPI_Get_library_version(t, c.byref(n)); print(t.value.decode())"
         said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
         expect(re.match(r"Outboard \d+\.\d+\.\d+,", said) and said.endswith(end), said)
+
+
+@test
+def an_attempt_to_connect_that_was_given_up_leaves_no_message_of_the_program():
+    """Some of the attempts end without an accept; what the library said to itself for them is not the program's."""
+    code, output = mpirun("-n", 2, compile_c(HERE / "programs/connect.c"), env={"OUTBOARD_CHECK": "2"})
+    expect(code == 0 and "never received" not in output, f"exit code {code}\n{output}")

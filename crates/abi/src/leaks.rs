@@ -3,7 +3,7 @@
 use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
-use objects::context::{PORT_CONTEXT, WINDOW_CONTEXT};
+use objects::context::{CONNECT_CONTEXT, PORT_CONTEXT, WINDOW_CONTEXT};
 use objects::{Handle, Table};
 use p2p::{Pending, Probe};
 
@@ -27,14 +27,19 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
             job.p2p.free(ticket);
         }
     }
-    // What others ask of this rank's windows is carried out until all have left. A rank whose connection was
-    // not accepted knows that.
+    // What others ask of this rank's windows is carried out until all have left.
     let sent = job
         .p2p
         .drain(|context| context != WINDOW_CONTEXT)
         .into_iter()
-        .filter(|(context, _)| *context != PORT_CONTEXT);
+        .filter(|(context, _)| !is_of_port(*context));
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
+}
+
+/// Whether a message is the library's own about a connection. An attempt that was given up leaves some, and
+/// the program knows of it.
+fn is_of_port(context: u64) -> bool {
+    [PORT_CONTEXT, CONNECT_CONTEXT].contains(&context)
 }
 
 /// Prints a line for each thing that was not freed. All processes are in MPI_Finalize.
@@ -46,7 +51,9 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
         lines.push(lost_in_words(guard, *context, *message));
     }
     for pending in guard.job().p2p.pending() {
-        lines.push(in_words(guard, pending));
+        if !matches!(pending, Pending::Message { context, .. } if is_of_port(context)) {
+            lines.push(in_words(guard, pending));
+        }
     }
     let Job { requests, deferred, sent, .. } = guard.job();
     let requests = requests.iter().map(|(handle, _)| handle).chain(deferred.handles());

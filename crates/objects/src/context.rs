@@ -30,10 +30,9 @@ pub const PORT_CONTEXT: u64 = 1 << 62;
 /// The context of messages about windows between hosts: with both marks, which no other has.
 pub const WINDOW_CONTEXT: u64 = 3 << 62;
 
-/// The context of the answer to an MPI_Comm_connect with this mark.
-pub fn answer_context(mark: u64) -> u64 {
-    PORT_CONTEXT | mark
-}
+/// The context of what follows such a request: the answer, and the last word. No comm, and so none of its
+/// leaders, has the id 0.
+pub const CONNECT_CONTEXT: u64 = 1 << 63;
 
 /// The context of the leaders of two groups that communicate over the comm with this context.
 pub fn leaders_context(context: u64) -> u64 {
@@ -184,8 +183,8 @@ mod tests {
                 assert!(seen.insert(context.id) && context.id <= ID, "world {id}: {context:?}");
             }
         }
-        assert_eq!(answer_context(7) & ID, 7);
-        assert!([PORT_CONTEXT, answer_context(1), leaders_context(1)].iter().all(|id| *id > ID));
+        let others = [PORT_CONTEXT, CONNECT_CONTEXT, WINDOW_CONTEXT, leaders_context(1)];
+        assert!(others.iter().all(|id| *id > ID && seen.insert(*id)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::process::Guard;
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use objects::Group;
-use objects::context::{PORT_CONTEXT, answer_context};
+use objects::context::{CONNECT_CONTEXT, PORT_CONTEXT};
 use p2p::Mode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -59,6 +59,12 @@ fn is_gone(segment: &Segment, peer: u32) -> bool {
 /// The last word of the root that connects: it takes the offer, or has given up.
 const CONFIRMED: u64 = 1;
 const GIVEN_UP: u64 = 0;
+
+/// The tags of the answer to a request with this mark, and of the last word.
+fn tags(mark: u64) -> [i32; 2] {
+    let half = (mark & 0x3fff_ffff) as i32;
+    [2 * half, 2 * half + 1]
+}
 
 /// Opens a port. Returns its name.
 pub(crate) fn open(guard: &mut Guard) -> Result<String> {
@@ -143,12 +149,12 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
         let (mark, peers) = from_bytes(&message)?;
         let id = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
         guard.job().p2p.renew(peer);
-        let context = answer_context(mark);
-        send(guard, context, peer, port.tag(), &to_bytes(id, &group.peers))?;
+        let [answer, verdict] = tags(mark);
+        send(guard, CONNECT_CONTEXT, peer, answer, &to_bytes(id, &group.peers))?;
         let is_over = || is_gone(segment, peer).then(|| Error::new(Class::Port, "it has ended".to_owned()));
         // One that has given up or ended leaves us waiting for the next.
-        if let Ok((_, verdict)) = receive(guard, context, Some(peer), port.tag(), is_over)
-            && from_bytes(&verdict)?.0 == CONFIRMED
+        if let Ok((_, word)) = receive(guard, CONNECT_CONTEXT, Some(peer), verdict, is_over)
+            && from_bytes(&word)?.0 == CONFIRMED
         {
             return Ok((id, peers));
         }
@@ -173,9 +179,9 @@ pub(crate) fn connect(
     }
     guard.reach_hosts(&[port.rank()])?;
     let mark = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
-    let (context, tag) = (answer_context(mark), port.tag());
+    let [answer, verdict] = tags(mark);
     guard.job().p2p.renew(port.rank());
-    send(guard, PORT_CONTEXT, port.rank(), tag, &to_bytes(mark, &group.peers))?;
+    send(guard, PORT_CONTEXT, port.rank(), port.tag(), &to_bytes(mark, &group.peers))?;
     let started = Instant::now();
     let given_up = || {
         if !port.is_open(segment) {
@@ -187,14 +193,14 @@ pub(crate) fn connect(
         let sentence = || format!("nobody accepted on the port {name:?} within {} s", timeout.as_secs_f64());
         (started.elapsed() >= timeout).then(|| Error::new(Class::Port, sentence()))
     };
-    match receive(guard, context, Some(port.rank()), tag, given_up) {
+    match receive(guard, CONNECT_CONTEXT, Some(port.rank()), answer, given_up) {
         Ok((_, message)) => {
-            send(guard, context, port.rank(), tag, &to_bytes(CONFIRMED, &[]))?;
+            send(guard, CONNECT_CONTEXT, port.rank(), verdict, &to_bytes(CONFIRMED, &[]))?;
             from_bytes(&message)
         }
         Err(error) => {
             if !is_gone(segment, port.rank()) {
-                send(guard, context, port.rank(), tag, &to_bytes(GIVEN_UP, &[]))?;
+                send(guard, CONNECT_CONTEXT, port.rank(), verdict, &to_bytes(GIVEN_UP, &[]))?;
             }
             Err(error)
         }
