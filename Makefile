@@ -13,7 +13,7 @@ endif
 .PHONY: build install uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb monitor-packages test-packages aarch64 proxy-aarch64 release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
-	$(CARGO) build --release --workspace --quiet
+	$(CARGO) build --release --workspace
 	tools/install-tree target/release build
 
 install: build  ## install into $(DESTDIR)$(PREFIX)
@@ -21,7 +21,7 @@ install: build  ## install into $(DESTDIR)$(PREFIX)
 
 monitor: setup  ## build the monitor, a workspace of its own (monitor/), into build/, where `outboard monitor` finds it
 	-tools/setup --monitor
-	$(CARGO) build --release --workspace --quiet --manifest-path monitor/Cargo.toml
+	$(CARGO) build --release --workspace --manifest-path monitor/Cargo.toml
 	monitor/web/build monitor/target/release/monitor-page
 	tools/install-tree --monitor monitor/target/release build
 
@@ -31,8 +31,10 @@ install-monitor: monitor  ## install the monitor into $(DESTDIR)$(PREFIX), besid
 uninstall:  ## take away what install and install-monitor have put into $(DESTDIR)$(PREFIX)
 	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
 
-demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
-	examples/taylor_green/demo
+demo: setup  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls (built quickly, in target/quick)
+	$(CARGO) build --profile quick -p outboard-programs -p outboard-standard
+	tools/install-tree --core target/quick target/quick/tree
+	examples/taylor_green/demo --tree target/quick/tree
 
 examples: build  ## run four applications on this machine, alone, with proxies, beside MPICH and Open MPI, and make a page with plots
 	examples/run
