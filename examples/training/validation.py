@@ -1,4 +1,5 @@
-"""Validation beside the training: a process loads each new checkpoint of `outboard_torch.checkpoint`, and runs the program's function on it.
+"""Validation beside the training: a process loads each new checkpoint of `outboard_training.checkpoint`, and runs the program's function on it.
+An example, to be copied beside one's program.
 
     def validator(name):                          # runs in the other process
         model = models[name]()
@@ -24,7 +25,7 @@ import pathlib
 import traceback
 import warnings
 
-from . import store
+from outboard_training import store
 
 __all__ = ["Failed", "Validation"]
 

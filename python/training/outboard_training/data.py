@@ -1,7 +1,7 @@
 """A DataLoader whose batches come through a ring in shared memory: the processes beside the trainer write them there, and the trainer's tensors
 are that memory. No copy, no file per batch, no descriptor to pass.
 
-    from outboard_torch.data import DataLoader
+    from outboard_training.data import DataLoader
     loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=1, cores={7})
 
 It is `torch.utils.data.DataLoader` in all else: arguments, samples, their order, seeds of the workers, errors. Only the queue between the

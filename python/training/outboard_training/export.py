@@ -1,7 +1,7 @@
 """Writes the tensors of a checkpoint into one safetensors file (needs the package safetensors):
 
-    python -m outboard_torch.export runs/one model.safetensors                 the newest whole checkpoint's `model`
-    python -m outboard_torch.export runs/one all.safetensors --only ""         all tensors, the optimizer's, too
+    python -m outboard_training.export runs/one model.safetensors                 the newest whole checkpoint's `model`
+    python -m outboard_training.export runs/one all.safetensors --only ""         all tensors, the optimizer's, too
 """
 import argparse
 import pathlib
@@ -35,7 +35,7 @@ def export(checkpoint, file, only="model."):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m outboard_torch.export", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m outboard_training.export", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, help="of the checkpoints, or of one (step-N)")
     parser.add_argument("file")
