@@ -19,7 +19,6 @@ setup(
     packages=["outboard_torch"],
     python_requires=">=3.10",
     install_requires=["torch>=2.14,<2.16"],
-    extras_require={"export": ["safetensors"]},
     ext_modules=[
         CppExtension(
             "outboard_torch._backend",

@@ -9,6 +9,7 @@ import importlib.util
 import pathlib
 import shutil
 import statistics
+import sys
 import time
 import warnings
 
@@ -16,7 +17,7 @@ import outboard_torch  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from outboard_torch.checkpoint import Checkpoints
+from outboard_training.checkpoint import Checkpoints
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.nn import functional
@@ -95,6 +96,8 @@ KINDS = {"no checkpoint": Kind, "torch.save at rank 0": TorchSave, "dcp.save": S
 def example():
     """The models of the example."""
     path = pathlib.Path(__file__).resolve().parents[2] / "examples/training/train.py"
+    # It imports what lies beside it.
+    sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("train", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""Times a DataLoader of outboard_torch beside torch's, with the same cores: the trainer's on one, the processes that load on the others.
+"""Times the DataLoader of outboard_training beside torch's, with the same cores: the trainer's on one, the processes that load on the others.
 
     tests/training/run -- PYTHON bench/training/loading.py [--workers K]
 
@@ -11,7 +11,7 @@ import statistics
 import time
 
 import torch
-from outboard_torch.data import DataLoader
+from outboard_training.data import DataLoader
 from torch.utils import data
 
 parser = argparse.ArgumentParser()

@@ -20,9 +20,9 @@ import time
 import outboard_torch  # noqa: F401
 import torch
 import torch.distributed as dist
-from outboard_torch.checkpoint import Checkpoints
-from outboard_torch.data import DataLoader
-from outboard_torch.validation import Validation
+from outboard_training.checkpoint import Checkpoints
+from outboard_training.data import DataLoader
+from validation import Validation
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.nn import functional

@@ -13,7 +13,7 @@ import outboard_torch  # noqa: F401
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from outboard_torch.checkpoint import Checkpoints, Failed
+from outboard_training.checkpoint import Checkpoints, Failed
 from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -108,7 +108,7 @@ saves.close()
 dist.barrier()
 if rank == 0:
     # As one file, by the command; its names are those of the model.
-    subprocess.run([sys.executable, "-m", "outboard_torch.export", chosen.folder, f"{chosen.folder}/model.safetensors"], check=True)
+    subprocess.run([sys.executable, "-m", "outboard_training.export", chosen.folder, f"{chosen.folder}/model.safetensors"], check=True)
     exported = load_file(f"{chosen.folder}/model.safetensors")
     model, _ = get_state_dict(net, optimizer) if not chosen.fsdp else (None, None)
     assert "0.weight" in exported and exported["0.weight"].shape == (600, 200), exported.keys()

@@ -1,4 +1,4 @@
-"""outboard_torch.data.DataLoader gives what torch's gives: samples, order, seeds of the workers, errors; its memory is not used again while a
+"""outboard_training.data.DataLoader gives what torch's gives: samples, order, seeds of the workers, errors; its memory is not used again while a
 tensor refers to it, and goes back afterwards. Runs alone, without MPI."""
 import gc
 import itertools
@@ -11,7 +11,7 @@ import warnings
 
 import numpy
 import torch
-from outboard_torch.data import DataLoader
+from outboard_training.data import DataLoader
 from torch.utils import data
 
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-spec = importlib.util.spec_from_file_location("store", HERE.parent.parent / "python/outboard_torch/store.py")
+spec = importlib.util.spec_from_file_location("store", HERE.parent.parent / "python/training/outboard_training/store.py")
 store = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(store)
 

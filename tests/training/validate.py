@@ -1,4 +1,4 @@
-"""outboard_torch.validation: results of checkpoints, errors and deaths of the other process. Runs alone, without MPI."""
+"""The example's validation.py: results of checkpoints, errors and deaths of the other process. Runs alone, without MPI."""
 import os
 import pathlib
 import signal
@@ -7,12 +7,14 @@ import tempfile
 import time
 
 import torch
-from outboard_torch.validation import Failed, Validation
 from torch.distributed import checkpoint as dcp
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/training"))
+from validation import Failed, Validation  # noqa: E402
 
 
 def save(folder, step, value):
-    """As outboard_torch.checkpoint does: the name comes last."""
+    """As outboard_training.checkpoint does: the name comes last."""
     path = pathlib.Path(folder) / f"step-{step}"
     dcp.save({"model": {"weight": torch.full((3,), value)}, "other": torch.ones(2)}, checkpoint_id=f"{path}.new", no_dist=True)
     os.rename(f"{path}.new", path)

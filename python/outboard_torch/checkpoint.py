@@ -1,0 +1,4 @@
+"""The old name of `outboard_training.checkpoint`."""
+from ._moved import moved
+
+moved("checkpoint")

@@ -1,0 +1,4 @@
+"""The old name of `outboard_training.data`."""
+from ._moved import moved
+
+moved("data")

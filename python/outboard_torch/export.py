@@ -1,0 +1,8 @@
+"""The old name of `outboard_training.export`."""
+import sys
+
+from ._moved import moved
+
+module = moved("export")
+if __name__ == "__main__":
+    sys.exit(module.main())

@@ -1,0 +1,4 @@
+"""The old name of `outboard_training.store`."""
+from ._moved import moved
+
+moved("store")
