@@ -132,3 +132,19 @@ def another_build_is_refused_at_once():
         for words in ([tree / "bin/mpirun", "-n", 2, program], [program]):
             code, output = run(*words, env={"LD_LIBRARY_PATH": str(tree / "lib")})
             expect(code != 0 and "must be of one build" in output and f"{build:016x}" in output, f"exit code {code}:\n{output}")
+
+
+@test
+def output_that_cannot_be_written_ends_the_job_with_the_reason():
+    lines = "for i in $(seq 20000); do echo line; done"
+    here = ("--launcher-exec", HERE / "here", "-hosts", "127.0.0.1,localhost")
+    for where in [("-n", 2), here]:
+        child = subprocess.run([BIN / "mpirun", *map(str, where), "sh", "-c", lines], stdout=open("/dev/full", "w"),
+                               stderr=subprocess.PIPE, text=True, timeout=HANGS)
+        said = child.stderr
+        expect(child.returncode == 1 and said.count("standard output: No space left on device") == 1 and "SIGPIPE" not in said,
+               f"{where}: exit code {child.returncode}\n{said}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink("/dev/full", f"{folder}/out.0")
+        code, output = mpirun("-n", 1, "-outfile-pattern", f"{folder}/out.%r", "sh", "-c", lines)
+        expect(code == 1 and "out.0: No space left on device" in output and "SIGPIPE" not in output, f"{code}\n{output}")

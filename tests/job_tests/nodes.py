@@ -179,3 +179,32 @@ def a_host_of_a_tree_that_cannot_be_used_is_named():
             code, output = finish(tree("sleep", "1000", launcher=refuses))
             expect(code == 1 and "ended with code 255: Permission denied" in output, f"{host}: {code}\n{output}")
             expect(output.count("no agent could be started on host") == 1 and f"on host {host}:" in output, f"{host}: {output}")
+
+
+@test
+def spawns_obey_their_info_keys_on_one_host_and_on_four():
+    program = compile_c(HERE / "faults/spawn_keys.c")
+    four = ("--launcher-exec", HERE / "here", "-hosts", "127.0.0.1,localhost,127.0.0.2,127.0.0.3")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "hosts").write_text("localhost slots=2\n")
+        (Path(folder) / "wrong").write_text("no-such-host\n")
+        # Relative to the folder of the program, as MPI_Comm_spawn's caller sees it.
+        good = [("host", "localhost"), ("hosts", "127.0.0.1:2"), ("add-host", "localhost"), ("hostfile", "hosts"),
+                ("add-hostfile", "hosts"), ("ppn", "2"), ("npernode", "1"), ("map_by", "node"), ("no-key-of-ours", "x")]
+        bad = [("host", "no-such-host"), ("hosts", "no-such-host"), ("add-host", "no-such-host"), ("hostfile", "wrong"),
+               ("add-hostfile", "missing"), ("ppn", "x"), ("npernode", "0"), ("hosts", "a b")]
+        for where in [("-n", 1), (*four, "-n", 4), (*four, "-n", 1)]:
+            for words, said in [(words, "spawned") for words in good] + [(words, "refused:") for words in bad]:
+                code, output = mpirun(*where, program, *words, cwd=folder)
+                told = f"{words[0]}={words[1]}: {said}"
+                expect(code == 0 and output.count(told) == 1, f"{where} {words}: exit code {code}, not: {told}\n{output}")
+
+
+@test
+def ranks_are_dealt_out_as_ppr_says():
+    four = ("--launcher-exec", HERE / "here", "-hosts", "127.0.0.1:4,localhost:4,127.0.0.2:4,127.0.0.3:4")
+    echo = "echo $MPI_LOCALRANKID of $MPI_LOCALNRANKS"
+    code, output = mpirun(*four, "--map-by", "ppr:1:node", "sh", "-c", echo)
+    expect((code, output) == (0, "0 of 1\n" * 4), f"exit code {code}\n{output}")
+    code, output = mpirun(*four, "-n", 3, "--map-by", "ppr:2:node", "sh", "-c", echo)
+    expect((code, sorted(output.splitlines())) == (0, ["0 of 1", "0 of 2", "1 of 2"]), f"exit code {code}\n{output}")

@@ -1,8 +1,8 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of
 //! it ends.
 //!
-//! A folder uses only those that follow it in this list (`tables/layers.toml`): `root/` (a job on several
-//! hosts: what happens where), `agent/` (the processes of one host), `streams/` (their input and output),
+//! A folder uses only those that follow it in this list (`tables/layers.toml`): `root/` (what happens
+//! where), `agent/` (the processes of one host), `streams/` (their input and output),
 //! `wire/` (what root and agents say to each other), `command/` (the command line), `place/` (which host,
 //! core and place of the job's memory is whose).
 
@@ -18,14 +18,12 @@ use std::path::Path;
 
 use sys::signal::Signals;
 
-use agent::prepare::{Share, prepare};
-use agent::{adopt, guardian, job};
+use agent::{guardian, job};
 use command::arguments::{self, Arguments};
-use command::refusal::Refusal;
 use command::rsh;
-use root::nodes;
+use command::say::{Refusal, say};
+use root::adopt;
 use wire::relay;
-use wire::upward::say;
 
 /// The program: runs what `words` say in the form that belongs to `name`, by which it was called, and returns
 /// the exit code.
@@ -70,15 +68,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     if arguments.global.verbose {
         arguments.notes.iter().for_each(|note| say(note));
     }
-    if !arguments.placement.nodes.is_empty() {
-        return nodes::launch(arguments, signals);
-    }
-    let share = Share {
-        local: (0..arguments.ranks()).collect(),
-        universe: Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
-        start: None,
-    };
-    prepare(&arguments.global, &arguments.programs, &share, None, signals)
+    root::launch(arguments, signals)
 }
 
 /// The command line's description, for its manual page.

@@ -11,7 +11,6 @@ use telemetry::summary::short;
 use transport::shm::{RankPage, State};
 
 use super::job::Job;
-use crate::mpirun::wire::upward::say;
 
 /// How long an answer may take: a waiting rank wakes for the question.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -47,7 +46,7 @@ impl Job {
             text +=
                 "\n  if members of a comm call different collectives, OUTBOARD_CHECK=1 says which and where";
         }
-        say(&text);
+        self.say(&text);
     }
 }
 

@@ -7,7 +7,6 @@
 //!
 //! Read next: `job.rs`.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,9 @@ use sys::process::Process;
 use sys::signal::name;
 use transport::shm::State;
 
-use super::guardian::carries;
+use super::guardian::{Guardian, carries};
 use super::job::{Job, Member, World};
-use super::upstream::Upstream;
 use crate::mpirun::wire::frame::Up;
-use crate::mpirun::wire::trace;
-use crate::mpirun::wire::upward::{say, tell};
 
 /// From the request to end until SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
@@ -138,7 +134,7 @@ impl Job {
         if self.segment.has_far_proxies() {
             let endpoint = self.segment.proxy_endpoint(proxy);
             self.segment.set_endpoint(endpoint, &[]);
-            tell(&Up::Names(vec![(endpoint, Vec::new())]));
+            self.tell(Up::Names(vec![(endpoint, Vec::new())]));
         }
         if page.state() == State::Finalized && status.exit_status() == Some(0) {
             return;
@@ -157,7 +153,7 @@ impl Job {
             }
             None => format!("exited with code {}", status.exit_status().unwrap_or(0)),
         };
-        say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));
+        self.say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));
     }
 
     pub(super) fn report_abort(&mut self, first: u32) {
@@ -175,10 +171,9 @@ impl Job {
         let connected = self.segment.connected(first);
         let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
         if !self.worlds.iter().any(ending) {
-            match self.upstream {
-                Some(_) => tell(&Up::Failed { worlds: connected.clone(), sentence, code }),
-                None => say(&sentence),
-            }
+            // The first failure of this host decides its exit code.
+            let code = self.failed.unwrap_or(code);
+            self.tell(Up::Failed { worlds: connected.clone(), sentence, code });
         }
         self.end(&connected, code, libc::SIGTERM);
     }
@@ -201,7 +196,7 @@ impl Job {
     }
 
     pub(super) fn end_all(&mut self, code: u8, signal: i32) {
-        self.upstream.iter_mut().for_each(Upstream::close);
+        self.upstream.is_closed = true;
         let all: Vec<u32> = self.worlds.iter().map(|world| world.first).collect();
         self.end(&all, code, signal);
     }
@@ -219,21 +214,22 @@ impl Job {
                 self.signal_proxies(Signal::KILL);
             }
             let short = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&short));
+            let _ = poll(&mut [PollFd::new(&*self.signals, PollFlags::IN)], Some(&short));
             while self.signals.next().is_some() {}
             self.reap();
         }
     }
 
     /// After a failure ends what ranks had started and left behind, and says what that was. These processes
-    /// are our children now, so their pids cannot be anybody else's. If we `had_children` before the job,
-    /// the job's id tells them and their orphans apart.
-    pub(super) fn end_orphans(&mut self, guardian: i32, had_children: bool) {
+    /// are our children now, so their pids cannot be anybody else's. If we had children before the job, the
+    /// job's id tells them and their orphans apart.
+    pub(super) fn end_orphans(&mut self) {
         if self.failed.is_none() {
             return;
         }
-        let id = self.setup.id.clone();
-        let is_ours = |pid: &i32| *pid != guardian && (!had_children || carries(*pid, &id));
+        let (id, had_children) = (self.setup.id.clone(), self.had_children);
+        let guardian = self.guardian.as_ref().map(Guardian::pid);
+        let is_ours = |pid: &i32| Some(*pid) != guardian && (!had_children || carries(*pid, &id));
         let mut asked: Vec<i32> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         let mut kill_at = Instant::now() + ORPHAN_GRACE;
@@ -261,7 +257,7 @@ impl Job {
                 }
             }
             let short = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&short));
+            let _ = poll(&mut [PollFd::new(&*self.signals, PollFlags::IN)], Some(&short));
             while let Some(signal) = self.signals.next() {
                 if [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal) {
                     kill_at = Instant::now();
@@ -270,19 +266,11 @@ impl Job {
         }
         if !names.is_empty() {
             let how = if Instant::now() < kill_at { "SIGTERM" } else { "SIGKILL" };
-            say(&format!(
+            self.say(&format!(
                 "ranks on {} had left processes behind: {}; ended by {how}",
                 self.host,
                 names.join(", ")
             ));
-        }
-    }
-
-    pub(super) fn merge(&self, file: &Path) {
-        let parts = trace::take(file, &self.segment, self.used);
-        match self.upstream {
-            Some(_) => parts.for_each(|part| tell(&Up::Traced(part))),
-            None => trace::write_all(file, parts.collect(), say),
         }
     }
 }

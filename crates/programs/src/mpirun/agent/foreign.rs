@@ -5,12 +5,13 @@
 //! script's program), until the process joins or ends: often at first, since that library is loaded early.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use transport::shm::{Segment, State};
 
 use super::start::beside_us;
-use crate::mpirun::wire::upward::say;
+use crate::mpirun::wire::way::Way;
 
 /// The first look, the longest pause, and by how much each pause is longer than the one before.
 const FIRST: Duration = Duration::from_millis(1);
@@ -29,7 +30,12 @@ pub struct Suspect {
 
 /// Looks at the suspects of a world of so many ranks until each has joined or ended; says what it finds,
 /// once.
-pub fn watch(segment: Segment, mut suspects: Vec<Suspect>, size: u32) -> std::io::Result<()> {
+pub fn watch(
+    segment: Segment,
+    mut suspects: Vec<Suspect>,
+    size: u32,
+    way: Arc<dyn Way>,
+) -> std::io::Result<()> {
     // One process of any MPI is a job of one rank.
     if size < 2 {
         return Ok(());
@@ -51,7 +57,7 @@ pub fn watch(segment: Segment, mut suspects: Vec<Suspect>, size: u32) -> std::io
                     && segment.local(suspect.rank).map(|rank| segment.rank(rank).state())
                         == Some(State::Unborn)
                 {
-                    return say(&sentence(&suspect.program, &library, &own, size));
+                    return way.say(&sentence(&suspect.program, &library, &own, size));
                 }
             }
         }

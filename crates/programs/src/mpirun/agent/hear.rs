@@ -3,54 +3,27 @@
 //! Read next: `wire/frame.rs`.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::TryRecvError;
-use std::time::Instant;
 
+use rustix::process::Signal;
 use transport::shm::State;
 
 use super::job::Job;
-use super::upstream::Upstream;
-use crate::mpirun::wire::frame::{Arrivals, Down, Up};
+use crate::mpirun::wire::frame::{Arrivals, Begin, Down, Up};
 use crate::mpirun::wire::statistics::Counted;
-use crate::mpirun::wire::upward::{PULSE, SILENCE, STANDSTILL, tell};
 
 impl Job {
-    /// Obeys `mpirun`, and tells it what is new here.
-    pub(super) fn hear(&mut self) {
-        let Some(mut upstream) = self.upstream.take() else { return };
-        let mut bytes = [0; 64];
-        while rustix::io::read(&upstream.woken, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
-        let now = Instant::now();
-        let gap = now.duration_since(std::mem::replace(&mut upstream.looked, now));
-        if gap > STANDSTILL {
-            upstream.heard += gap;
+    /// Obeys the root. Whether it had said anything.
+    pub(super) fn hear(&mut self) -> bool {
+        let (frames, is_lost) = self.upstream.receive();
+        let has_heard = !frames.is_empty();
+        frames.into_iter().for_each(|frame| self.obey_frame(frame));
+        if is_lost {
+            self.end_all(1, libc::SIGKILL);
         }
-        loop {
-            match upstream.inbox.try_recv() {
-                Ok(frame) => {
-                    upstream.heard = now;
-                    self.obey_frame(&mut upstream, frame);
-                }
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.lose(&mut upstream);
-                    break;
-                }
-            }
-        }
-        // A stopped `mpirun` says nothing.
-        if !upstream.is_stopped && now.duration_since(upstream.heard) > SILENCE {
-            self.lose(&mut upstream);
-        }
-        if now.duration_since(upstream.pulse) > PULSE {
-            upstream.pulse = now;
-            tell(&Up::Alive);
-        }
-        self.tell_news(&mut upstream);
-        self.upstream = Some(upstream);
+        has_heard
     }
 
-    fn obey_frame(&mut self, upstream: &mut Upstream, frame: Down) {
+    fn obey_frame(&mut self, frame: Down) {
         match frame {
             Down::Names(names) => {
                 names.iter().for_each(|(rank, name)| self.segment.set_endpoint(*rank, name));
@@ -58,20 +31,13 @@ impl Job {
             }
             Down::Arrived { first, arrivals } => {
                 let world = self.segment.world(first);
-                let elsewhere = &mut upstream.worlds.entry(first).or_default().elsewhere;
+                let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
                 world.born.add(arrivals.born.saturating_sub(elsewhere.born));
                 world.leaving.add(arrivals.leaving.saturating_sub(elsewhere.leaving));
                 *elsewhere = arrivals;
                 self.ring_all();
             }
-            Down::Begin(begin) => {
-                let places = begin.first..begin.first + begin.node_of.len() as u32;
-                upstream.named.retain(|rank| !places.contains(rank));
-                upstream.worlds.retain(|first, _| !places.contains(first));
-                if let Err(error) = self.begin(&begin, None) {
-                    tell(&Up::Stillborn { first: begin.first, sentence: error.message.clone() });
-                }
-            }
+            Down::Begin(begin) => self.obey_begin(&begin),
             Down::Answer { rank, bytes } => self.reply(rank, &bytes),
             Down::Undo { first } => self.undo(first),
             Down::Connected { first, to } => {
@@ -92,75 +58,87 @@ impl Job {
                 self.segment.world(first).over.store(1, Ordering::Release);
                 self.ring_all();
             }
-            Down::Input(bytes) if bytes.is_empty() => upstream.input = None,
+            Down::Input(bytes) if bytes.is_empty() => self.upstream.input = None,
             Down::Input(bytes) => {
                 // Ranks that do not read any more need nothing.
-                let sent = upstream.input.as_ref().is_some_and(|input| input.send(bytes.clone()).is_ok());
+                let sent =
+                    self.upstream.input.as_ref().is_some_and(|input| input.send(bytes.clone()).is_ok());
                 if !sent {
-                    tell(&Up::Taken(bytes.len() as u32));
+                    self.tell(Up::Taken(bytes.len() as u32));
                 }
             }
             Down::Signal(signal) => self.obey(signal),
             Down::Stop => {
-                upstream.is_stopped = true;
+                self.upstream.is_stopped = true;
                 self.stop();
-                tell(&Up::Stopped);
+                self.tell(Up::Stopped);
             }
             Down::Continue => {
-                upstream.is_stopped = false;
+                self.upstream.is_stopped = false;
                 self.go_on();
             }
             Down::End { worlds, signal, code } => self.end(&worlds, code, signal),
             Down::Close { signal, code } => {
-                upstream.is_closed = true;
+                self.upstream.is_closed = true;
                 if code != 0 {
                     self.end_all(code, signal);
+                }
+                // Whoever asks twice does not wait.
+                if signal == libc::SIGKILL {
+                    self.signal_ranks(Signal::KILL);
                 }
             }
             Down::Start(_) | Down::Alive => {}
         }
     }
 
-    /// `mpirun`, or the way to it, is gone.
-    fn lose(&mut self, upstream: &mut Upstream) {
-        if !std::mem::replace(&mut upstream.is_lost, true) {
-            upstream.is_closed = true;
-            self.end_all(1, libc::SIGKILL);
+    fn obey_begin(&mut self, begin: &Begin) {
+        let first = begin.first;
+        let places = first..first + begin.node_of.len() as u32;
+        self.upstream.named.retain(|rank| !places.contains(rank));
+        self.upstream.worlds.retain(|first, _| !places.contains(first));
+        if let Err(error) = self.begin(begin) {
+            self.tell(Up::Stillborn { first, sentence: error.message.clone() });
+            if !self.worlds.iter().any(|world| world.first == first) {
+                self.tell(Up::Over { first, is_broken: false });
+            }
         }
     }
 
-    fn tell_news(&mut self, upstream: &mut Upstream) {
+    /// Tells the root what is new here.
+    pub(super) fn tell_news(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
-        let ranks = living.iter().filter(|rank| self.page(**rank).state() == State::Running);
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));
         // Those that run elsewhere are told from there; their end also from here, if ranks gave them up.
         let is_elsewhere = self.segment.has_dpu() && !self.is_dpu;
         let gone = proxies.clone().filter(|it| is_elsewhere && self.segment.is_gone(*it));
-        for proxy in gone.filter(|it| upstream.given_up.insert(*it)).collect::<Vec<_>>() {
-            tell(&Up::Names(vec![(proxy, Vec::new())]));
+        for proxy in gone.filter(|it| self.upstream.given_up.insert(*it)).collect::<Vec<_>>() {
+            self.tell(Up::Names(vec![(proxy, Vec::new())]));
         }
+        let ranks = living.iter().filter(|rank| self.page(**rank).state() == State::Running);
         let names: Vec<_> = ranks
             .copied()
             .chain(proxies.filter(|_| !is_elsewhere))
-            .filter(|endpoint| !upstream.named.contains(endpoint))
+            .filter(|endpoint| !self.upstream.named.contains(endpoint))
             .filter_map(|endpoint| Some((endpoint, self.segment.endpoint(endpoint)?)))
             .collect();
         if !names.is_empty() {
-            upstream.named.extend(names.iter().map(|(endpoint, _)| *endpoint));
-            tell(&Up::Names(names));
+            self.upstream.named.extend(names.iter().map(|(endpoint, _)| *endpoint));
+            self.tell(Up::Names(names));
         }
         if self.is_dpu {
             return;
         }
         let is_ours = |port: &u64| self.segment.local(((port >> 32) as u32).wrapping_sub(1)).is_some();
-        let mut closed = self.segment.job().closed_since(&mut upstream.closings);
+        let mut closed = self.segment.job().closed_since(&mut self.upstream.closings);
         closed.retain(is_ours);
         if !closed.is_empty() {
-            tell(&Up::Closed(closed));
+            self.tell(Up::Closed(closed));
         }
+        let way = self.upstream.way.clone();
         for world in &self.worlds {
             let (first, places) = (world.first, world.first..world.first + world.size);
-            let told = upstream.worlds.entry(first).or_default();
+            let told = self.upstream.worlds.entry(first).or_default();
             let shared = self.segment.world(first);
             let arrived = Arrivals {
                 born: shared.born.count() - told.elsewhere.born,
@@ -168,20 +146,20 @@ impl Job {
             };
             if arrived != told.arrived {
                 told.arrived = arrived;
-                tell(&Up::Arrived { first, arrivals: arrived });
+                way.tell(Up::Arrived { first, arrivals: arrived });
             }
             let connected = self.segment.connected_here(first);
             if connected != told.connected {
                 told.connected.clone_from(&connected);
-                tell(&Up::Connected { first, to: connected });
+                way.tell(Up::Connected { first, to: connected });
             }
             let is_here = self.segment.members(first).next().is_some();
             if is_here && !told.is_over && !living.iter().any(|rank| places.contains(rank)) {
                 told.is_over = true;
                 if shared.statistics.swap(0, Ordering::Relaxed) != 0 {
-                    tell(&Up::Counted { first, counted: Counted::here(&self.segment, first) });
+                    way.tell(Up::Counted { first, counted: Counted::here(&self.segment, first) });
                 }
-                tell(&Up::Over { first, is_broken: world.broken });
+                way.tell(Up::Over { first, is_broken: world.broken });
             }
         }
     }

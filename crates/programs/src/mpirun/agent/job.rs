@@ -4,18 +4,20 @@
 
 use std::collections::HashMap;
 use std::process::ChildStdin;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use sys::process::Process;
 use sys::signal::Signals;
-use transport::shm::launcher::Spawned;
 use transport::shm::{LocalRank, RankPage, Segment};
 
+use super::guardian::Guardian;
 use super::start::Setup;
 use super::upstream::Upstream;
-use crate::mpirun::place::places::Places;
+use crate::mpirun::place::claims::Claims;
 use crate::mpirun::streams::output::{Forwarder, Style};
+use crate::mpirun::wire::frame::Up;
 
 /// The signals that `mpirun` takes over.
 pub const SIGNALS: &[i32] = &[
@@ -40,8 +42,6 @@ pub(super) enum Member {
 /// What the command line says about the whole job.
 #[derive(Default)]
 pub struct Options {
-    /// Seconds after which the job is ended.
-    pub timeout: Option<f64>,
     /// How lines of output are shown.
     pub style: Style,
     /// Whether to say what is started where.
@@ -83,34 +83,27 @@ impl World {
     }
 }
 
-/// A spawn that is under way: a world of which not all processes have come.
-pub(super) struct Birth {
-    /// Its first rank.
-    pub first: u32,
-    /// The rank that waits for the answer, and the answer. Nothing in an agent.
-    pub asker: Option<(u32, Spawned)>,
-}
-
-/// A running job.
+/// The part of a job that runs on a host.
 pub struct Job {
     pub(super) options: Options,
     pub(super) segment: Segment,
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<World>,
-    /// Nothing is taken from them in an agent, whose `mpirun` has those of all hosts.
-    pub(super) places: Places,
-    /// Spawns that are under way.
-    pub(super) births: Vec<Birth>,
-    pub(super) signals: Signals,
+    /// The first ranks of spawned worlds of which not all processes have come.
+    pub(super) births: Vec<u32>,
+    pub(super) signals: Arc<Signals>,
     pub(super) host: String,
     /// The ranks of the first world that run here.
     pub(super) here: Vec<u32>,
-    /// Of an agent.
-    pub(super) upstream: Option<Upstream>,
+    pub(super) upstream: Upstream,
+    pub(super) guardian: Option<Guardian>,
+    /// Whether this process had children before the job.
+    pub(super) had_children: bool,
+    /// The cores that other jobs keep off.
+    pub(super) claims: Option<Claims>,
     /// Whether only proxies run here, for the ranks of another host, whose segment this one mirrors.
     pub(super) is_dpu: bool,
-    pub(super) deadline: Option<Instant>,
     /// Of ranks that read what we pass on, until all have started.
     pub(super) readers: Vec<ChildStdin>,
     pub(super) living: HashMap<i32, Member>,
@@ -125,32 +118,47 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of which nothing runs yet.
-    pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup, here: Vec<u32>) -> Job {
-        let places = Places::new(segment.shape().ranks, here.iter().map(|_| 0));
-        let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
-        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    /// A job of which nothing runs yet; `here` are the ranks of its first world that are to run on this host.
+    pub fn new(
+        options: Options,
+        segment: Segment,
+        signals: Arc<Signals>,
+        setup: Setup,
+        here: Vec<u32>,
+        upstream: Upstream,
+    ) -> Job {
         Job {
             options,
             segment,
             setup,
             forwarder: None,
             worlds: Vec::new(),
-            places,
             births: Vec::new(),
             signals,
             host: sys::host::name(),
             here,
-            upstream: None,
+            upstream,
+            guardian: None,
+            had_children: false,
+            claims: None,
             is_dpu: false,
             readers: Vec::new(),
-            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             living: HashMap::new(),
             adopted: None,
             used: 0,
             failed: None,
             oom_kills: sys::limits::oom_kills().unwrap_or(0),
         }
+    }
+
+    /// Tells the root something.
+    pub(super) fn tell(&self, frame: Up) {
+        self.upstream.way.tell(frame);
+    }
+
+    /// Has the root print a line.
+    pub(super) fn say(&self, sentence: &str) {
+        self.upstream.way.say(sentence);
     }
 
     /// The ranks that live, and their processes.

@@ -1,25 +1,24 @@
-//! The agent of a job on one of its hosts: it runs the ranks of its node as `mpirun` does on one machine, and
-//! tells `mpirun`.
+//! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards what
+//! they read and print, and tells the root. Where the job has this host only, it is in the root's process.
 //!
-//! It starts in two steps. The first reads what to do, and becomes the second by `exec`, with the environment
-//! and the folder of `mpirun`.
+//! On another host it starts in two steps. The first reads what to do, and becomes the second by `exec`, with
+//! the environment and the folder of `mpirun`.
 //!
 //! Invariants: an agent whose `mpirun` is gone ends its ranks; nothing but frames is written to its standard
 //! output.
 //!
-//! Read next: `watch.rs`, `hear.rs`, `wire/frame.rs` (what is said), `root/nodes.rs` (the other side).
+//! Read next: `watch.rs`, `hear.rs`, `wire/frame.rs` (what is said), `root/mod.rs` (the other side).
 
-pub mod adopt;
 mod deadlock;
 mod end;
 mod foreign;
 pub mod guardian;
 mod hear;
 pub mod job;
-pub mod prepare;
+mod prepare;
 mod serve;
 pub mod start;
-mod upstream;
+pub mod upstream;
 mod watch;
 
 use std::fs::File;
@@ -27,14 +26,15 @@ use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 
 use sys::signal::Signals;
 
-use super::command::refusal::Refusal;
+use super::command::say::Refusal;
 use super::wire::frame::{self, Down, Start, Up};
 use super::wire::launch::AGENT as WORD;
-use super::wire::upward::{self, input, tell};
-use prepare::{Share, prepare};
+use super::wire::way::{Pipe, Way, input};
+use job::Job;
 use upstream::Upstream;
 
 /// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
@@ -50,26 +50,27 @@ const LOCAL_VARIABLES: [&str; 8] = [
     "XDG_RUNTIME_DIR",
     "SLURMD_NODENAME",
 ];
+
 /// Whether this is our business, and then the exit code.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
-    let step: fn(&str) -> Result<u8, Refusal> = match words.first()?.to_str()? {
-        WORD => |_| begin(),
+    let step: fn(&str, &Arc<Pipe>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
+        WORD => |_, pipe| begin(pipe),
         AGAIN => run,
         _ => return None,
     };
     sys::child::name_myself("mpirun-agent");
-    upward::open().ok()?;
+    let pipe = Arc::new(Pipe::open().ok()?);
     let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
-    let code = step(second).unwrap_or_else(|refusal| {
-        tell(&Up::Failed { worlds: vec![0], sentence: refusal.message, code: refusal.code });
+    let code = step(second, &pipe).unwrap_or_else(|refusal| {
+        pipe.tell(Up::Failed { worlds: vec![0], sentence: refusal.message, code: refusal.code });
         refusal.code
     });
-    tell(&Up::Done { code });
+    pipe.tell(Up::Done { code });
     Some(code)
 }
 
-fn begin() -> Result<u8, Refusal> {
-    upward::greet().map_err(|error| Refusal::other(format!("cannot greet: {error}")))?;
+fn begin(pipe: &Pipe) -> Result<u8, Refusal> {
+    pipe.greet().map_err(|error| Refusal::other(format!("cannot greet: {error}")))?;
     let wrong = |what: String| Refusal::other(format!("what an agent is to do cannot be read: {what}"));
     let first = frame::read(&mut input()?).map_err(|error| wrong(error.to_string()))?;
     let Some(Down::Start(start)) = first else { return Err(wrong("nothing came".into())) };
@@ -95,7 +96,7 @@ fn begin() -> Result<u8, Refusal> {
     Err(again(command.envs(environment).current_dir(&start.directory).exec()))
 }
 
-fn run(fd: &str) -> Result<u8, Refusal> {
+fn run(fd: &str, pipe: &Arc<Pipe>) -> Result<u8, Refusal> {
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
     let lost =
@@ -104,6 +105,8 @@ fn run(fd: &str) -> Result<u8, Refusal> {
     let mut file = File::from(sys::memory::inherited(fd).map_err(lost)?);
     let start: Option<Start> = frame::read(&mut file).map_err(lost)?;
     let start = start.ok_or_else(|| Refusal::other("what an agent is to do is empty"))?;
-    let upstream = Upstream::open()?;
-    prepare(&start.global, &start.programs, &Share::of(&start), Some(upstream), signals)
+    let upstream = Upstream::open(pipe.clone())?;
+    let (mut job, plan) = Job::prepare(&start, upstream, Arc::new(signals))?;
+    job.start(&start.programs, &plan)?;
+    Ok(job.watch())
 }

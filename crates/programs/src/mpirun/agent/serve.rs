@@ -1,11 +1,11 @@
 //! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
 //! (section 11.9.4).
 //!
-//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. An agent passes
-//! requests on to `mpirun`, which has all its agents begin the new world. The answer to a spawn waits until
-//! all the new processes have come, or one of them has ended before.
+//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. Requests go on
+//! to the root, which has all agents begin the new world. It answers a spawn when all the new processes have
+//! come, or one of them has ended before.
 //!
-//! Read next: `places.rs`, `worlds.rs` (the side of `mpirun` of several hosts).
+//! Read next: `root/worlds.rs`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,16 +15,15 @@ use std::sync::atomic::Ordering;
 use error::{Class, Error, Result, fail};
 use rustix::process::Signal;
 use sys::Span;
-use transport::shm::launcher::{self, Request, Spawn, Spawned};
+use transport::shm::launcher::{self, Spawn};
 use transport::shm::{Arena, Ask, State};
 
-use super::job::{Birth, Job, World};
+use super::job::{Job, World};
 use super::start::Place;
 use crate::mpirun::command::arguments::Program;
 use crate::mpirun::command::found::found;
-use crate::mpirun::place::{cpus, hosts};
+use crate::mpirun::place::cpus;
 use crate::mpirun::wire::frame::{Begin, Up};
-use crate::mpirun::wire::upward::tell;
 
 impl Job {
     /// Takes all requests that are there, and answers those that can be answered.
@@ -35,17 +34,8 @@ impl Job {
                 continue;
             }
             state.store(Ask::TAKEN, Ordering::Relaxed);
-            let request = self.request(rank);
-            if self.upstream.is_some()
-                && let Ok(request) = request
-            {
-                tell(&Up::Ask { rank, request });
-                continue;
-            }
-            let request = request.and_then(|bytes| Request::from_bytes(&bytes));
-            match request.and_then(|request| self.fulfil(rank, request)) {
-                Ok(None) => {}
-                Ok(Some(answer)) => self.reply(rank, &launcher::answer(&Ok(answer))),
+            match self.request(rank) {
+                Ok(request) => self.tell(Up::Ask { rank, request }),
                 Err(error) => self.reply(rank, &launcher::answer(&Err(error))),
             }
         }
@@ -93,42 +83,8 @@ impl Job {
         page.bell.ring();
     }
 
-    /// The answer, unless it comes later.
-    fn fulfil(&mut self, rank: u32, request: Request) -> Result<Option<Vec<u8>>> {
-        let Request::Spawn(spawn) = request else { return self.places.name(request).map(Some) };
-        for (_, list) in
-            spawn.programs.iter().flat_map(|program| &program.info).filter(|(key, _)| key == "host")
-        {
-            let hosts = hosts::list(list)
-                .map_err(|why| Error::new(Class::Spawn, format!("the info key host: {why}")))?;
-            if !hosts.are_here() {
-                fail!(
-                    Class::Spawn,
-                    "the info key host: {list} is not this machine, {}, to which alone mpirun was given: name its hosts by mpirun -hosts",
-                    self.host
-                );
-            }
-        }
-        self.forget_ended();
-        let counts = self.places.counts(&spawn)?;
-        let node_of = vec![0; counts.iter().sum::<u64>() as usize];
-        let (first, id) = self.places.take(&node_of)?;
-        let begin = Begin {
-            id,
-            first,
-            node_of,
-            counts: counts.clone(),
-            asker: rank,
-            spawn: spawn.to_bytes(),
-            nodes: 1,
-        };
-        let spawned = Spawned { world: id, first, counts };
-        self.begin(&begin, Some((rank, spawned)))?;
-        Ok(None)
-    }
-
     /// Starts the processes of a new world that are to run here: all of them, or none.
-    pub(super) fn begin(&mut self, begin: &Begin, asker: Option<(u32, Spawned)>) -> Result<()> {
+    pub(super) fn begin(&mut self, begin: &Begin) -> Result<()> {
         let spawn = Spawn::from_bytes(&begin.spawn)?;
         let (first, size) = (begin.first, begin.node_of.len() as u32);
         // What had these places is over.
@@ -153,7 +109,7 @@ impl Job {
         let environment = environment.map(|program| program.environment.clone()).unwrap_or_default();
         self.worlds.push(World { environment, ..World::new(first, size) });
         if here.is_empty() {
-            tell(&Up::Born { first });
+            self.tell(Up::Born { first });
             return Ok(());
         }
         let parents = spawn.parents.iter().map(|parent| segment.first_of(*parent));
@@ -170,7 +126,7 @@ impl Job {
             self.undo(first);
             return Err(error);
         }
-        self.births.push(Birth { first, asker });
+        self.births.push(first);
         self.show_processes();
         Ok(())
     }
@@ -199,30 +155,21 @@ impl Job {
         Ok(())
     }
 
-    /// Answers spawns of which all processes have come.
+    /// Tells the root of spawned worlds of which all processes on this host have come.
     fn look_at_births(&mut self) {
         let segment = self.segment.clone();
-        let has_come = |birth: &mut Birth| {
-            segment.members(birth.first).all(|rank| segment.rank(rank).state() != State::Unborn)
-        };
-        let come: Vec<Birth> = self.births.extract_if(.., has_come).collect();
-        for birth in come {
-            match birth.asker {
-                Some((rank, spawned)) => self.reply(rank, &launcher::answer(&Ok(spawned.to_bytes()))),
-                None => tell(&Up::Born { first: birth.first }),
-            }
-        }
+        let has_come =
+            |first: &mut u32| segment.members(*first).all(|rank| segment.rank(rank).state() != State::Unborn);
+        let come: Vec<u32> = self.births.extract_if(.., has_come).collect();
+        come.into_iter().for_each(|first| self.tell(Up::Born { first }));
     }
 
     /// A process of a spawned world has ended before it came: so the spawn has failed.
     pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
         self.undo(first);
-        let Some(at) = self.births.iter().position(|birth| birth.first == first) else { return };
-        match self.births.remove(at).asker {
-            Some((rank, _)) => {
-                self.reply(rank, &launcher::answer(&Err(Error::new(Class::Spawn, sentence))));
-            }
-            None => tell(&Up::Stillborn { first, sentence }),
+        if self.births.contains(&first) {
+            self.births.retain(|birth| *birth != first);
+            self.tell(Up::Stillborn { first, sentence });
         }
     }
 
@@ -236,26 +183,7 @@ impl Job {
         self.signal_world(first, Signal::KILL);
     }
 
-    /// Gives back the places of spawned worlds that have ended in order, and to which nobody who lives is
-    /// connected.
-    fn forget_ended(&mut self) {
-        let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
-        let segment = &self.segment;
-        let leads = |rank: u32, world: u32| {
-            segment.local(rank).is_some_and(|rank| segment.rank(rank).connected.has(world))
-        };
-        self.worlds.retain(|world| {
-            let mine = world.first..world.first + world.size;
-            let used = |rank: &u32| mine.contains(rank) || leads(*rank, world.first);
-            let stays = world.first == 0 || world.broken || living.iter().any(used);
-            if !stays {
-                self.places.free(world.first);
-            }
-            stays
-        });
-    }
-
-    /// The programs with what their infos say: `wdir`, `path`, `host`, and `env`, lines of NAME=VALUE (MPI
+    /// The programs with what their infos say: `wdir`, `path` and `env`, lines of NAME=VALUE (MPI
     /// 5.0, section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
         let asker = self.segment.first_of(asker);

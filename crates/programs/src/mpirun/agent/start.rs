@@ -12,7 +12,7 @@ use settings::Settings;
 
 use super::guardian::JOB_ID;
 use crate::mpirun::command::arguments::{Program, Readers};
-use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
 /// Where a rank belongs.
@@ -39,6 +39,8 @@ pub struct Setup {
     pub genv: Vec<(OsString, OsString)>,
     /// Which ranks read our standard input.
     pub readers: Readers,
+    /// Whether that is the standard input of this process.
+    pub reads_ours: bool,
     /// Whether ranks print to a terminal of their own.
     pub pty: bool,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
@@ -105,7 +107,11 @@ impl Setup {
             command.current_dir(directory);
         }
         let spawned = !place.parents.is_empty();
-        command.stdin(if spawned { Stdio::null() } else { input::for_rank(place.rank, &self.readers) });
+        command.stdin(if spawned {
+            Stdio::null()
+        } else {
+            input::for_rank(place.rank, &self.readers, self.reads_ours)
+        });
         command.stderr(Stdio::piped());
         let ours = if self.pty {
             let (ours, theirs) =

@@ -1,24 +1,27 @@
-//! What an agent has heard of `mpirun`, and told it.
+//! What an agent hears of the root, and has told it.
 //!
 //! Read next: `hear.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Cursor, Read};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Instant;
 
 use rustix::pipe::PipeFlags;
 
-use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::command::say::Refusal;
 use crate::mpirun::wire::frame::{self, Arrivals, Down, Up};
-use crate::mpirun::wire::upward::{input, tell};
+use crate::mpirun::wire::way::{PULSE, SILENCE, STANDSTILL, Way, input};
 
-/// What an agent's job hears of `mpirun`, and has told it.
+/// An agent's connection to the root, and what was said.
 pub struct Upstream {
-    pub(super) inbox: Receiver<Down>,
-    /// Readable when there is something in `inbox`.
-    pub(super) woken: OwnedFd,
+    pub(super) way: Arc<dyn Way>,
+    /// With the number of the node, which is ours.
+    inbox: Receiver<(u32, Down)>,
+    /// Where the root is another process.
+    line: Option<Line>,
     /// For ranks that read standard input.
     pub(super) input: Option<Sender<Vec<u8>>>,
     /// What was said of each world that has ranks here or elsewhere, by its first rank.
@@ -28,13 +31,39 @@ pub struct Upstream {
     pub(super) given_up: HashSet<u32>,
     /// Ports of which it was told that they were closed.
     pub(super) closings: u64,
-    pub(super) heard: Instant,
-    pub(super) looked: Instant,
-    pub(super) pulse: Instant,
-    pub(super) is_lost: bool,
+    is_lost: bool,
     pub(super) is_stopped: bool,
     /// Whether nothing more is to be started here.
     pub(super) is_closed: bool,
+}
+
+/// What is known of a root in another process, which may end or fall silent.
+struct Line {
+    /// Readable when there is something in the inbox.
+    woken: OwnedFd,
+    heard: Instant,
+    looked: Instant,
+    pulse: Instant,
+}
+
+impl Line {
+    /// Whether the root has been silent for too long.
+    fn is_silent(&mut self, has_heard: bool, is_stopped: bool, way: &dyn Way) -> bool {
+        let now = Instant::now();
+        let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
+        if gap > STANDSTILL {
+            self.heard += gap;
+        }
+        if has_heard {
+            self.heard = now;
+        }
+        if now.duration_since(self.pulse) > PULSE {
+            self.pulse = now;
+            way.tell(Up::Alive);
+        }
+        // A stopped `mpirun` says nothing.
+        !is_stopped && now.duration_since(self.heard) > SILENCE
+    }
 }
 
 /// What an agent and `mpirun` have said to each other of a world.
@@ -48,7 +77,25 @@ pub(super) struct Told {
 }
 
 impl Upstream {
-    pub(super) fn open() -> Result<Upstream, Refusal> {
+    /// The connection to a root in this process.
+    pub fn here(way: Arc<dyn Way>, inbox: Receiver<(u32, Down)>) -> Upstream {
+        Upstream {
+            way,
+            inbox,
+            line: None,
+            input: None,
+            worlds: HashMap::new(),
+            named: HashSet::new(),
+            given_up: HashSet::new(),
+            closings: 0,
+            is_lost: false,
+            is_stopped: false,
+            is_closed: false,
+        }
+    }
+
+    /// The connection to a root that writes to our standard input.
+    pub fn open(way: Arc<dyn Way>) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| wrong(error.into()))?;
@@ -56,7 +103,7 @@ impl Upstream {
         let mut from = input()?;
         let listen = move || {
             while let Ok(Some(frame)) = frame::read(&mut from) {
-                if sender.send(frame).is_err() {
+                if sender.send((0, frame)).is_err() {
                     return;
                 }
                 let _ = rustix::io::write(&wake, &[0]);
@@ -66,43 +113,46 @@ impl Upstream {
         };
         std::thread::Builder::new().name("upstream".into()).spawn(listen).map_err(wrong)?;
         let now = Instant::now();
-        Ok(Upstream {
-            inbox,
-            woken,
-            input: None,
-            worlds: HashMap::new(),
-            named: HashSet::new(),
-            given_up: HashSet::new(),
-            closings: 0,
-            heard: now,
-            looked: now,
-            pulse: now,
-            is_lost: false,
-            is_stopped: false,
-            is_closed: false,
-        })
+        let line = Some(Line { woken, heard: now, looked: now, pulse: now });
+        Ok(Upstream { line, ..Upstream::here(way, inbox) })
     }
 
-    /// Whether `mpirun` wants nothing more of us.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed
+    /// Whether the root is in this process, so that its streams are ours.
+    pub fn is_here(&self) -> bool {
+        self.line.is_none()
     }
 
-    /// Nothing more is to be started.
-    pub fn close(&mut self) {
-        self.is_closed = true;
+    /// What becomes readable when a root in another process has said something.
+    pub fn woken(&self) -> Option<&OwnedFd> {
+        self.line.as_ref().map(|line| &line.woken)
     }
 
-    /// What becomes readable when `Job::hear` has something to do.
-    pub fn woken(&self) -> &OwnedFd {
-        &self.woken
+    /// What the root has said, and whether the way to it was found to be gone just now.
+    pub(super) fn receive(&mut self) -> (Vec<Down>, bool) {
+        let mut bytes = [0; 64];
+        while self
+            .woken()
+            .is_some_and(|woken| rustix::io::read(woken, &mut bytes).is_ok_and(|read| read == bytes.len()))
+        {
+        }
+        let mut frames = Vec::new();
+        let mut is_gone = loop {
+            match self.inbox.try_recv() {
+                Ok((_, frame)) => frames.push(frame),
+                Err(error) => break error == TryRecvError::Disconnected,
+            }
+        };
+        if let Some(line) = &mut self.line {
+            is_gone |= line.is_silent(!frames.is_empty(), self.is_stopped, &*self.way);
+        }
+        (frames, is_gone && !std::mem::replace(&mut self.is_lost, true))
     }
 
     /// For the ranks that read standard input; once.
     pub fn take_input(&mut self) -> Pieces {
         let (sender, from) = channel();
         self.input = Some(sender);
-        Pieces { from, rest: Cursor::default() }
+        Pieces { from, rest: Cursor::default(), way: self.way.clone() }
     }
 }
 
@@ -111,6 +161,7 @@ impl Upstream {
 pub struct Pieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,
+    way: Arc<dyn Way>,
 }
 
 impl Read for Pieces {
@@ -121,7 +172,7 @@ impl Read for Pieces {
             self.rest = Cursor::new(next);
             bytes = self.rest.read(buffer)?;
         }
-        tell(&Up::Taken(bytes as u32));
+        self.way.tell(Up::Taken(bytes as u32));
         Ok(bytes)
     }
 }

@@ -1,7 +1,7 @@
-//! The watch over a job: what it starts, what it hears, and who lives.
+//! The watch over the processes of a host: what is started, what is heard, and who lives.
 //!
 //! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few
-//! times a second.
+//! times a second. Where the root is in this process, too, the loop is the root's.
 //!
 //! Read next: `end.rs` (how it ends), `serve.rs`, `hear.rs`.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use sys::process::Process;
 use sys::signal::name;
 
@@ -21,84 +21,116 @@ use super::guardian::Guardian;
 use super::job::{Job, Member, World};
 use super::start::{Place, Setup};
 use crate::mpirun::command::arguments::Program;
-use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::command::say::Refusal;
 use crate::mpirun::place::cpus::{Plan, told};
 use crate::mpirun::streams::input;
 use crate::mpirun::streams::output::Forwarder;
 use crate::mpirun::wire::frame::{To, Up};
 use crate::mpirun::wire::statistics::Counted;
-use crate::mpirun::wire::upward::{say, tell};
+use crate::mpirun::wire::trace;
 
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Job {
-    /// Starts everything, watches until all has ended, and returns the exit code.
-    pub fn run(self, programs: &[Program], plan: &Plan) -> Result<u8, Refusal> {
-        self.watch(|job| job.start(programs, plan))
+    /// Starts everything. What cannot be started is told to the root, and ends the job.
+    pub fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
+        self.open()?;
+        if let Err(Refusal { message: sentence, code }) = self.start_all(programs, plan) {
+            self.tell(Up::Failed { worlds: vec![0], sentence, code });
+            self.end_all(code, libc::SIGKILL);
+        }
+        Ok(())
     }
 
-    /// Serves a program that runs already, as the only rank of its world, until it and all that it spawned
-    /// have ended.
-    pub fn adopt(self, pid: i32, process: Process) -> Result<u8, Refusal> {
-        self.watch(|job| {
-            job.worlds.push(World::new(0, 1));
-            job.living.insert(pid, Member::Rank(0));
-            job.adopted = Some((pid, process));
-            job.used = 1;
-            inherited(&job.setup)?;
-            job.segment.job().adopted.store(1, Ordering::Relaxed);
-            // From now on requests are answered.
-            job.segment.job().launcher.store(std::process::id(), Ordering::Release);
-            job.page(0).bell.ring();
-            Ok(())
-        })
+    /// Serves a program that runs already, as the only rank of its world.
+    pub fn adopt(&mut self, pid: i32, process: Process) -> Result<(), Refusal> {
+        self.open()?;
+        self.worlds.push(World::new(0, 1));
+        self.living.insert(pid, Member::Rank(0));
+        self.adopted = Some((pid, process));
+        self.used = 1;
+        inherited(&self.setup)?;
+        self.segment.job().adopted.store(1, Ordering::Relaxed);
+        // From now on requests are answered.
+        self.segment.job().launcher.store(std::process::id(), Ordering::Release);
+        self.page(0).bell.ring();
+        Ok(())
     }
 
-    fn watch(mut self, start: impl FnOnce(&mut Job) -> Result<(), Refusal>) -> Result<u8, Refusal> {
+    /// Whoever is to be there before the first process.
+    fn open(&mut self) -> Result<(), Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
-        let had_children = !children().is_empty();
+        self.had_children = !children().is_empty();
         let guardian = Guardian::start(&self.setup.id)
             .map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
-        let forwarder = Forwarder::start()
+        self.guardian = Some(guardian);
+        let forwarder = Forwarder::start(self.upstream.way.clone(), self.upstream.is_here())
             .map_err(|error| Refusal::other(format!("cannot start the output thread: {error}")))?;
         self.forwarder = Some(forwarder);
-        let started = start(&mut self);
-        if started.is_err() {
-            self.end_all(1, libc::SIGKILL);
-        }
-        while self.lives(|member| matches!(member, Member::Rank(_)))
-            || self.upstream.as_ref().is_some_and(|upstream| !upstream.is_closed())
-        {
+        Ok(())
+    }
+
+    /// Watches until all has ended, for a root in another process. Returns the exit code.
+    pub fn watch(mut self) -> u8 {
+        while !self.is_over() {
+            let mut list = vec![PollFd::new(&*self.signals, PollFlags::IN)];
+            list.extend(self.upstream.woken().map(|woken| PollFd::new(woken, PollFlags::IN)));
+            // An interrupted or failed wait is followed by the next.
+            let _ = poll(&mut list, Some(&TICK));
+            while let Some(signal) = self.signals.next() {
+                self.obey(signal);
+            }
             self.step();
         }
+        self.finish()
+    }
+
+    /// Whether no rank lives, and the root wants nothing more.
+    pub fn is_over(&self) -> bool {
+        self.upstream.is_closed && !self.lives(|member| matches!(member, Member::Rank(_)))
+    }
+
+    /// A process whose end no signal tells.
+    pub fn adopted(&self) -> Option<&Process> {
+        self.adopted.as_ref().map(|(_, process)| process)
+    }
+
+    /// Acts on what has happened here, and on what the root has said. Whether it had said anything.
+    pub fn step(&mut self) -> bool {
+        self.reap();
+        // First, so that the root knows who has ended when somebody asks for a place.
+        self.tell_news();
+        self.serve();
+        let has_heard = self.hear();
+        self.look_at_worlds();
+        has_heard
+    }
+
+    /// Ends what is left when no rank lives any more. Returns the exit code of this host.
+    pub fn finish(mut self) -> u8 {
         self.end_proxies();
         if self.is_dpu {
-            tell(&Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
+            self.tell(Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
         }
-        self.end_orphans(guardian.pid(), had_children);
+        self.end_orphans();
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }
-        if self.upstream.is_none() {
-            // Those of worlds that ended well have been told by them.
-            self.worlds.iter().for_each(|world| boot::tell(&self.segment, world.first));
-        }
         if let Some(file) = &self.setup.trace {
-            self.merge(file);
+            trace::take(file, &self.segment, self.used).for_each(|part| self.tell(Up::Traced(part)));
         }
-        guardian.dismiss();
-        started?;
-        Ok(self.failed.unwrap_or(0))
+        self.guardian.take().into_iter().for_each(Guardian::dismiss);
+        self.failed.unwrap_or(0)
     }
 
-    fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
+    fn start_all(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
         inherited(&self.setup)?;
         for (proxy, cpus) in (0..).zip(&plan.proxies) {
             let child = self.setup.start_proxy(proxy, cpus)?;
             self.living.insert(child.id() as i32, Member::Proxy(proxy));
             if self.options.verbose {
-                say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
+                self.say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
             }
         }
         let size = programs.iter().map(|program| program.count).sum();
@@ -123,17 +155,16 @@ impl Job {
         }
         let readers = std::mem::take(&mut self.readers);
         if !readers.is_empty() {
-            let pumped = match &mut self.upstream {
-                Some(upstream) => {
-                    let mut pieces = upstream.take_input();
-                    input::pump(readers, move |buffer: &mut [u8]| pieces.read(buffer))
-                }
-                None => input::terminal().and_then(|terminal| input::pump(readers, terminal)),
+            let pumped = if self.upstream.is_here() {
+                input::terminal().and_then(|terminal| input::pump(readers, terminal))
+            } else {
+                let mut pieces = self.upstream.take_input();
+                input::pump(readers, move |buffer: &mut [u8]| pieces.read(buffer))
             };
             pumped.map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
         self.show_processes();
-        foreign::watch(self.segment.clone(), suspects, size)
+        foreign::watch(self.segment.clone(), suspects, size, self.upstream.way.clone())
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
@@ -150,12 +181,12 @@ impl Job {
         let name = self.segment.name(place.rank);
         let program = program.words[0].to_string_lossy();
         if self.options.verbose {
-            say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
+            self.say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
         }
         if self.options.report {
             let place =
                 if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", told(cpus)) };
-            say(&format!("{name} ({program}) on {}: {place}", self.host));
+            self.say(&format!("{name} ({program}) on {}: {place}", self.host));
         }
         let world = self.segment.world_of(self.local(place.rank)).id.load(Ordering::Relaxed);
         if let Some(forwarder) = &mut self.forwarder {
@@ -171,27 +202,9 @@ impl Job {
         Ok(child.id() as i32)
     }
 
-    /// Waits for something to happen, and acts on it.
-    fn step(&mut self) {
-        let mut list = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        list.extend(self.adopted.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
-        list.extend(self.upstream.iter().map(|upstream| PollFd::new(upstream.woken(), PollFlags::IN)));
-        // An interrupted or failed wait is followed by the next.
-        let _ = poll(&mut list, Some(&TICK));
-        while let Some(signal) = self.signals.next() {
-            self.obey(signal);
-        }
-        self.reap();
-        self.serve();
-        self.hear();
+    /// Ends worlds of which a rank has called MPI_Abort or will never join, and kills what had time to end.
+    fn look_at_worlds(&mut self) {
         let now = Instant::now();
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.deadline = None;
-            let seconds = self.options.timeout.unwrap_or(0.0);
-            say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
-            self.explain();
-            self.end_all(124, libc::SIGTERM);
-        }
         for index in 0..self.worlds.len() {
             let World { first, kill_at, never_joined, .. } = self.worlds[index];
             if kill_at.is_none() {
@@ -212,6 +225,7 @@ impl Job {
         }
     }
 
+    /// Does what a signal asks for, or the root in its words.
     pub(super) fn obey(&mut self, signal: i32) {
         match signal {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
@@ -221,10 +235,9 @@ impl Job {
                 self.signal_ranks(Signal::KILL);
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => {
-                say(&format!("got {}; ending the job", name(signal)));
+                self.say(&format!("got {}; ending the job", name(signal)));
                 self.end_all(128 + signal as u8, signal);
             }
-            libc::SIGTSTP => self.pause(),
             libc::SIGUSR1 if self.is_dpu => {}
             libc::SIGUSR1 => self.explain(),
             libc::SIGUSR2 => self.signal_ranks(Signal::USR2),
@@ -232,15 +245,8 @@ impl Job {
         }
     }
 
-    /// Ctrl-Z: everybody stops, we too; whoever continues us continues everybody. Proxies go on first and
-    /// stop last, so that no rank takes a stopped proxy for a stalled one.
-    fn pause(&self) {
-        self.stop();
-        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
-        self.go_on();
-    }
-
-    /// Stops all ranks and proxies.
+    /// Stops all ranks and proxies. Proxies go on first and stop last, so that no rank takes a stopped proxy
+    /// for a stalled one.
     pub(super) fn stop(&self) {
         self.signal_ranks(Signal::STOP);
         self.signal_proxies(Signal::STOP);

@@ -40,7 +40,7 @@ const CLOSING: &str = "Exit code: that of the first rank that failed, 128 + N if
     `outboard top` shows it too.\nSettings are environment variables: see `outboard info --settings`.";
 
 /// Options for the whole job.
-#[derive(Args, Debug, Clone, Serialize, Deserialize)]
+#[derive(Args, Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Global {
     /// Set an environment variable for all ranks and proxies.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
@@ -198,6 +198,13 @@ pub enum Readers {
     Only(Vec<u64>),
 }
 
+impl Default for Readers {
+    /// None.
+    fn default() -> Readers {
+        Readers::Only(Vec::new())
+    }
+}
+
 impl Readers {
     /// Whether a rank is one of them.
     pub fn has(&self, rank: u32) -> bool {
@@ -243,8 +250,10 @@ pub struct Arguments {
     pub programs: Vec<Program>,
     /// The slots of the hosts that were named.
     pub slots: u32,
-    /// Where the ranks run, if one of the hosts that were named is another machine; empty otherwise.
+    /// Where the ranks run.
     pub placement: Placement,
+    /// Whether that is this machine alone, and no launcher was named.
+    pub is_here: bool,
     /// Which options have no effect, and why.
     pub notes: Vec<String>,
 }
@@ -296,21 +305,20 @@ impl Arguments {
                 locals[0].hosts = Some(hosts.clone());
             }
         }
-        let mut slots = 0;
+        let (mut slots, mut has_hosts) = (0, false);
         let mut placement = Placement::default();
         let mut programs = Vec::new();
         for local in locals {
             slots += local.hosts().map_or(0, Hosts::slots);
             let hosts = local.hosts().or(common.as_ref()).cloned();
+            has_hosts |= hosts.is_some();
             let how = match local.ppn.or(each) {
                 Some(each) => Deal::Each(each),
                 None if map.by == "Machine" => Deal::Turns,
                 None => Deal::Slots,
             };
             let program = program(&genv, local, each);
-            if let Some(hosts) = hosts {
-                placement.add(&hosts, program.count, how);
-            }
+            placement.add(&hosts.unwrap_or_else(|| Hosts::own(1)), program.count, how);
             programs.push(program);
         }
         // Whoever names a launcher wants nodes, even on this machine.
@@ -322,15 +330,16 @@ impl Arguments {
             };
             placement.add_dpus(dpus).map_err(wrong)?;
             first.global.proxies = first.global.proxies.max(1);
-        } else if !has_launcher && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()) {
-            placement = Placement::default();
         }
-        Ok(Arguments { global: first.global, programs, slots, placement, notes })
-    }
-
-    /// Ranks of the job.
-    pub fn ranks(&self) -> u32 {
-        self.programs.iter().fold(0, |sum, program| sum.saturating_add(program.count))
+        let is_here = !has_hosts
+            || (!has_launcher
+                && placement.dpus.is_empty()
+                && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()));
+        if is_here {
+            let ranks = placement.node_of.len() as u32;
+            placement = Placement { how: placement.how, ..Placement::here(ranks, slots.max(ranks)) };
+        }
+        Ok(Arguments { global: first.global, programs, slots, placement, is_here, notes })
     }
 }
 
@@ -468,7 +477,7 @@ mod tests {
         let arguments =
             parsed("-genv A 1 -l -n 2 -env B -2 -x C=3 -x PATH a : -n3 b -l : c : -np 1 d x=y").unwrap();
         assert!(arguments.global.label);
-        assert_eq!(arguments.ranks(), 7);
+        assert_eq!(arguments.placement.node_of.len(), 7);
         let of = |index: usize| &arguments.programs[index];
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         assert_eq!(of(0).environment, [pair("A", "1"), pair("B", "-2"), pair("C", "3")]);
@@ -529,7 +538,11 @@ mod tests {
             ("--mca btl self,vader -mca=pml ob1 --oversubscribe --allow-run-as-root -np 2 a", 2),
         ] {
             let arguments = of(line);
-            assert_eq!((arguments.ranks(), &arguments.programs[0].words), (count, &words("a")), "{line}");
+            assert_eq!(
+                (arguments.placement.node_of.len(), &arguments.programs[0].words),
+                (count, &words("a")),
+                "{line}"
+            );
         }
         let notes = of("-rmk slurm -n 2 a : -envall -n 1 b").notes;
         assert!(notes.len() == 2 && notes[0].starts_with("-rmk slurm has no effect: "), "{notes:?}");
@@ -555,7 +568,8 @@ mod tests {
         assert_eq!(of(&format!("{four}:2:node -n 3 a")), ("h1,h2".into(), vec![0, 0, 1]));
         assert_eq!(of(&format!("{four}:2:node a : -n 1 b")).1, [0, 0, 1, 1, 2, 2, 3, 3, 0]);
         assert_eq!(of("-hosts h1,h2 -n 1 a : -n 1 b : -host h2 -n 1 c"), ("h1,h2".into(), vec![0, 1, 1]));
-        assert_eq!(of("-n 3 a"), (String::new(), vec![]));
+        assert_eq!(of("-n 3 a"), (sys::host::name(), vec![0; 3]));
+        assert_eq!(of("-H localhost,127.0.0.1:2 a"), (sys::host::name(), vec![0; 3]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub mod allocation;
 pub mod arguments;
 pub mod found;
 mod others;
-pub mod refusal;
 pub mod rsh;
+pub mod say;
 pub mod variables;
 mod words;

@@ -3,7 +3,7 @@
 use settings::Settings;
 
 use super::arguments::Global;
-use super::refusal::Refusal;
+use super::say::Refusal;
 
 /// The settings that the whole job obeys.
 pub fn settings(global: &Global) -> Result<Settings, Refusal> {

@@ -140,6 +140,14 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// So many ranks on this machine, which has so many slots.
+    pub fn here(ranks: u32, slots: u32) -> Placement {
+        let hosts = Hosts::own(slots);
+        let nodes = hosts.0.iter().map(|host| host.name.clone()).collect();
+        let node_of = vec![0; ranks as usize];
+        Placement { nodes, node_of, dealt: vec![(hosts, ranks)], ..Placement::default() }
+    }
+
     /// Places so many more ranks.
     pub fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
         let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {

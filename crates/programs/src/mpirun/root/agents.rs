@@ -4,16 +4,15 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use crate::mpirun::wire::frame::Down;
-use crate::mpirun::wire::link::Link;
 
 /// An agent, seen from `mpirun`.
 pub(super) struct Agent {
     pub(super) name: String,
     /// The command by which it was started, for people.
     pub(super) command: String,
-    /// The place of its link in the list of them.
-    pub(super) link: usize,
-    /// To its standard input.
+    /// The place of its link in the list of them; nothing for the agent in this process.
+    pub(super) link: Option<usize>,
+    /// To its standard input, or to itself.
     pub(super) frames: Frames,
     /// What it is told once it has started.
     held: Vec<Down>,
@@ -50,14 +49,14 @@ impl Frames {
 }
 
 impl Agent {
-    /// The agent of a node to which a link leads.
-    pub(super) fn new(name: String, node: u32, command: String, link: usize, to: &Link) -> Agent {
+    /// The agent of a node, to which `queue` leads.
+    pub(super) fn new(name: String, node: u32, command: String, queue: Sender<(u32, Down)>) -> Agent {
         let now = Instant::now();
         Agent {
             name,
             command,
-            link,
-            frames: Frames { node, queue: to.queue.clone() },
+            link: None,
+            frames: Frames { node, queue },
             held: Vec::new(),
             has_started: false,
             begun: now,

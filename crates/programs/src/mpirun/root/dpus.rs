@@ -1,15 +1,15 @@
 //! Computers that only run proxies, those of another host (`--dpu-hostfile`), seen from `mpirun`. Their end
 //! costs nothing but speed.
 //!
-//! Read next: `nodes.rs`; `hosts.rs` (`Placement::add_dpus`).
+//! Read next: `mod.rs`; `place/hosts.rs` (`Placement::add_dpus`).
 
 use transport::shm::proxy_endpoint;
 
-use super::nodes::Root;
+use super::Root;
+use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::Down;
-use crate::mpirun::wire::upward::say;
 
-impl Root<'_> {
+impl Root {
     /// Whether a node only runs proxies.
     pub(super) fn is_dpu(&self, index: usize) -> bool {
         self.placement.dpus.contains(&(index as u32))

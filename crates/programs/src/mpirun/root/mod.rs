@@ -1,9 +1,432 @@
-//! The root of a job on several hosts: it decides what happens where, and hears how it went.
+//! The root of a job: it decides what happens where (places, spawned processes, names, the first failure,
+//! time), and hears how it went. It starts an agent on each host, passes on what agents say to each other,
+//! and ends with them.
 //!
-//! Read next: `nodes.rs`, `worlds.rs` (spawned processes), `agents.rs`.
+//! An agent is spoken to over the standard input and output of the command that reaches its host; so nothing
+//! listens anywhere. If the job has this machine only, its agent is in this process (`here.rs`), and the same
+//! frames go by two queues.
+//!
+//! Invariants: the first failure decides the exit code, and ends the job on all hosts; an agent in another
+//! process that is silent for [`SILENCE`] has failed.
+//!
+//! Read next: `here.rs`, `worlds.rs` (spawned processes), `wire/frame.rs`, `wire/link.rs`, `agent/mod.rs`.
 
+pub mod adopt;
 mod agents;
+mod clock;
 mod dpus;
-pub mod nodes;
+mod here;
+mod hosts;
+mod input;
 mod world;
 mod worlds;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Signal, kill_process};
+use settings::Settings;
+use sys::signal::{Signals, name};
+
+use super::agent::job::Job;
+use super::agent::start::Setup;
+use super::command::arguments::Arguments;
+use super::command::say::{Refusal, say};
+use super::command::variables;
+use super::place::hosts::Placement;
+use super::place::places::Places;
+use super::streams::input::Credit;
+use super::wire::frame::{Down, Start, Up};
+use super::wire::launch::Launch;
+use super::wire::link::{Event, Link, Listener};
+use super::wire::trace::{self, Part};
+use agents::Agent;
+use world::SpreadWorld;
+
+/// What agents get to end their ranks, what those have left behind, and themselves.
+const END: Duration = Duration::from_secs(12);
+/// How long the last lines of a command that has ended may take.
+const LAST_LINES: Duration = Duration::from_secs(2);
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Lines that a launcher's command printed last.
+const LINES_MAX: usize = 4;
+
+struct Root {
+    agents: Vec<Agent>,
+    links: Vec<Link>,
+    launch: Launch,
+    /// What the agents are to do, but for the number of their node.
+    start: Start,
+    /// Whether all agents of the first world have started: no rank runs in a job that lacks a host.
+    has_begun: bool,
+    /// Where ranks are placed next.
+    placement: Placement,
+    places: Places,
+    worlds: Vec<SpreadWorld>,
+    /// The nodes of ranks that wait for a world's birth.
+    askers: HashMap<u32, usize>,
+    /// The names of all endpoints, for agents that come later.
+    names: HashMap<u32, Vec<u8>>,
+    events: Receiver<(usize, Event)>,
+    listener: Listener,
+    woken: OwnedFd,
+    signals: Arc<Signals>,
+    /// The agent in this process, in a job that has this machine only.
+    here: Option<Job>,
+    /// Whether the job has this machine only.
+    is_here: bool,
+    /// Where the trace goes, and what has come of it.
+    trace: Option<PathBuf>,
+    parts: Vec<Part>,
+    timeout: Option<(f64, Instant)>,
+    looked: Instant,
+    pulse: Instant,
+    /// The exit code of the first failure.
+    failed: Option<u8>,
+    /// When agents that have not ended are given up.
+    end_at: Option<Instant>,
+    credit: Credit,
+}
+
+/// Runs a job, and returns the exit code.
+pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
+    let settings = variables::settings(&arguments.global)?;
+    let mut root = Root::new(arguments, &settings, signals)?;
+    if arguments.is_here {
+        root.start_here()?;
+    } else if let Err(error) = root.start_agents() {
+        root.give_up();
+        return Err(Refusal::other(error.message.clone()));
+    }
+    Ok(root.run())
+}
+
+impl Root {
+    /// The root of a job of which nothing runs yet.
+    fn new(arguments: &Arguments, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
+        let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;
+        let (sender, events) = channel();
+        let now = Instant::now();
+        let seconds = arguments.global.timeout.filter(|seconds| *seconds >= 0.0);
+        let deadline =
+            |seconds| Some((seconds, now.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?));
+        let number =
+            || sys::host::secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")));
+        let (placement, is_here) = (arguments.placement.clone(), arguments.is_here);
+        let libraries = match is_here {
+            true => None,
+            false => Some(crate::tables::find(&settings.tuning).map_err(Refusal::other)?.tuning.libraries()),
+        };
+        let start = Start {
+            node: 0,
+            node_of: placement.node_of.clone(),
+            dpus: placement.dpus.clone(),
+            secret: number()?,
+            job: number()? | 1,
+            environment: std::env::vars_os().collect(),
+            directory: std::env::current_dir().unwrap_or_default(),
+            global: arguments.global.clone(),
+            programs: arguments.programs.clone(),
+            libraries,
+            universe: Some(arguments.slots).filter(|slots| *slots > placement.node_of.len() as u32),
+            nodes: Vec::new(),
+        };
+        Ok(Root {
+            agents: Vec::new(),
+            links: Vec::new(),
+            launch: Launch::of(&arguments.global, settings.launch_fanout),
+            has_begun: false,
+            places: Places::new(
+                (placement.node_of.len() as u32).saturating_add(settings.spawn_ranks_max as u32),
+                placement.node_of.iter().copied(),
+            ),
+            worlds: vec![SpreadWorld::of_job(&placement.node_of)],
+            askers: HashMap::new(),
+            names: HashMap::new(),
+            placement,
+            start,
+            events,
+            listener: Listener::Root { events: sender, wake: Arc::new(wake) },
+            woken,
+            signals: Arc::new(signals),
+            here: None,
+            is_here,
+            trace: Setup::trace_path(settings, None),
+            parts: Vec::new(),
+            timeout: seconds.and_then(deadline),
+            looked: now,
+            pulse: now,
+            failed: None,
+            end_at: None,
+            credit: Credit::default(),
+        })
+    }
+
+    fn run(mut self) -> u8 {
+        while !self.agents.iter().all(Agent::is_over) {
+            self.wait();
+            while let Some(signal) = self.signals.next() {
+                self.obey(signal);
+            }
+            self.look_at_clock();
+            self.hear_all();
+            self.look_after_here();
+            // The agent of this process ends by itself.
+            if self.here.is_none() && self.end_at.is_some_and(|at| Instant::now() >= at) {
+                break;
+            }
+        }
+        self.give_up();
+        self.worlds.iter_mut().for_each(SpreadWorld::tell);
+        if let Some(file) = self.trace.take() {
+            trace::write_all(&file, std::mem::take(&mut self.parts));
+        }
+        self.failed.unwrap_or(0)
+    }
+
+    /// Waits for a signal, for an agent, or for a moment.
+    fn wait(&self) {
+        let mut list =
+            vec![PollFd::new(&*self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        let adopted = self.here.as_ref().and_then(Job::adopted);
+        list.extend(adopted.map(|process| PollFd::new(process, PollFlags::IN)));
+        // An interrupted or failed wait is followed by the next.
+        let _ = poll(&mut list, Some(&TICK));
+    }
+
+    /// Hears what agents have said. Whether that was anything.
+    fn hear_all(&mut self) -> bool {
+        let _ = rustix::io::read(&self.woken, &mut [0; 256]);
+        let mut has_heard = false;
+        while let Ok((index, event)) = self.events.try_recv() {
+            self.hear(index, event);
+            has_heard = true;
+        }
+        has_heard
+    }
+
+    fn hear(&mut self, index: usize, event: Event) {
+        let now = Instant::now();
+        let agent = &mut self.agents[index];
+        agent.heard = now;
+        match event {
+            Event::Greeted(build) if build != boot::BUILD => {
+                let sentence = format!(
+                    "host {} has another build of Outboard, {build:016x}; this is {:016x}: all hosts must have the same",
+                    agent.name,
+                    boot::BUILD
+                );
+                self.fail(&sentence, 1);
+            }
+            Event::Greeted(_) => {
+                agent.has_started = true;
+                if self.has_begun {
+                    agent.open();
+                } else if self.agents.iter().all(|agent| agent.has_started) {
+                    self.start_ranks();
+                }
+            }
+            Event::Line(line) if agent.has_started => eprintln!("{line}"),
+            Event::Line(line) => {
+                agent.lines.push(line);
+                if agent.lines.len() > LINES_MAX {
+                    agent.lines.remove(0);
+                }
+            }
+            Event::SaidAll => agent.has_said_all = true,
+            Event::Closed(ended) => self.closed(index, &ended),
+            Event::Said(frame) => self.hear_frame(index, frame),
+        }
+    }
+
+    fn start_ranks(&mut self) {
+        self.has_begun = true;
+        for index in 0..self.agents.len() {
+            self.send_start(index);
+            self.agents[index].open();
+        }
+        if let Err(refusal) = self.read_input() {
+            self.fail(&refusal.message, refusal.code);
+        }
+    }
+
+    /// Before the job has begun, agents understand nothing.
+    fn send_all(&mut self, frame: &Down) {
+        if self.has_begun {
+            self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
+        }
+    }
+
+    fn hear_frame(&mut self, index: usize, frame: Up) {
+        match frame {
+            Up::Names(names) => {
+                self.names.extend(names.iter().cloned());
+                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
+                others.for_each(|(_, agent)| agent.send(Down::Names(names.clone())));
+            }
+            Up::Closed(ports) => {
+                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
+                others.for_each(|(_, agent)| agent.send(Down::Closed(ports.clone())));
+            }
+            Up::Arrived { first, arrivals } => self.arrived(index, first, arrivals),
+            Up::Ask { rank, request } => self.asked(index, rank, &request),
+            Up::Born { first } => self.born(index, first),
+            Up::Stillborn { first, sentence } => self.stillborn(first, sentence),
+            Up::Connected { first, to } => self.connected(index, first, to),
+            Up::Counted { first, counted } => self.counted(first, counted),
+            Up::Traced(part) => self.parts.push(part),
+            Up::Over { first, is_broken } => self.over(index, first, is_broken),
+            Up::Said(sentence) if self.agents.len() > 1 => {
+                let name = &self.agents[index].name;
+                say(&format!("[{name}] {sentence}"));
+            }
+            Up::Said(sentence) => say(&sentence),
+            Up::Taken(bytes) => self.credit.give_back(bytes as usize),
+            Up::Failed { worlds, sentence, code } => {
+                let is_of_all = worlds.is_empty() || self.end_at.is_some();
+                if is_of_all || !self.fail_some(&worlds, &sentence, code) {
+                    self.fail(&sentence, code);
+                }
+            }
+            Up::Done { code } => {
+                self.agents[index].done = Some(code);
+                if self.is_dpu(index) {
+                    if self.end_at.is_none() && !self.worlds.iter().all(SpreadWorld::is_over) {
+                        self.lose_dpu(index, &format!("ended (code {code})"));
+                    }
+                } else if code != 0 && self.worlds.iter().all(SpreadWorld::is_over) {
+                    self.failed.get_or_insert(code);
+                } else if code != 0 {
+                    // What a rank did was told before; a batch system may have ended the ranks there.
+                    let name = &self.agents[index].name;
+                    let sentence =
+                        format!("the ranks on host {name} were ended there (code {code}); ending the job");
+                    self.fail(&sentence, code);
+                }
+            }
+            Up::Stopped => {
+                self.agents[index].is_stopped = true;
+                self.stop_if_all_have();
+            }
+            Up::Output(..) | Up::Alive => {}
+        }
+    }
+
+    /// An agent says nothing more; if it has not ended well, that ends the job.
+    fn closed(&mut self, index: usize, ended: &str) {
+        let agent = &mut self.agents[index];
+        let was_closed = std::mem::replace(&mut agent.is_closed, true);
+        if was_closed || agent.done.is_some() || self.end_at.is_some() {
+            return;
+        }
+        let later = self.hear_last_lines(index);
+        let sentence = self.why_closed(index, ended);
+        if self.agents[index].has_started && self.is_dpu(index) {
+            self.lose_dpu(index, ended);
+        } else if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
+            self.fail(&sentence, 1);
+        }
+        later.into_iter().for_each(|(other, event)| self.hear(other, event));
+    }
+
+    /// What an agent's command said last may come later than its end, and a process that it left may hold the
+    /// stream open. Returns what else happened meanwhile: others may have ended with it.
+    fn hear_last_lines(&mut self, index: usize) -> Vec<(usize, Event)> {
+        let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
+        while !self.agents[index].has_said_all
+            && let Ok((other, event)) = self.events.recv_timeout(until.duration_since(Instant::now()))
+        {
+            match event {
+                Event::Line(_) | Event::SaidAll if other == index => self.hear(other, event),
+                event => later.push((other, event)),
+            }
+        }
+        later
+    }
+
+    fn why_closed(&self, index: usize, ended: &str) -> String {
+        let agent = &self.agents[index];
+        let said = match agent.lines.last() {
+            Some(_) => format!(": {}", agent.lines.join("; ")),
+            None => String::new(),
+        };
+        if agent.has_started {
+            format!(
+                "the connection to host {} is lost ({} {ended}){said}; ending the job",
+                agent.name, agent.command
+            )
+        } else {
+            format!("no agent could be started on host {}: {} {ended}{said}", agent.name, agent.command)
+        }
+    }
+
+    /// Ends the job; the first time with a sentence.
+    fn fail(&mut self, sentence: &str, code: u8) {
+        if self.end_at.is_none() {
+            say(sentence);
+        }
+        self.end(libc::SIGTERM, code);
+    }
+
+    fn end(&mut self, signal: i32, code: u8) {
+        self.failed.get_or_insert(code);
+        self.end_at.get_or_insert_with(|| Instant::now() + END);
+        if self.has_begun {
+            self.send_all(&Down::Close { signal, code });
+        } else {
+            self.links.iter().for_each(Link::kill);
+        }
+    }
+
+    fn obey(&mut self, signal: i32) {
+        match signal {
+            libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => {
+                if self.end_at.is_none() {
+                    say(&format!("got {}; ending the job", name(signal)));
+                }
+                let again = self.end_at.is_some();
+                self.end(if again { libc::SIGKILL } else { signal }, 128 + signal as u8);
+            }
+            libc::SIGTSTP => {
+                // We stop when all have said that they have; otherwise the frame might stay here.
+                self.send_all(&Down::Stop);
+            }
+            libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(&Down::Signal(signal)),
+            _ => {}
+        }
+    }
+
+    /// Ctrl-Z: when all ranks have stopped, so do we; whoever continues us continues everybody.
+    fn stop_if_all_have(&mut self) {
+        if !self.agents.iter().all(|agent| agent.is_stopped || agent.is_over()) {
+            return;
+        }
+        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+        let now = Instant::now();
+        for agent in &mut self.agents {
+            (agent.is_stopped, agent.heard) = (false, now);
+            agent.send(Down::Continue);
+        }
+    }
+
+    /// Ends the commands of agents that have not ended, and takes leave of the others.
+    fn give_up(&mut self) {
+        for agent in &mut self.agents {
+            if agent.done.is_none() && !agent.is_closed {
+                if agent.has_started {
+                    say(&format!("host {} does not answer; what it runs may be left there", agent.name));
+                }
+                agent.link.into_iter().for_each(|link| self.links[link].kill());
+            }
+        }
+        self.agents.clear();
+        self.links.drain(..).for_each(Link::close);
+    }
+}

@@ -1,4 +1,4 @@
-//! A world of a job on several hosts, seen from `mpirun`.
+//! A world, seen from the root.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

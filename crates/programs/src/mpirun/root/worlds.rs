@@ -1,4 +1,4 @@
-//! The worlds of a job on several hosts, seen from `mpirun`: which nodes have ranks of them, who waits for
+//! The worlds of a job, seen from the root: which nodes have ranks of them, who waits for
 //! their birth, and to which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
 //!
 //! A spawned world begins on all nodes at once, so that all number its ranks alike; those whose ranks it has
@@ -12,14 +12,14 @@ use std::path::Path;
 use error::{Class, Error, Result};
 use transport::shm::launcher::{self, Request, Spawn, Spawned};
 
-use super::nodes::Root;
+use super::Root;
 use super::world::SpreadWorld;
+use crate::mpirun::command::say::say;
 use crate::mpirun::place::hosts::{self, Deal, Hosts};
 use crate::mpirun::wire::frame::{Arrivals, Begin, Down};
 use crate::mpirun::wire::statistics::Counted;
-use crate::mpirun::wire::upward::say;
 
-impl Root<'_> {
+impl Root {
     fn world(&mut self, first: u32) -> Option<&mut SpreadWorld> {
         self.worlds.iter_mut().find(|world| world.first == first)
     }
@@ -91,11 +91,11 @@ impl Root<'_> {
         let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
         let wrong = |key: &str, why: String| Error::new(Class::Spawn, format!("the info key {key}: {why}"));
         let named = match (of(&["host", "hosts", "add-host"]), of(&["hostfile", "add-hostfile"])) {
-            (Some((key, list)), _) => Some(hosts::list(list).map_err(|why| wrong(key, why))?),
+            (Some((key, list)), _) => Some((key, hosts::list(list).map_err(|why| wrong(key, why))?)),
             (None, Some((key, path))) => {
                 let folder = String::from_utf8_lossy(&spawn.directory).into_owned();
                 let path = Path::new(&folder).join(path);
-                Some(hosts::file(&path.to_string_lossy()).map_err(|why| wrong(key, why))?)
+                Some((key, hosts::file(&path.to_string_lossy()).map_err(|why| wrong(key, why))?))
             }
             (None, None) => None,
         };
@@ -107,7 +107,20 @@ impl Root<'_> {
             (None, Some((_, by))) if by == "node" => Deal::Turns,
             _ => self.placement.how.unwrap_or(Deal::Slots),
         };
-        Ok((named.unwrap_or_else(|| self.placement.dealt[0].0.clone()), how))
+        let hosts = match named {
+            None => self.placement.dealt[0].0.clone(),
+            Some((_, hosts)) if !self.is_here => hosts,
+            Some((_, hosts)) if hosts.are_here() => Hosts::own(hosts.slots()),
+            Some((key, hosts)) => {
+                let names: Vec<&str> = hosts.0.iter().map(|host| host.name.as_str()).collect();
+                let sentence = format!(
+                    "{} is another machine than this, to which alone mpirun was given: name it by mpirun -hosts",
+                    names.join(",")
+                );
+                return Err(wrong(key, sentence));
+            }
+        };
+        Ok((hosts, how))
     }
 
     /// Answers whoever waits for a world's birth.

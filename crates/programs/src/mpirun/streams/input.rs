@@ -2,17 +2,21 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
-use crate::mpirun::wire::upward;
 
-/// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`]
-/// fills. A rank leads a process group of its own, and a terminal would stop it if it read there.
-pub fn for_rank(rank: u32, readers: &Readers) -> Stdio {
+/// Standard input that is under way to the ranks, in bytes.
+const INPUT_BYTES_MAX: usize = 256 << 10;
+
+/// What a rank reads: our own standard input itself, if that is the job's (`is_ours`) and no other rank reads
+/// it, or a pipe that [`pump`] fills. A rank leads a process group of its own, and a terminal would stop it
+/// if it read there.
+pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
-        Readers::Only(ranks) if ranks.len() == 1 && !upward::is_one() && !std::io::stdin().is_terminal() => {
+        Readers::Only(ranks) if ranks.len() == 1 && is_ours && !std::io::stdin().is_terminal() => {
             Stdio::inherit()
         }
         _ => Stdio::piped(),
@@ -49,6 +53,31 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
             // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front
             // again.
             Err(_) => std::thread::sleep(Duration::from_millis(300)),
+        }
+    }
+}
+
+/// Bytes of standard input that ranks have not taken yet.
+#[derive(Clone, Default)]
+pub struct Credit(Arc<(Mutex<usize>, Condvar)>);
+
+impl Credit {
+    /// Ranks have taken so many bytes.
+    pub fn give_back(&self, bytes: usize) {
+        let (under_way, changed) = &*self.0;
+        let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        *under_way = under_way.saturating_sub(bytes);
+        changed.notify_all();
+    }
+
+    /// Counts so many bytes, and calls `send`; waits while too many are under way.
+    pub fn take(&self, bytes: usize, send: impl FnOnce()) {
+        let (under_way, changed) = &*self.0;
+        let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        *under_way += bytes;
+        send();
+        while *under_way > INPUT_BYTES_MAX {
+            under_way = changed.wait(under_way).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

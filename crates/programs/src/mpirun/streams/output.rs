@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
 
 use crate::mpirun::wire::frame::{To, Up};
-use crate::mpirun::wire::upward;
+use crate::mpirun::wire::way::Way;
 
 /// A line may be that long; longer ones are broken, so that a stream without newlines needs no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -73,16 +73,16 @@ fn name(world: u64, rank: u32) -> String {
 /// What lines are written to.
 enum End {
     File(File),
-    /// The stream of `mpirun` on another host.
-    Upward(To),
+    /// The stream of a root in another process.
+    Upward(Arc<dyn Way>, To),
 }
 
 impl End {
     fn write_all(&self, lines: &[u8]) -> std::io::Result<()> {
         match self {
             End::File(file) => (&mut &*file).write_all(lines),
-            End::Upward(to) => {
-                upward::tell(&Up::Output(*to, lines.to_vec()));
+            End::Upward(way, to) => {
+                way.tell(Up::Output(*to, lines.to_vec()));
                 Ok(())
             }
         }
@@ -92,8 +92,8 @@ impl End {
 /// Where lines end up.
 struct Sink {
     end: End,
-    /// What it is, if it is not a stream of ours.
-    path: Option<PathBuf>,
+    /// What it is.
+    name: String,
     /// Nothing can be written there any more.
     broken: AtomicBool,
 }
@@ -134,19 +134,20 @@ struct Shared {
 }
 
 impl Forwarder {
-    /// Starts without any stream.
-    pub fn start() -> std::io::Result<Forwarder> {
+    /// Starts without any stream. Lines go to this process's streams if they are the job's (`is_ours`).
+    pub fn start(way: Arc<dyn Way>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let ends = if upward::is_one() {
-            [To::Output, To::Error].map(End::Upward)
-        } else {
-            let output = std::io::stdout().as_fd().try_clone_to_owned()?;
-            let error = std::io::stderr().as_fd().try_clone_to_owned()?;
-            [output, error].map(|fd| End::File(fd.into()))
+        let own = |to: To| {
+            let end = match to {
+                _ if !is_ours => End::Upward(way.clone(), to),
+                To::Output => End::File(std::io::stdout().as_fd().try_clone_to_owned()?.into()),
+                To::Error => End::File(std::io::stderr().as_fd().try_clone_to_owned()?.into()),
+            };
+            std::io::Result::Ok(Arc::new(Sink { end, name: to.name().to_owned(), broken: false.into() }))
         };
-        let own = ends.map(|end| Arc::new(Sink { end, path: None, broken: false.into() }));
+        let own = [own(To::Output)?, own(To::Error)?];
         let shared = Arc::new(Shared::default());
-        let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), woken };
+        let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), way, woken };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
@@ -181,7 +182,8 @@ impl Forwarder {
             std::fs::create_dir_all(folder).map_err(wrong)?;
         }
         let file = File::create(&path).map_err(wrong)?;
-        let sink = Arc::new(Sink { end: End::File(file), path: Some(path.clone()), broken: false.into() });
+        let sink =
+            Arc::new(Sink { end: End::File(file), name: path.display().to_string(), broken: false.into() });
         self.files.insert(path, sink.clone());
         Ok(sink)
     }
@@ -204,6 +206,7 @@ impl Forwarder {
 struct Pump {
     streams: Vec<Stream>,
     shared: Arc<Shared>,
+    way: Arc<dyn Way>,
     /// Readable when `shared` has news.
     woken: OwnedFd,
 }
@@ -238,7 +241,7 @@ impl Pump {
             self.streams.retain(|stream| !stream.sink.broken.load(Ordering::Relaxed));
         }
         while let Some(mut stream) = self.streams.pop() {
-            close(&mut stream);
+            close(&mut stream, &*self.way);
         }
     }
 
@@ -251,7 +254,7 @@ impl Pump {
         };
         if bytes == 0 {
             let mut stream = self.streams.remove(index);
-            close(&mut stream);
+            close(&mut stream, &*self.way);
             return;
         }
         let stream = &mut self.streams[index];
@@ -270,31 +273,31 @@ impl Pump {
             None if !plain => lines.push(b'\n'),
             None => {}
         }
-        write(stream, &lines);
+        write(stream, &lines, &*self.way);
     }
 
     /// Without labels, a quiet stream's unfinished line is shown: it may be a prompt.
     fn show_unfinished(&mut self) {
         for stream in self.streams.iter_mut().filter(|stream| stream.is_plain() && !stream.held.is_empty()) {
             let held = std::mem::take(&mut stream.held);
-            write(stream, &held);
+            write(stream, &held, &*self.way);
         }
     }
 }
 
-fn close(stream: &mut Stream) {
+fn close(stream: &mut Stream, way: &dyn Way) {
     let mut held = std::mem::take(&mut stream.held);
     if !held.is_empty() {
         if !stream.is_plain() {
             held.push(b'\n');
         }
-        write(stream, &held);
+        write(stream, &held, way);
     }
 }
 
 /// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get
-/// SIGPIPE as they would without us.
-fn write(stream: &Stream, lines: &[u8]) {
+/// SIGPIPE as they would without us. Any other error ends the job.
+fn write(stream: &Stream, lines: &[u8], way: &dyn Way) {
     let sink = &stream.sink;
     let written = if stream.is_plain() {
         sink.end.write_all(lines)
@@ -305,9 +308,9 @@ fn write(stream: &Stream, lines: &[u8]) {
     };
     if let Err(error) = written
         && !sink.broken.swap(true, Ordering::Relaxed)
-        && let Some(path) = &sink.path
+        && error.kind() != ErrorKind::BrokenPipe
     {
-        upward::say(&format!("cannot write {}: {error}", path.display()));
+        way.tell(Up::not_written(&sink.name, &error));
     }
 }
 

@@ -7,7 +7,7 @@
 //! Invariants: a frame is at most [`FRAME_BYTES_MAX`] long, whatever its length says; both sides are of one
 //! build.
 //!
-//! Read next: `root/nodes.rs` (who sends `Down`), `agent/hear.rs` (who sends `Up`).
+//! Read next: `way.rs`, `root/mod.rs` (who sends `Down`), `agent/hear.rs` (who sends `Up`).
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -65,8 +65,8 @@ pub struct Start {
     pub programs: Vec<Program>,
     /// The number of the job, the same on all hosts.
     pub job: u64,
-    /// `Tuning::libraries` of `mpirun`'s table: ranks must decide alike.
-    pub libraries: Vec<u64>,
+    /// `Tuning::libraries` of the root's table, where that is another: ranks must decide alike.
+    pub libraries: Option<Vec<u64>>,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
 }
@@ -127,6 +127,16 @@ pub enum To {
     Output,
     /// Our standard error.
     Error,
+}
+
+impl To {
+    /// What it is, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            To::Output => "standard output",
+            To::Error => "standard error",
+        }
+    }
 }
 
 /// The name of an endpoint, with its number. Without a name: its process, a proxy, has ended.
@@ -200,12 +210,21 @@ pub enum Up {
     Stopped,
     /// So many bytes of standard input have been taken.
     Taken(u32),
-    /// Why these worlds must end, and the job's exit code. Their ranks on this node are being ended.
+    /// Why these worlds must end, or all if none is named, and the job's exit code. Those that are named are
+    /// being ended on this node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
     /// Nothing of the job is left here; the exit code of the node's first failure, or 0.
     Done { code: u8 },
     /// The agent lives.
     Alive,
+}
+
+impl Up {
+    /// What ranks print cannot be written.
+    pub fn not_written(what: &str, error: &io::Error) -> Up {
+        let sentence = format!("cannot write {what}: {error}; ending the job");
+        Up::Failed { worlds: Vec::new(), sentence, code: 1 }
+    }
 }
 
 /// Sends a frame.

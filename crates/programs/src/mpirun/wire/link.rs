@@ -5,7 +5,7 @@
 //! Read next: `frame.rs`, `relay.rs`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Down, To, Up};
 use super::launch::{AGENT, Launch, Member, RELAY, Relay};
-use crate::mpirun::command::refusal::Refusal;
+use crate::mpirun::command::say::Refusal;
 
 /// What a launcher's command may print before the agent's greeting.
 const NOISE_BYTES_MAX: usize = 64 << 10;
@@ -235,8 +235,14 @@ impl Ear {
             (Listener::Root { .. }, Event::Said(Up::Output(to, bytes))) => {
                 // Here, so that a reader of ours that stalls keeps only this link.
                 self.is_printing.store(true, Ordering::Relaxed);
-                show(to, &bytes);
+                let written = show(to, &bytes);
                 self.is_printing.store(false, Ordering::Relaxed);
+                // Without anybody to read it there is nothing to do about it.
+                if let Err(error) = written
+                    && error.kind() != ErrorKind::BrokenPipe
+                {
+                    self.listener.tell(node, Event::Said(Up::not_written(to.name(), &error)));
+                }
             }
             (listener, event) => listener.tell(node, event),
         }
@@ -269,11 +275,9 @@ pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Prints what ranks print.
-fn show(to: To, bytes: &[u8]) {
-    let written = match to {
+fn show(to: To, bytes: &[u8]) -> std::io::Result<()> {
+    match to {
         To::Output => std::io::stdout().lock().write_all(bytes).and_then(|()| std::io::stdout().flush()),
         To::Error => std::io::stderr().lock().write_all(bytes),
-    };
-    // Without anybody to read it there is nothing to do about it.
-    let _ = written;
+    }
 }

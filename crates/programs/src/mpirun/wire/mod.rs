@@ -1,6 +1,6 @@
 //! What `mpirun` and its agents say to each other, and how they reach each other.
 //!
-//! Read next: `frame.rs`, `launch.rs`, `link.rs`, `relay.rs`.
+//! Read next: `frame.rs`, `way.rs`, `launch.rs`, `link.rs`, `relay.rs`.
 
 pub mod frame;
 pub mod launch;
@@ -8,4 +8,4 @@ pub mod link;
 pub mod relay;
 pub mod statistics;
 pub mod trace;
-pub mod upward;
+pub mod way;

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use super::frame::{self, Down};
 use super::launch::{AGENT, Launch, Member, RELAY, Relay};
 use super::link::{Event, Link, Listener};
-use super::upward::{input, say};
-use crate::mpirun::command::refusal::Refusal;
+use super::way::input;
+use crate::mpirun::command::say::{Refusal, say};
 
 /// Whether this is our business, and then the exit code.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {

@@ -8,6 +8,8 @@ use telemetry::event::part;
 use telemetry::{Who, chrome, decode};
 use transport::shm::Segment;
 
+use crate::mpirun::command::say::say;
+
 /// What a process has kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
@@ -60,7 +62,7 @@ pub fn write(file: &Path, mut parts: Vec<Part>) -> std::io::Result<usize> {
 }
 
 /// Writes the trace that the user asked for, from the parts of all processes.
-pub fn write_all(file: &Path, parts: Vec<Part>, say: fn(&str)) {
+pub fn write_all(file: &Path, parts: Vec<Part>) {
     match write(file, parts) {
         Ok(0) => {}
         Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),

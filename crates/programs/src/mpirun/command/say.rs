@@ -1,4 +1,12 @@
-//! Why `mpirun` does not do what it was told, as a sentence and an exit code.
+//! What `mpirun` says for itself: its lines, and why it does not do what it was told.
+
+use std::io::Write;
+
+/// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.
+pub fn say(sentence: &str) {
+    // Without anybody to read it there is nothing to do about it.
+    let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
+}
 
 /// Why a program could not be started, with the exit code that a shell would give.
 #[derive(Debug)]

@@ -11,11 +11,12 @@ use sys::process::Process;
 use sys::signal::Signals;
 use transport::shm::Segment;
 
-use super::job::{self, Job, Options};
-use super::start::Setup;
-use crate::mpirun::command::arguments::Readers;
-use crate::mpirun::command::refusal::Refusal;
-use crate::mpirun::wire::upward::say;
+use super::Root;
+use crate::mpirun::agent::job::{self, Job, Options};
+use crate::mpirun::agent::start::Setup;
+use crate::mpirun::command::arguments::{Arguments, Global, Readers};
+use crate::mpirun::command::say::{Refusal, say};
+use crate::mpirun::place::hosts::Placement;
 
 /// The hidden first argument; the program's pid follows.
 pub const WORD: &str = "--launch-for";
@@ -77,10 +78,25 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         fd,
         id: Setup::new_id(),
         genv: Vec::new(),
-        readers: Readers::Only(Vec::new()),
+        readers: Readers::default(),
+        reads_ours: true,
         pty: false,
         universe: None,
         trace: Setup::trace_path(settings, None),
     };
-    Job::new(Options::default(), segment, signals, setup, vec![0]).adopt(pid as i32, process)
+    let arguments = Arguments {
+        global: Global::default(),
+        programs: Vec::new(),
+        slots: 1,
+        placement: Placement::here(1, 1),
+        is_here: true,
+        notes: Vec::new(),
+    };
+    let mut root = Root::new(&arguments, settings, signals)?;
+    let upstream = root.open_here();
+    let signals = root.signals.clone();
+    let mut job = Job::new(Options::default(), segment, signals, setup, vec![0], upstream);
+    job.adopt(pid as i32, process)?;
+    root.here = Some(job);
+    Ok(root.run())
 }

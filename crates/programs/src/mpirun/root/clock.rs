@@ -1,0 +1,69 @@
+//! What the root does when time has passed: pulses, silent hosts, and the end of the user's patience.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Root;
+use super::agents::Agent;
+use crate::mpirun::command::say::say;
+use crate::mpirun::wire::frame::Down;
+use crate::mpirun::wire::way::{PULSE, SILENCE, STANDSTILL};
+
+/// How long an agent may take to start.
+const START: Duration = Duration::from_secs(60);
+
+impl Root {
+    pub(super) fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        if let Some((seconds, _)) = self.timeout.take_if(|(_, at)| now >= *at) {
+            say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
+            self.send_all(&Down::Signal(libc::SIGUSR1));
+            self.end(libc::SIGTERM, 124);
+        }
+        if !self.is_here {
+            self.look_at_hosts(now);
+        }
+    }
+
+    /// Tells all agents that we live, and finds those that do not.
+    fn look_at_hosts(&mut self, now: Instant) {
+        let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
+        if gap > STANDSTILL {
+            self.agents.iter_mut().for_each(|agent| agent.heard += gap);
+        }
+        if now.duration_since(self.pulse) > PULSE {
+            self.pulse = now;
+            self.send_all(&Down::Alive);
+        }
+        if self.end_at.is_some() {
+            return;
+        }
+        let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.begun) > START;
+        let silent = |agent: &&Agent| {
+            let is_printing =
+                agent.link.is_some_and(|link| self.links[link].is_printing.load(Ordering::Relaxed));
+            !agent.is_over() && !is_printing && now.duration_since(agent.heard) > SILENCE
+        };
+        let sentence = if let Some(agent) = self.agents.iter().find(late) {
+            Some(format!(
+                "no agent has started on host {} within {} s by {}",
+                agent.name,
+                START.as_secs(),
+                agent.command
+            ))
+        } else {
+            let is_silent = |agent: &Agent| self.has_begun && agent.has_started && silent(&agent);
+            let index = self.agents.iter().position(is_silent);
+            if let Some(index) = index.filter(|index| self.is_dpu(*index)) {
+                self.agents[index].is_closed = true;
+                return self.lose_dpu(index, &format!("silent for {} s", SILENCE.as_secs()));
+            }
+            index.map(|index| &self.agents[index]).map(|agent| {
+                format!("host {} has been silent for {} s; ending the job", agent.name, SILENCE.as_secs())
+            })
+        };
+        if let Some(sentence) = sentence {
+            self.fail(&sentence, 1);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The agent in the root's own process, where a job has this machine only. Both are polled by one loop.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use super::Root;
+use super::agents::Agent;
+use crate::mpirun::agent::job::Job;
+use crate::mpirun::agent::upstream::Upstream;
+use crate::mpirun::command::say::Refusal;
+use crate::mpirun::wire::frame::{Node, Up};
+use crate::mpirun::wire::way::Queue;
+
+impl Root {
+    /// Starts the job on this machine.
+    pub(super) fn start_here(&mut self) -> Result<(), Refusal> {
+        let upstream = self.open_here();
+        let prepared = Job::prepare(&self.start, upstream, self.signals.clone());
+        // Warnings come before what ranks print, and before a refusal.
+        self.hear_all();
+        let (mut job, plan) = prepared?;
+        job.start(&self.start.programs, &plan)?;
+        self.here = Some(job);
+        Ok(())
+    }
+
+    /// Makes the two queues between the root and an agent here.
+    pub(super) fn open_here(&mut self) -> Upstream {
+        let (queue, inbox) = channel();
+        let name = sys::host::name();
+        self.start.nodes.push(Node { name: name.clone(), address: String::new() });
+        let mut agent = Agent::new(name, 0, String::new(), queue);
+        agent.has_started = true;
+        agent.open();
+        self.agents.push(agent);
+        self.has_begun = true;
+        Upstream::here(Arc::new(Queue { listener: self.listener.clone(), node: 0 }), inbox)
+    }
+
+    /// Has the agent here act, and hears it, until neither has anything to say; and ends with it.
+    pub(super) fn look_after_here(&mut self) {
+        while let Some(job) = &mut self.here {
+            let has_obeyed = job.step();
+            let has_heard = self.hear_all();
+            if let Some(job) = self.here.take_if(|job| job.is_over()) {
+                let code = job.finish();
+                self.hear_all();
+                self.hear_frame(0, Up::Done { code });
+            }
+            if !has_obeyed && !has_heard {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How the root reaches the hosts of a job: their addresses, and an agent on each.
+
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use error::{Class, fail};
+
+use super::Root;
+use super::agents::Agent;
+use crate::mpirun::command::say::say;
+use crate::mpirun::place::hosts::{self, Placement};
+use crate::mpirun::wire::frame::{Down, Node, Start};
+use crate::mpirun::wire::launch::{AGENT, Member};
+use crate::mpirun::wire::link::Link;
+
+/// How long the address of a host may take to be found.
+const LOOKUP: Duration = Duration::from_secs(10);
+
+impl Root {
+    /// Starts an agent on each host of the placement that has none.
+    pub(super) fn start_agents(&mut self) -> error::Result<()> {
+        let before = self.agents.len();
+        let started = self.find_addresses(before).and_then(|()| self.start_links(before));
+        if let Err(sentence) = started {
+            // A spawn that fails leaves nothing behind.
+            self.placement.nodes.truncate(self.agents.len());
+            self.start.nodes.truncate(self.agents.len());
+            fail!(Class::Spawn, "{sentence}");
+        }
+        if self.has_begun {
+            for index in before..self.agents.len() {
+                self.send_start(index);
+                self.catch_up(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn find_addresses(&mut self, before: usize) -> Result<(), String> {
+        for name in &self.placement.nodes[before..] {
+            let address = address(name, &self.placement)?;
+            let address = self.reachable(name, address)?;
+            self.start.nodes.push(Node { name: name.clone(), address });
+        }
+        Ok(())
+    }
+
+    fn start_links(&mut self, before: usize) -> Result<(), String> {
+        let names = (0..).zip(&self.placement.nodes).skip(before);
+        let members: Vec<Member> =
+            names.map(|(node, name)| Member { node, name: self.launch.name(name) }).collect();
+        for group in self.launch.groups(&members) {
+            let link = Link::to(&self.launch, group, &self.listener).map_err(|refusal| refusal.message)?;
+            for member in group {
+                let name = &self.placement.nodes[member.node as usize];
+                let command = self.launch.command(&member.name, AGENT);
+                let mut told = format!("{command:?}").replace('"', "");
+                if member.node != group[0].node {
+                    told = format!("{told} (by host {})", group[0].name);
+                }
+                if self.start.global.verbose {
+                    say(&format!("node {} is host {name}: {told}", member.node));
+                }
+                let mut agent = Agent::new(name.clone(), member.node, told, link.queue.clone());
+                agent.link = Some(self.links.len());
+                self.agents.push(agent);
+            }
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// The address of a host, unless the ranks that run already have been told addresses of this machine
+    /// only.
+    fn reachable(&self, name: &str, address: String) -> Result<String, String> {
+        let is_within = |address: &str| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string();
+        if !is_within(&address) && self.start.nodes.iter().any(|node| is_within(&node.address)) {
+            return Err(format!(
+                "host {name} is another machine than this, to which alone mpirun was given: name it by mpirun -hosts"
+            ));
+        }
+        Ok(address)
+    }
+
+    pub(super) fn send_start(&mut self, index: usize) {
+        let start = Start { node: index as u32, ..self.start.clone() };
+        self.agents[index].send(Down::Start(Box::new(start)));
+    }
+}
+
+/// A host's address, at which the other hosts find it. `Err`: a sentence.
+fn address(name: &str, placement: &Placement) -> Result<String, String> {
+    let own = sys::host::name();
+    if placement.nodes.iter().all(|name| hosts::is_here(name, &own))
+        && placement.dealt.iter().all(|(hosts, _)| hosts.are_here())
+    {
+        let alone = placement.nodes.len() == 1;
+        return Ok(if alone { String::new() } else { Ipv4Addr::LOCALHOST.to_string() });
+    }
+    // The name under which others may know this machine.
+    let name = if name == "localhost" { own.as_str() } else { name };
+    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    let unknown = |why: String| format!("the address of host {name} is not known here: {why}");
+    let found = lookup(host).map_err(unknown)?;
+    let outside = found.iter().find(|address| !address.is_loopback());
+    let Some(address) = outside.or(found.first()) else { return Err(format!("host {name} has no address")) };
+    if address.is_loopback() {
+        return Err(format!(
+            "host {name} has the address {address}, where no other host reaches it: name it by another address"
+        ));
+    }
+    Ok(address.to_string())
+}
+
+/// The addresses of a host, unless finding them takes so long that agents would take us for dead.
+fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
+    let (sender, found) = channel();
+    let host = host.to_owned();
+    let look = move || {
+        let addresses = (host.as_str(), 0).to_socket_addrs();
+        let addresses = addresses.map(|all| all.map(|address| address.ip()).collect());
+        // Nobody may listen any more.
+        let _ = sender.send(addresses.map_err(|error| error.to_string()));
+    };
+    std::thread::Builder::new().name("lookup".into()).spawn(look).map_err(|error| error.to_string())?;
+    let late = |_| Err(format!("no answer within {} s", LOOKUP.as_secs()));
+    found.recv_timeout(LOOKUP).unwrap_or_else(late)
+}

@@ -1,0 +1,38 @@
+//! Standard input of a job on several hosts, passed on to the agents of the ranks that read it.
+
+use super::Root;
+use super::agents::Frames;
+use crate::mpirun::command::say::Refusal;
+use crate::mpirun::streams::input;
+use crate::mpirun::wire::frame::Down;
+
+impl Root {
+    /// Passes our standard input on to the agents of those that read it, in a thread that is never waited
+    /// for.
+    pub(super) fn read_input(&self) -> Result<(), Refusal> {
+        let reads = |node: u32| {
+            let mut ranks = (0..).zip(&self.start.node_of);
+            ranks.any(|(rank, of)| *of == node && self.start.global.stdin.has(rank))
+        };
+        let readers = (0..).zip(&self.agents).filter(|(node, _)| reads(*node));
+        let frames: Vec<Frames> = readers.map(|(_, agent)| agent.frames.clone()).collect();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let credit = self.credit.clone();
+        let terminal =
+            input::terminal().map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
+        let copy = move || {
+            // An agent that has ended needs no input.
+            let send =
+                |bytes: &[u8]| frames.iter().for_each(|frames| frames.send(Down::Input(bytes.to_vec())));
+            input::copy(terminal, |bytes| {
+                credit.take(bytes.len() * frames.len(), || send(bytes));
+                true
+            });
+            send(&[]);
+        };
+        let thread = std::thread::Builder::new().name("input".into()).spawn(copy);
+        thread.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
+    }
+}

@@ -1,0 +1,71 @@
+//! The way from an agent to the root: the pipe to the process that started it, or the root's own queue where
+//! both are one process.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::frame::{self, Up};
+use super::link::{Event, Listener};
+use crate::mpirun::command::say::Refusal;
+
+/// How often each side of a pipe says that it lives.
+pub const PULSE: Duration = Duration::from_secs(2);
+/// For how long the other side may be silent. Where processes are many more than cores, 20 s were seen.
+pub const SILENCE: Duration = Duration::from_secs(45);
+/// Whoever looks so much later than it last did stood still itself, as a suspended machine does.
+pub const STANDSTILL: Duration = Duration::from_secs(2);
+
+/// What an agent tells the root by.
+pub trait Way: Send + Sync {
+    /// Tells the root something. Its end is noticed elsewhere.
+    fn tell(&self, frame: Up);
+
+    /// Has the root print a line of the agent's own.
+    fn say(&self, sentence: &str) {
+        self.tell(Up::Said(sentence.to_owned()));
+    }
+}
+
+/// The standard output of an agent's process.
+pub struct Pipe(Mutex<File>);
+
+impl Pipe {
+    /// Ours.
+    pub fn open() -> std::io::Result<Pipe> {
+        let output = std::io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Pipe(Mutex::new(output.into())))
+    }
+
+    /// Says first of all who we are.
+    pub fn greet(&self) -> std::io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame::greeting())
+    }
+}
+
+impl Way for Pipe {
+    fn tell(&self, frame: Up) {
+        let _ = frame::write(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), &frame);
+    }
+}
+
+/// The queue of a root, for the agent in its process.
+pub struct Queue {
+    pub listener: Listener,
+    /// The number of the agent's node.
+    pub node: u32,
+}
+
+impl Way for Queue {
+    fn tell(&self, frame: Up) {
+        self.listener.tell(self.node, Event::Said(frame));
+    }
+}
+
+/// Our standard input without a buffer: what the first step does not take is there for the second.
+pub fn input() -> Result<File, Refusal> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))
+}
