@@ -22,12 +22,6 @@ int MPIX_Device_alloc(size_t bytes, void **memory);
 int MPIX_Device_free(void *memory);
 int MPIX_Device_copy(void *to, const void *from, size_t bytes);
 
-/* Streams of the current device: work in order. A copy happens when its stream comes to it. */
-int MPIX_Device_stream_create(void **stream);
-int MPIX_Device_stream_free(void *stream);
-int MPIX_Device_stream_copy(void *to, const void *from, size_t bytes, void *stream);
-int MPIX_Device_stream_synchronize(void *stream);
-
 /* MPIX streams, as MPICH's. The info has `type` (cudaStream_t, or sentinel) and `value`, set by MPIX_Info_set_hex from the
    stream's handle. An enqueued operation happens when the stream comes to it, and the stream goes on when it is over. Its
    error is returned by the next call on the same stream. Status and buffers must stay until then. */
@@ -63,9 +57,6 @@ int MPIX_Allreduce_enqueue_c(const void *sendbuf, void *recvbuf, MPI_Count count
 /* Not MPICH's. */
 int MPIX_Bcast_enqueue(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
 int MPIX_Bcast_enqueue_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm);
-
-/* For tests: lets the CPU touch an allocation of sentinel memory, which is then the host's (open 1), or no longer (0). */
-int MPIX_Device_open(void *memory, int open);
 
 /* For a binding that passes a copy of the program's memory to a nonblocking or persistent call. `start` is called before a
    persistent request starts, `end` when the operation is over, `release` when nothing uses the copy any more; each may be null,

@@ -22,6 +22,8 @@ SOURCE = r'''
 #include <stdlib.h>
 #include <string.h>
 
+int MPIX_Device_open(void *memory, int open); /* tests/programs/hooks.h */
+
 #define MOST 65536
 #define PAGE 4096
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);

@@ -2,6 +2,7 @@
    what is wrong is told. The streams' delays come from a seed.
    ranks: 1 2 3   ways: plain no-cma   env: OUTBOARD_DEVICE=sentinel OUTBOARD_DEVICE_SEED=7 */
 #include "check.h"
+#include "hooks.h"
 #include <mpi-ext.h>
 #include <pthread.h>
 #include <unistd.h>

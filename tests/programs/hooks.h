@@ -1,0 +1,11 @@
+/* Functions of the library for its tests only: no header that is installed has them. */
+#include <stddef.h>
+
+/* Streams of the current device: work in order. A copy happens when its stream comes to it. */
+int MPIX_Device_stream_create(void **stream);
+int MPIX_Device_stream_free(void *stream);
+int MPIX_Device_stream_copy(void *to, const void *from, size_t bytes, void *stream);
+int MPIX_Device_stream_synchronize(void *stream);
+
+/* Lets the CPU touch an allocation of sentinel memory, which is then the host's (open 1), or no longer (0). */
+int MPIX_Device_open(void *memory, int open);
