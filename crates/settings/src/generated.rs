@@ -91,13 +91,13 @@ pub struct Settings {
     pub launch_fanout: Option<u64>,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
     pub device: Device,
     /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
     pub device_bytes_min: u64,
     /// For tests: from it the streams of sentinel memory draw delays of up to 2 ms before each piece of work; 0: no delays.
     pub device_seed: u64,
-    /// The collective library that carries out collectives: nccl, rccl, mscclpp, oneccl, the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.
+    /// The collective library that carries out collectives: nccl, oneccl, rccl and mscclpp (which have run nowhere), the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.
     pub ccl: String,
     /// With OUTBOARD_CCL: the least bytes, of the vector or of one rank's block, of a collective that the library gets. 0: from which length on it is faster, as `outboard tune --device` measured, else 64 KiB. It also gets those whose ranks do not know each other's lengths (gatherv, scatterv, alltoallv, alltoallw). Ranks must agree.
     pub ccl_bytes_min: u64,
@@ -688,7 +688,7 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         scope: Scope::Job,
         internal: false,
-        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
+        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
         why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
     },
     Setting {
@@ -718,7 +718,7 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         scope: Scope::Job,
         internal: false,
-        doc: "The collective library that carries out collectives: nccl, rccl, mscclpp, oneccl, the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.",
+        doc: "The collective library that carries out collectives: nccl, oneccl, rccl and mscclpp (which have run nowhere), the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.",
         why: "Such a library knows the links between devices. It is asked for by name: whether it pays depends on the machine.",
     },
     Setting {
@@ -935,7 +935,7 @@ impl FromText for Malloc {
     }
 }
 
-/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// `off`
