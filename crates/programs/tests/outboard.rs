@@ -98,3 +98,19 @@ fn mistakes_are_told() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nonsense"));
 }
+
+#[test]
+fn the_monitor_is_started_where_it_is_and_how_it_is_had_is_said_where_it_is_not() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("monitor-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, monitor) = (folder.join("outboard"), folder.join("outboard-monitor"));
+    std::fs::hard_link(env!("CARGO_BIN_EXE_outboard"), &program).unwrap();
+    let run = || Command::new(&program).args(["monitor", "--one"]).output().unwrap();
+    let without = run();
+    std::os::unix::fs::symlink("/bin/echo", &monitor).unwrap();
+    let with = run();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(without.status.code() == Some(1) && said.contains("make monitor"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&with.stdout), "--one\n");
+}
