@@ -38,13 +38,13 @@ pub struct Staged {
 
 /// What stands in: the host's memory, or for a collective library a device's.
 #[derive(Debug)]
-enum Memory {
+pub(crate) enum Memory {
     Host(Block),
     Device(Span),
 }
 
 impl Memory {
-    fn new(bytes: usize, on_device: bool) -> Result<Memory> {
+    pub(crate) fn new(bytes: usize, on_device: bool) -> Result<Memory> {
         if !on_device {
             return Ok(Memory::Host(Block::new(bytes)));
         }
@@ -53,7 +53,7 @@ impl Memory {
         Ok(Memory::Device(unsafe { Span::claim(address, bytes) }))
     }
 
-    fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         match self {
             Memory::Host(block) => block.span(),
             Memory::Device(span) => *span,

@@ -3,13 +3,16 @@
 //! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table for all calls for which its algorithm is
 //! right. All ranks know `bytes` alike (`Call::bytes`); except for allgatherv, v- and w-collectives have one
 //! algorithm, since no rank knows all counts.
+//!
+//! The order in which a reduction combines follows from its algorithm (`schedule::order`).
 
+use crate::nodes::Placement;
 use Spans::*;
 use error::{Class, Result, fail};
-use schedule::NodeMap;
 use schedule::algorithm::Algorithm::{self, *};
 use schedule::algorithm::Collective;
-use settings::Settings;
+use schedule::order;
+use settings::{Reproducible, Settings};
 
 /// `algorithm` serves calls of up to `bytes_max` bytes on at least `ranks_min` ranks.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub struct Rule {
 pub enum Spans {
     /// Any.
     Any,
+    /// Those of one node with so few ranks that all carriers combine in their order.
+    InRanks,
     /// Those of several nodes, of which some have several ranks.
     Nodes,
     /// Those whose nodes have consecutive ranks, too.
@@ -46,6 +51,11 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
 /// For comms of several nodes.
 const fn over(spans: Spans, algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 3, spans }
+}
+
+/// For reductions in the order of ranks.
+const fn in_ranks(algorithm: Algorithm, bytes_max: u64) -> Rule {
+    Rule { algorithm, bytes_max, ranks_min: 1, spans: Spans::InRanks }
 }
 
 const ANY: u64 = u64::MAX;
@@ -86,39 +96,50 @@ pub const RULES: &[Rule] = &[
     rule(AlltoallwLinear, ANY, 1),
     over(Nodes, ReduceNodes, 16 << 10),
     over(Nodes, ReduceNodesSplit, ANY),
+    in_ranks(ReduceLinear, 64 << 10),
+    in_ranks(ReduceSplit, ANY),
     rule(ReduceRabenseifner, ANY, 64),
     rule(ReduceBinomial, 64 << 10, 1),
     rule(ReduceRabenseifner, ANY, 3),
     rule(ReduceBinomial, ANY, 1),
     over(Nodes, AllreduceNodes, 16 << 10),
     over(Nodes, AllreduceNodesSplit, ANY),
+    in_ranks(AllreduceLinear, 4 << 10),
+    in_ranks(AllreduceSplit, ANY),
     rule(AllreduceDoubling, 16 << 10, 1),
     rule(AllreduceRabenseifner, 1 << 20, 1),
     rule(AllreduceRing, ANY, 1),
     rule(AllreduceDoubling, ANY, 1),
     over(Nodes, ReduceScatterBlockNodes, ANY),
+    in_ranks(ReduceScatterBlockLinear, ANY),
     rule(ReduceScatterBlockHalving, 16 << 10, 3),
     rule(ReduceScatterBlockPairwise, ANY, 9),
     rule(ReduceScatterBlockLinear, ANY, 1),
     over(Nodes, ReduceScatterNodes, ANY),
+    in_ranks(ReduceScatterLinear, ANY),
     rule(ReduceScatterHalving, 16 << 10, 3),
     rule(ReduceScatterPairwise, ANY, 9),
     rule(ReduceScatterLinear, ANY, 1),
+    in_ranks(ScanLinear, 16 << 10),
+    in_ranks(ScanChain, ANY),
     rule(ScanDoubling, 64 << 10, 3),
     rule(ScanChain, ANY, 1),
+    in_ranks(ExscanLinear, 16 << 10),
+    in_ranks(ExscanChain, ANY),
     rule(ExscanDoubling, 64 << 10, 3),
     rule(ExscanChain, ANY, 1),
 ];
 
 impl Spans {
-    fn has(self, nodes: Option<&NodeMap>) -> bool {
-        match (self, nodes) {
+    fn has(self, ranks: u32, placement: &Placement) -> bool {
+        match (self, placement) {
             (Any, _) => true,
-            (_, None) => false,
+            (InRanks, placement) => *placement == Placement::Together && ranks <= order::IN_RANKS_MAX,
+            (_, Placement::Together | Placement::Apart) => false,
             (Nodes, _) => true,
-            (NodesInOrder, Some(nodes)) => nodes.is_in_order(),
-            (FewNodes(most), Some(nodes)) => nodes.nodes() <= most,
-            (FullNodes(least, most), Some(nodes)) => {
+            (NodesInOrder, Placement::Over(nodes)) => nodes.is_in_order(),
+            (FewNodes(most), Placement::Over(nodes)) => nodes.nodes() <= most,
+            (FullNodes(least, most), Placement::Over(nodes)) => {
                 (least..=most).contains(&nodes.nodes()) && nodes.members_min() > 1
             }
         }
@@ -129,6 +150,8 @@ impl Spans {
 #[derive(Clone, Debug)]
 pub struct Choice {
     overrides: Vec<Algorithm>,
+    /// Whether the order in which a reduction combines may follow the placement of the ranks.
+    placed: bool,
 }
 
 impl Choice {
@@ -147,7 +170,7 @@ impl Choice {
             };
             overrides.push(algorithm);
         }
-        Ok(Choice { overrides })
+        Ok(Choice { overrides, placed: settings.reproducible == Reproducible::Run })
     }
 
     /// Whether the user has chosen an algorithm.
@@ -155,25 +178,27 @@ impl Choice {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// The algorithm for a call, the same on all ranks. `nodes`: where they are, as in `Params`.
+    /// The algorithm for a call, the same on all ranks.
     pub fn of(
         &self,
         collective: Collective,
         bytes: u64,
         ranks: u32,
         commutative: bool,
-        nodes: Option<&NodeMap>,
+        placement: &Placement,
     ) -> Algorithm {
+        let nodes = placement.map().map(|map| &**map);
         let right = |algorithm: Algorithm| {
             algorithm.collective() == collective && algorithm.is_right(commutative, nodes)
         };
+        let placement = if self.placed || !collective.reduces() { placement } else { &Placement::Together };
         let overruled = self.overrides.iter().copied().find(|algorithm| right(*algorithm));
         let by_rule = || {
             let fits = |rule: &&Rule| {
                 right(rule.algorithm)
                     && bytes <= rule.bytes_max
                     && ranks >= rule.ranks_min
-                    && rule.spans.has(nodes)
+                    && rule.spans.has(ranks, placement)
             };
             RULES.iter().find(fits).expect("the last rule of a collective fits all calls").algorithm
         };
@@ -206,24 +231,31 @@ fn setting_of(collective: Collective, settings: &Settings) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedule::{NodeMap, Order};
+
+    fn choice(settings: Settings) -> Choice {
+        Choice::from_settings(&settings).unwrap()
+    }
+
+    fn placements(ranks: u32) -> impl Iterator<Item = Placement> {
+        let make = [NodeMap::by_node, NodeMap::round_robin].into_iter().filter(move |_| ranks >= 8);
+        let over = make.map(move |make| Placement::of(make(ranks, ranks / 4)));
+        [Placement::Together, Placement::Apart].into_iter().chain(over)
+    }
 
     // Goal: every call has an algorithm that is right for it, whatever its size, and none of the rules is
     // dead.
     #[test]
     fn the_rules_cover_all_calls() {
-        let choice = Choice { overrides: vec![] };
+        let choice = choice(Settings::default());
         let mut taken = std::collections::HashSet::new();
-        let maps = |ranks| {
-            let make = [NodeMap::by_node, NodeMap::round_robin].into_iter().filter(move |_| ranks >= 8);
-            std::iter::once(None).chain(make.map(move |make| Some(make(ranks, ranks / 4))))
-        };
         for (collective, ranks) in Collective::ALL.into_iter().flat_map(|c| (1..130).map(move |n| (c, n))) {
-            for nodes in maps(ranks) {
+            for placement in placements(ranks) {
                 for bytes in (0..24).map(|power| (1 << power) - 1) {
                     for commutative in [true, false] {
-                        let algorithm = choice.of(collective, bytes, ranks, commutative, nodes.as_ref());
+                        let algorithm = choice.of(collective, bytes, ranks, commutative, &placement);
                         assert_eq!(algorithm.collective(), collective);
-                        assert!(algorithm.is_right(commutative, nodes.as_ref()));
+                        assert!(algorithm.is_right(commutative, placement.map().map(|map| &**map)));
                         taken.insert(algorithm);
                     }
                 }
@@ -234,12 +266,35 @@ mod tests {
         }
     }
 
+    // Goal: where slots or devices may carry a reduction out, too, schedules combine in their order, at every
+    // length; OUTBOARD_REPRODUCIBLE=placement makes the placement irrelevant.
+    #[test]
+    fn reductions_combine_in_one_order() {
+        let placed = choice(Settings::default());
+        let anywhere = choice(Settings { reproducible: Reproducible::Placement, ..Settings::default() });
+        let reductions = || Collective::ALL.into_iter().filter(|collective| collective.reduces());
+        for (collective, ranks) in reductions().flat_map(|c| (1..40).map(move |n| (c, n))) {
+            for bytes in (0..24).map(|power| (1 << power) - 1) {
+                for commutative in [true, false] {
+                    let of = |choice: &Choice, placement: &Placement| {
+                        choice.of(collective, bytes, ranks, commutative, placement)
+                    };
+                    let together = of(&placed, &Placement::Together);
+                    let in_ranks = together.facts().order == Order::InRanks;
+                    assert!(in_ranks || ranks > order::IN_RANKS_MAX, "{together:?} {ranks}");
+                    assert!(placements(ranks).all(|placement| of(&anywhere, &placement) == together));
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_setting_overrules_where_it_is_right() {
         let with = |name: &str| Settings { allreduce: name.into(), ..Settings::default() };
-        let choice = Choice::from_settings(&with("ring")).unwrap();
-        assert_eq!(choice.of(Collective::Allreduce, 8, 4, true, None), AllreduceRing);
-        assert_ne!(choice.of(Collective::Allreduce, 8, 4, false, None), AllreduceRing);
+        let choice = choice(with("ring"));
+        let of = |commutative| choice.of(Collective::Allreduce, 8, 4, commutative, &Placement::Together);
+        assert_eq!(of(true), AllreduceRing);
+        assert_ne!(of(false), AllreduceRing);
         let message = Choice::from_settings(&with("rign")).unwrap_err().to_string();
         assert!(message.starts_with("OUTBOARD_ALLREDUCE=rign") && message.contains("ring"), "{message}");
     }

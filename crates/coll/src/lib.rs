@@ -33,6 +33,7 @@ pub use count::{count, count_wait};
 pub use executor::Offload;
 pub use flat::{CALLS_BEFORE, Calls};
 pub use message::{Judged, Message};
+pub use nodes::Placement;
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
@@ -449,16 +450,15 @@ impl Coll {
         }
         let size = members.peers.len() as u32;
         let (rank, first_group) = (members.rank, members.first_group);
-        let nodes = self.nodes.of(&members.peers, self.executor.segment()).filter(|_| first_group == 0);
+        let placement = self.nodes.of(&members.peers, self.executor.segment());
         let algorithm = match (first_group > 0).then(|| call.collective.between()) {
-            None => {
-                self.choice.of(call.collective, call.bytes(size), size, call.commutative, nodes.as_deref())
-            }
+            None => self.choice.of(call.collective, call.bytes(size), size, call.commutative, &placement),
             Some(Some(algorithm)) => algorithm,
             Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
         };
         count(call.collective);
         let &Call { root, in_place, commutative, .. } = call;
+        let nodes = placement.map().filter(|_| first_group == 0).cloned();
         let params = Params { rank, size, root, in_place, commutative, first_group, nodes };
         Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }

@@ -15,21 +15,47 @@ pub(crate) struct NodeMaps {
     maps: FxHashMap<usize, Members>,
 }
 
-type Members = (Arc<[u32]>, Option<Arc<NodeMap>>);
+type Members = (Arc<[u32]>, Placement);
+
+/// How a comm's ranks are spread over nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All are on one.
+    Together,
+    /// Each is on one of its own.
+    Apart,
+    /// Some nodes have several.
+    Over(Arc<NodeMap>),
+}
+
+impl Placement {
+    /// The placement of the ranks of a map.
+    pub fn of(map: NodeMap) -> Placement {
+        match map.nodes() {
+            0 | 1 => Placement::Together,
+            nodes if nodes == map.ranks() => Placement::Apart,
+            _ => Placement::Over(Arc::new(map)),
+        }
+    }
+
+    /// The map, where it makes a difference to an algorithm.
+    pub fn map(&self) -> Option<&Arc<NodeMap>> {
+        if let Placement::Over(map) = self { Some(map) } else { None }
+    }
+}
 
 impl NodeMaps {
-    /// The map of these members: nothing if all are on one node, or each on one of its own.
-    pub(crate) fn of(&mut self, peers: &Arc<[u32]>, segment: &Segment) -> Option<Arc<NodeMap>> {
+    /// The placement of these members.
+    pub(crate) fn of(&mut self, peers: &Arc<[u32]>, segment: &Segment) -> Placement {
         if !segment.has_nodes() {
-            return None;
+            return Placement::Together;
         }
         if self.maps.len() >= MAPS_MAX {
             self.maps.clear();
         }
         let make = || {
             let map = NodeMap::new(peers.iter().map(|&peer| segment.node_of(peer)));
-            let map = (2..map.ranks()).contains(&map.nodes()).then(|| Arc::new(map));
-            (peers.clone(), map)
+            (peers.clone(), Placement::of(map))
         };
         self.maps.entry(peers.as_ptr() as usize).or_insert_with(make).1.clone()
     }

@@ -1,7 +1,7 @@
 //! The rounds of short calls: `Round` for `Short` and `FlatAllreduce`.
 //!
 //! Invariants: a member writes its contribution before its word, and reads another's after that one's word;
-//! operands are combined in the order of ranks, so all members get the same bits.
+//! operands are combined from left to right in the order of ranks, as in all carriers (`schedule::order`).
 
 use crate::set::{FlatSet, Round};
 use crate::short::{FlatAllreduce, Phase, Short};

@@ -22,6 +22,8 @@ pub(crate) const FLAT_MAX: u64 = 8 << 10;
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
 /// Each member reads the slots of all, so for more members a schedule of logarithmic depth is faster.
 pub(crate) const MEMBERS_MAX: usize = 16;
+// Members combine in the order of ranks, as schedules among so few do.
+const _: () = assert!(MEMBERS_MAX as u32 <= schedule::order::IN_RANKS_MAX);
 
 /// Whether a collective's long blocks can be pulled (`pull.rs`).
 #[inline]

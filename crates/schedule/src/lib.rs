@@ -8,20 +8,23 @@
 //! operation; a `Reduce` never writes an operand, even with MPI_IN_PLACE, so any step can be run again after
 //! its executor died; two steps that are not ordered never write and read, or both write, the same block.
 //!
-//! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `verify.rs`, `simulate.rs`.
+//! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `order.rs` (in which order
+//! reductions combine), `verify.rs`, `simulate.rs`.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
 pub mod build;
 mod display;
 mod nodes;
+pub mod order;
 mod random;
 pub mod simulate;
 pub mod verify;
 mod words;
 
-pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Order, Params, Symmetry};
+pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Params, Symmetry};
 pub use nodes::NodeMap;
+pub use order::Order;
 
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the
 //! definition. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
 use outboard_schedule::verify::{Operation, run, structure};
-use outboard_schedule::{ALGORITHMS, Collective, Facts, NodeMap};
+use outboard_schedule::{ALGORITHMS, Collective, Facts, NodeMap, Order};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ fn all_cases(facts: &Facts, size: u32, nodes: Option<Arc<NodeMap>>) {
                 root,
                 in_place,
                 commutative,
+                in_ranks: facts.order == Order::InRanks,
                 first_group: 0,
                 counts: vec![],
                 neighbors: vec![],
@@ -133,6 +134,7 @@ fn between_groups() {
                         root,
                         in_place,
                         commutative,
+                        in_ranks: false,
                         first_group,
                         counts,
                         neighbors: vec![],

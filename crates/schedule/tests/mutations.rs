@@ -1,6 +1,6 @@
 //! The verifier finds what is wrong: plans with one mistake in them are refused.
 use outboard_schedule::verify::{Operation, verify};
-use outboard_schedule::{ALGORITHMS, Action, Collective, NodeMap, Order, Schedule};
+use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, NodeMap, Order, Schedule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
                 root,
                 in_place,
                 commutative,
+                in_ranks: facts.order == Order::InRanks,
                 first_group,
                 counts,
                 neighbors,
@@ -159,6 +160,7 @@ fn a_barrier_with_a_gap() {
             root: 0,
             in_place: false,
             commutative: true,
+            in_ranks: false,
             first_group: 0,
             counts: vec![],
             neighbors: vec![],
@@ -190,6 +192,7 @@ fn a_deadlock() {
         root: 0,
         in_place: false,
         commutative: true,
+        in_ranks: false,
         first_group: 0,
         counts: vec![1],
         neighbors: vec![],
@@ -197,4 +200,27 @@ fn a_deadlock() {
     };
     let error = verify(&operation, &[plan(0), plan(1)], [1]).unwrap_err();
     assert!(error.contains("never completes"), "{error}");
+}
+
+/// Other brackets: the right sum in other bits, on as many ranks as it takes to tell them apart.
+#[test]
+fn another_order_of_combining() {
+    let trees =
+        [(Algorithm::AllreduceDoubling, 4), (Algorithm::AllreduceRing, 3), (Algorithm::ReduceBinomial, 4)];
+    for (algorithm, size) in trees {
+        let operation = Operation {
+            collective: algorithm.collective(),
+            size,
+            root: 0,
+            in_place: false,
+            commutative: true,
+            in_ranks: true,
+            first_group: 0,
+            counts: vec![2 * size],
+            neighbors: vec![],
+            nodes: None,
+        };
+        let error = verify(&operation, &operation.plans(algorithm), [1]).unwrap_err();
+        assert!(error.contains("from left to right"), "{error}");
+    }
 }

@@ -21,6 +21,7 @@ fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = Operation> {
         root: 0,
         in_place: false,
         commutative: true,
+        in_ranks: false,
         first_group: 0,
         counts,
         neighbors: neighbors.clone(),

@@ -7,12 +7,13 @@
 use super::start::next_members;
 use crate::process::Guard;
 use crate::request::{OnDevice, Planned, Share, Work};
-use crate::staging;
+use crate::staging::{self, Memory};
 use coll::{Call, Part};
 use datatype::Buffer;
 use device::kernel::Reduction;
 use error::Result;
 use schedule::algorithm::Collective;
+use schedule::order;
 use sys::Span;
 
 impl Guard {
@@ -27,11 +28,14 @@ impl Guard {
         let everybody = comm.remote.is_none() && !planned.as_one && planned.imaged.is_none();
         let is_long = planned.call.bytes(size) >= settings.device_bytes_min as u64;
         let is_on = settings.device != settings::Device::Off && settings.check == 0;
-        if size < 2 || !everybody || !is_long || !is_on || !self.are_here(&comm.everybody.clone()) {
+        // Among more ranks schedules combine in another order.
+        let is_in_ranks = (2..=order::IN_RANKS_MAX).contains(&size);
+        if !is_in_ranks || !everybody || !is_long || !is_on || !self.are_here(&comm.everybody.clone()) {
             return Ok(None);
         }
         let share = share(&planned.call, reduction, rank, size as usize)
-            .filter(|share| on_device(share.input) && on_device(share.sum) && share.is_ready());
+            .filter(|share| on_device(share.input) && on_device(share.sum) && share.is_ready())
+            .and_then(with_aside);
         let (objects, job) = self.parts();
         let comm = objects.comms.get_mut(planned.comm)?;
         let members = std::array::from_fn(|_| next_members(comm, false));
@@ -79,7 +83,18 @@ fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<
         ReduceScatter | ReduceScatterBlock if call.in_place => return None,
         _ => (output.slice(0, bytes), None),
     };
-    Some(Share { reduction, rank, pieces, input, sum, whole })
+    Some(Share { reduction, rank, pieces, input, sum, whole, aside: None })
+}
+
+/// The share with what it needs in place; nothing if the device has no memory for it.
+fn with_aside(share: Share) -> Option<Share> {
+    let (offset, bytes) = share.pieces[share.rank];
+    let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();
+    if share.rank == 0 || !is_in_place {
+        return Some(share);
+    }
+    let aside = Some(Memory::new(bytes, true).ok()?);
+    Some(Share { aside, ..share })
 }
 
 /// The program's memory, if it has no gaps.

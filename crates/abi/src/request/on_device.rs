@@ -1,15 +1,16 @@
 //! Reductions of device memory among ranks of one host: their bytes never pass through the host's memory.
 //!
-//! Each rank lends its input to the others, and reduces one piece of the vector by a kernel, out of all their
-//! memory. For an allreduce it then copies the other pieces out of the memory of those that reduced them.
-//! Exchanges of words lie between: what is lent; that all pieces are reduced; that nobody reads any longer.
+//! Each rank lends its input to the others, and reduces one piece of the vector by kernels, out of all their
+//! memory in the order of ranks. For an allreduce it then copies the other pieces out of the memory of those
+//! that reduced them. Exchanges of words lie between: what is lent; that all pieces are reduced; that nobody
+//! reads any longer.
 //! If a rank's buffers are not device memory, or no kernel can reduce them, the first exchange says so, and
 //! all go the usual way.
 //! Read next: `collective/on_device.rs`, which starts it; `device/src/lend.rs`.
 
 use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
-use crate::staging::{Staged, StandIns};
+use crate::staging::{Memory, Staged, StandIns};
 use coll::{Call, Coll, CollTicket, Members};
 use device::kernel::Reduction;
 use device::lend::{self, NOTE_WORDS};
@@ -32,6 +33,8 @@ pub(crate) struct Share {
     pub sum: Span,
     /// Where it is to have all pieces, its own included.
     pub whole: Option<Span>,
+    /// In place: room for this rank's operand, which the sum of lower ranks overwrites.
+    pub aside: Option<Memory>,
 }
 
 impl Share {
@@ -42,20 +45,28 @@ impl Share {
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece. `inputs`: of all ranks.
+    /// Reduces this rank's piece in the order of ranks (`schedule::order`): a kernel has the next operand on
+    /// the left, but all its operators commute. `inputs`: of all ranks.
     fn reduce(&self, inputs: &[Note]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
             return Ok(());
         }
-        let mine = self.input.slice(offset, bytes);
-        if mine.address() != self.sum.address() {
-            device::copy(self.sum, mine)?;
+        let mut mine = self.input.slice(offset, bytes);
+        if let Some(aside) = &self.aside {
+            device::copy(aside.span(), mine)?;
+            mine = aside.span();
         }
         let reduction = Reduction { count: bytes / self.reduction.stride, ..self.reduction };
-        for other in self.others() {
-            let left = device::open_lent(&inputs[other], offset, bytes)?;
-            if !device::reduce(reduction, left.address(), self.sum.address())? {
+        for (rank, input) in inputs.iter().enumerate() {
+            let operand = if rank == self.rank { mine } else { device::open_lent(input, offset, bytes)? };
+            if rank == 0 && operand.address() != self.sum.address() {
+                device::copy(self.sum, operand)?;
+            }
+            if rank == 0 {
+                continue;
+            }
+            if !device::reduce(reduction, operand.address(), self.sum.address())? {
                 fail!(Class::Intern, "no kernel reduced what one was found for");
             }
             telemetry::count(Counter::DeviceReductions, 1);

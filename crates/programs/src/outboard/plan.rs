@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::Args;
+use coll::Placement;
 use schedule::simulate::{Network, Proxies, Report, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Params};
+use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Order, Params};
 use telemetry::Unit;
 use telemetry::summary::short;
 
@@ -95,7 +96,7 @@ struct Which {
 
 /// A collective as settings (reduce_scatter), MPI (MPI_Reduce_scatter) and the tables (reduce-scatter) write
 /// it, and whether it is the nonblocking one.
-fn collective(name: &str) -> Result<(Collective, bool), String> {
+pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
     let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
     let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
     let wanted = plain(name);
@@ -151,7 +152,7 @@ impl Plan {
             root: self.root,
             in_place: self.in_place,
             commutative: !self.ordered,
-            nodes: self.map(),
+            nodes: self.placement().map().cloned(),
             ..Params::new(self.rank, self.ranks)
         };
         let right = |facts: &Facts| facts.algorithm.is_right(!self.ordered, params.nodes.as_deref());
@@ -169,10 +170,10 @@ impl Plan {
 }
 
 impl Plan {
-    /// Where the ranks are; nothing if they need no map.
-    fn map(&self) -> Option<Arc<NodeMap>> {
+    /// Where the ranks are.
+    fn placement(&self) -> Placement {
         let make = if self.round_robin { NodeMap::round_robin } else { NodeMap::by_node };
-        (2..self.ranks).contains(&self.nodes).then(|| Arc::new(make(self.ranks, self.nodes)))
+        Placement::of(make(self.ranks, self.nodes.min(self.ranks)))
     }
 
     /// What is chosen for a call of this size, with proxies and without.
@@ -183,12 +184,14 @@ impl Plan {
         settings: &settings::Settings,
     ) -> Result<String, String> {
         let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
-        let map = self.map();
-        let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, map.as_deref());
+        let placement = self.placement();
+        let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, &placement);
         let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
         let why = if choice.is_overruled(collective) { "as the setting says" } else { "by the table" };
         let size = short(bytes, Unit::Bytes);
-        let by = format!("a schedule, algorithm {} ({why})", algorithm.facts().name);
+        let is_own = collective.reduces() && algorithm.facts().order != Order::InRanks;
+        let order = if is_own { "; it combines in an order of its own" } else { "" };
+        let by = format!("a schedule, algorithm {} ({why}{order})", algorithm.facts().name);
         let flat = choice.is_overruled(collective) || settings.check != 0 || self.nodes > 1;
         let flat = !flat && coll::is_flat(collective, bytes, self.ranks as usize);
         let alone = match (flat, nonblocking) {
@@ -201,7 +204,7 @@ impl Plan {
         // The mean bytes that a rank sends. The executor compares these, plus reductions and copies.
         let network = Network::default();
         let report = (self.ranks <= RANKS_WEIGHED)
-            .then(|| simulate(algorithm, self.ranks, bytes, map.as_ref(), &network, 1));
+            .then(|| simulate(algorithm, self.ranks, bytes, placement.map(), &network, 1));
         let moved = report.map(|report| report.message_bytes / u64::from(self.ranks));
         let (least, moves) =
             (settings.offload_bytes_min, moved.map_or("?".into(), |moved| short(moved, Unit::Bytes)));
@@ -346,8 +349,8 @@ impl Call<'_> {
 
     /// What is chosen with a map of the nodes or without.
     fn algorithm(&self, is_known: bool) -> Algorithm {
-        let known = Some(&*self.map).filter(|map| is_known && map.nodes() < map.ranks());
-        self.choice.of(self.collective, self.bytes, self.map.ranks(), true, known)
+        let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
+        self.choice.of(self.collective, self.bytes, self.map.ranks(), true, &known)
     }
 
     /// In picoseconds; nothing: it would take minutes to find out.

@@ -3,7 +3,7 @@
 //! one rank computes for all.
 use super::Params;
 use super::halving::{self, Fold, Role, VectorPart};
-use super::reduce::{sum_shares, sum_up};
+use super::reduce::{sum_in_order, sum_shares, sum_up};
 use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder};
 use crate::{
@@ -16,6 +16,39 @@ use std::ops::Range;
 fn builder(params: &Params, blocks: u32) -> Builder {
     let plan = Builder::new(params.rank, params.size, blocks, blocks);
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
+}
+
+/// All whole vectors to all ranks, each of which combines them: one round.
+pub fn linear(params: &Params) -> Schedule {
+    let mut plan = builder(params, 1);
+    for to in params.others() {
+        plan.send(to, Input.block(0));
+    }
+    let result = Some(Output.block(0));
+    let sum = sum_in_order(&mut plan, 0..params.size, params.rank, Input.block(0), result);
+    plan.copy(sum, Output.block(0));
+    plan.finish()
+}
+
+/// Each rank combines its share of all vectors, and gives the sum to all: the least traffic at any n, in two
+/// rounds.
+pub fn split(params: &Params) -> Schedule {
+    let &Params { rank, size, in_place, .. } = params;
+    let mut plan = builder(params, size);
+    for to in params.others() {
+        plan.send(to, Input.block(to));
+    }
+    // In place, `Output` holds an operand. The sum goes on from where it lies: nobody waits for the copy.
+    let result = (!in_place).then_some(Output.block(rank));
+    let sum = sum_in_order(&mut plan, 0..size, rank, Input.block(rank), result);
+    for to in params.others() {
+        plan.send(to, sum);
+    }
+    plan.copy(sum, Output.block(rank));
+    for from in params.others() {
+        plan.recv(from, Output.block(from));
+    }
+    plan.finish()
 }
 
 /// Recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector, two more where n is no

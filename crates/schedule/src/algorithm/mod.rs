@@ -27,7 +27,7 @@ mod team;
 mod tree;
 
 pub use neighbor::Neighbors;
-pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Order, Symmetry};
+pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Symmetry};
 use tree::{Tree, powers_of_two_below};
 
 use crate::NodeMap;
@@ -61,6 +61,12 @@ impl Params {
     /// This rank, counted from the root.
     fn relative(&self) -> u32 {
         (self.rank + self.size - self.root) % self.size
+    }
+
+    /// All other ranks, from the next one on, so that not all begin with the same.
+    fn others(&self) -> impl Iterator<Item = u32> + use<> {
+        let (rank, size) = (self.rank, self.size);
+        (1..size).map(move |hop| (rank + hop) % size)
     }
 
     /// The rank with this number, counted from the root.

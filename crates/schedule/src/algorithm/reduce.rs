@@ -17,6 +17,40 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
 }
 
+/// All whole vectors to the root, which combines them.
+pub fn linear(params: &Params) -> Schedule {
+    let &Params { rank, size, root, .. } = params;
+    let mut plan = builder(params, 1);
+    if rank == root {
+        let sum = sum_in_order(&mut plan, 0..size, rank, Input.block(0), Some(Output.block(0)));
+        plan.copy(sum, Output.block(0));
+    } else {
+        plan.send(root, Input.block(0));
+    }
+    plan.finish()
+}
+
+/// Each rank combines its share of all vectors, and gives the sum to the root: a rank sends and receives
+/// about one vector, the root receives two.
+pub fn split(params: &Params) -> Schedule {
+    let &Params { rank, size, root, .. } = params;
+    let mut plan = builder(params, size);
+    for to in params.others() {
+        plan.send(to, Input.block(to));
+    }
+    let result = (rank == root).then_some(Output.block(rank));
+    let sum = sum_in_order(&mut plan, 0..size, rank, Input.block(rank), result);
+    if rank != root {
+        plan.send(root, sum);
+        return plan.finish();
+    }
+    plan.copy(sum, Output.block(rank));
+    for from in params.others() {
+        plan.recv(from, Output.block(from));
+    }
+    plan.finish()
+}
+
 /// Binomial tree: log2(n) rounds of the whole vector. Where order matters, rank 0 is the root of the tree,
 /// and the result takes one more hop to the call's root.
 pub fn binomial(params: &Params) -> Schedule {
@@ -65,6 +99,36 @@ pub(super) fn sum_up(
     sum
 }
 
+/// Takes `mine` of the vectors of these ranks, of which `rank` is this one, and combines them from left to
+/// right (`order.rs`). Returns where the sum lies: in `result` if there are several ranks and it is given.
+pub(super) fn sum_in_order(
+    plan: &mut Builder,
+    ranks: impl ExactSizeIterator<Item = u32>,
+    rank: u32,
+    mine: Blocks,
+    result: Option<Blocks>,
+) -> Blocks {
+    let mut scratch = || plan.scratch(mine.buffer, mine.first, mine.count).blocks(0, mine.count);
+    // One process sums, so more of either would save nothing.
+    let (inboxes, sums) = ([(); 2].map(|()| scratch()), [(); 2].map(|()| scratch()));
+    let (many, mut sum) = (ranks.len(), None);
+    for (at, from) in ranks.enumerate() {
+        let operand = if from == rank { mine } else { inboxes[at % 2] };
+        if from != rank {
+            plan.recv(from, operand);
+        }
+        sum = Some(match sum {
+            None => operand,
+            Some(left) => {
+                let into = result.filter(|_| at + 1 == many).unwrap_or(sums[at % 2]);
+                plan.reduce(left, operand, into);
+                into
+            }
+        });
+    }
+    sum.expect("there is a rank")
+}
+
 /// Sums the vectors of this node, the share of each leader at that leader, in the order of ranks: where this
 /// rank's sum lies, if it leads.
 pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
@@ -74,28 +138,9 @@ pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart
         plan.send(leader, vector.at(&share));
     }
     let mine = mine?;
-    if nodes.local().len() == 1 {
-        return Some(vector);
-    }
-    // One process sums, so more of either would save nothing.
-    let inboxes = [(); 2].map(|()| VectorPart::scratch(plan, &mine));
-    let sums = [(); 2].map(|()| VectorPart::scratch(plan, &mine));
-    let mut sum = None;
-    for (number, &from) in nodes.local().iter().enumerate() {
-        let operand = if number == nodes.place as usize { vector } else { inboxes[number % 2] };
-        if number != nodes.place as usize {
-            plan.recv(from, operand.at(&mine));
-        }
-        sum = Some(match sum {
-            None => operand,
-            Some(sum) => {
-                let into = sums[number % 2];
-                plan.reduce(VectorPart::at(sum, &mine), operand.at(&mine), into.at(&mine));
-                into
-            }
-        });
-    }
-    sum
+    let (local, here) = (nodes.local().iter().copied(), nodes.local()[nodes.place as usize]);
+    let sum = sum_in_order(plan, local, here, vector.at(&mine), None);
+    Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
 
 /// Up a binomial tree in each node, then up one of the nodes' leaders. Where order matters, as in `binomial`.

@@ -3,6 +3,7 @@
 //! write `Output` only after all of `Input` has been read.
 use super::Params;
 use super::halving::{self, Fold, Role, VectorPart};
+use super::reduce::sum_in_order;
 use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder, Token};
 use crate::{
@@ -25,30 +26,15 @@ fn builder(params: &Params) -> Builder {
     })
 }
 
-/// Every rank sends all blocks at once and combines what it receives, in the order of ranks if that matters.
+/// Every rank sends all blocks at once, and combines what it receives from left to right.
 pub fn linear(params: &Params) -> Schedule {
-    let &Params { rank, size, commutative, .. } = params;
+    let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
-    if size == 1 {
-        plan.copy(Input.block(0), Output.block(0));
-        return plan.finish();
-    }
-    let inbox = plan.scratch(Output, 0, size);
-    for hop in 1..size {
-        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+    for to in params.others() {
         plan.send(to, Input.block(to));
-        plan.recv(from, inbox.block(from));
     }
-    let sums = plan.scratch(Output, 0, 2);
-    let part = |of: u32| if of == rank { Input.block(rank) } else { inbox.block(of) };
-    // A commutative operator begins with the nearest, so that all ranks do the same.
-    let first = if commutative { rank } else { 0 };
-    let mut sum = part(first);
-    for number in 1..size {
-        let into = if number + 1 == size { Output.block(0) } else { sums.block(number % 2) };
-        plan.reduce(sum, part((first + if commutative { size - number } else { number }) % size), into);
-        sum = into;
-    }
+    let sum = sum_in_order(&mut plan, 0..size, rank, Input.block(rank), Some(Output.block(0)));
+    plan.copy(sum, Output.block(0));
     plan.finish()
 }
 

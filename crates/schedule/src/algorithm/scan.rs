@@ -1,5 +1,6 @@
 //! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks. In
 //! place: plans name only `Output`.
+use super::reduce::sum_in_order;
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{
@@ -10,6 +11,18 @@ use crate::{
 fn builder(params: &Params) -> Builder {
     let plan = Builder::new(params.rank, params.size, 1, 1);
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
+}
+
+/// Each rank takes the vectors of all lower ones at once.
+pub fn linear(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    for to in rank + 1..size {
+        plan.send(to, Input.block(0));
+    }
+    let sum = sum_in_order(&mut plan, 0..rank + 1, rank, Input.block(0), Some(Output.block(0)));
+    plan.copy(sum, Output.block(0));
+    plan.finish()
 }
 
 /// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks

@@ -1,6 +1,6 @@
 //! The table of all algorithms: names, constraints, growth.
 use super::*;
-use crate::{NodeMap, Schedule};
+use crate::{NodeMap, Order, Schedule};
 
 /// A collective operation of MPI; nonblocking and persistent forms are the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,11 +63,15 @@ pub enum Algorithm {
     AlltoallvPairwise,
     AlltoallwLinear,
     AlltoallwPairwise,
+    ReduceLinear,
+    ReduceSplit,
     ReduceBinomial,
     ReduceRabenseifner,
     ReduceChain,
     ReduceNodes,
     ReduceNodesSplit,
+    AllreduceLinear,
+    AllreduceSplit,
     AllreduceDoubling,
     AllreduceRabenseifner,
     AllreduceRing,
@@ -81,8 +85,10 @@ pub enum Algorithm {
     ReduceScatterPairwise,
     ReduceScatterHalving,
     ReduceScatterNodes,
+    ScanLinear,
     ScanDoubling,
     ScanChain,
+    ExscanLinear,
     ExscanDoubling,
     ExscanChain,
     BarrierInter,
@@ -122,17 +128,6 @@ pub enum Symmetry {
     Xor,
 }
 
-/// Whether contributions are combined in the order of ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Always.
-    Kept,
-    /// Where the ranks of each node are consecutive (`NodeMap::is_in_order`).
-    KeptInOrder,
-    /// Not: it is wrong for operators that are not commutative.
-    Lost,
-}
-
 /// Properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
@@ -142,7 +137,7 @@ pub struct Facts {
     pub collective: Collective,
     /// Its name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
-    /// For which operators it is right.
+    /// How it combines contributions, and so for which operators it is right.
     pub order: Order,
     /// For the two groups of an intercommunicator; otherwise for an intracommunicator.
     pub inter: bool,
@@ -253,7 +248,7 @@ impl Algorithm {
     pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
         commutative
             || match self.facts().order {
-                Order::Kept => true,
+                Order::InRanks | Order::Kept => true,
                 Order::KeptInOrder => nodes.is_none_or(NodeMap::is_in_order),
                 Order::Lost => false,
             }
@@ -283,6 +278,11 @@ const fn row(
     Facts { algorithm, collective, name, order: Order::Kept, inter: false, growth, symmetry, summary, plan }
 }
 
+/// One that combines from left to right in the order of ranks.
+const fn in_ranks(facts: Facts) -> Facts {
+    Facts { order: Order::InRanks, ..facts }
+}
+
 /// The algorithm of an intercommunicator.
 const fn between(
     algorithm: Algorithm,
@@ -296,7 +296,7 @@ const fn between(
 
 /// All algorithms, in the order of the enum.
 #[rustfmt::skip]
-pub static ALGORITHMS: [Facts; 71] = {
+pub static ALGORITHMS: [Facts; 77] = {
     use Algorithm as A;
     use Collective as C;
     use Growth::{Linear, Logarithmic};
@@ -336,28 +336,34 @@ pub static ALGORITHMS: [Facts; 71] = {
         row(A::AlltoallvPairwise, C::Alltoallv, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
         row(A::AlltoallwLinear, C::Alltoallw, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallwPairwise, C::Alltoallw, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
+        in_ranks(row(A::ReduceLinear, C::Reduce, "linear", Logarithmic, None, reduce::linear, "all ranks to the root at once")),
+        in_ranks(row(A::ReduceSplit, C::Reduce, "split", Linear, None, reduce::split, "each rank sums a share of all vectors for the root")),
         row(A::ReduceBinomial, C::Reduce, "binomial", Logarithmic, None, reduce::binomial, "binomial tree of whole vectors"),
         row(A::ReduceRabenseifner, C::Reduce, "rabenseifner", Logarithmic, None, reduce::rabenseifner, "recursive halving, binomial gather"),
         row(A::ReduceChain, C::Reduce, "chain", Logarithmic, None, reduce::chain, "two streaming chains that meet at the root"),
         Facts { order: Order::KeptInOrder, ..row(A::ReduceNodes, C::Reduce, "nodes", Logarithmic, None, reduce::nodes, "binomial tree in each node, then one of nodes") },
         Facts { order: Order::KeptInOrder, ..row(A::ReduceNodesSplit, C::Reduce, "nodes-split", Logarithmic, None, reduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
+        in_ranks(row(A::AllreduceLinear, C::Allreduce, "linear", Linear, None, allreduce::linear, "all ranks to all ranks at once")),
+        in_ranks(row(A::AllreduceSplit, C::Allreduce, "split", Linear, None, allreduce::split, "each rank sums a share of all vectors for all")),
         row(A::AllreduceDoubling, C::Allreduce, "doubling", Logarithmic, Xor, allreduce::doubling, "recursive doubling of whole vectors"),
         row(A::AllreduceRabenseifner, C::Allreduce, "rabenseifner", Logarithmic, Xor, allreduce::rabenseifner, "recursive halving, then doubling"),
         Facts { order: Order::Lost, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
         Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodes, C::Allreduce, "nodes", Logarithmic, None, allreduce::nodes, "up in each node, doubling among nodes, down") },
         Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodesSplit, C::Allreduce, "nodes-split", Logarithmic, None, allreduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
-        row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
+        in_ranks(row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, None, reduce_scatter::linear, "all ranks to all ranks at once")),
         row(A::ReduceScatterBlockPairwise, C::ReduceScatterBlock, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterBlockHalving, C::ReduceScatterBlock, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
         Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterBlockNodes, C::ReduceScatterBlock, "nodes", Linear, None, reduce_scatter::nodes, "a sum of each node for each rank") },
-        row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
+        in_ranks(row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, None, reduce_scatter::linear, "all ranks to all ranks at once")),
         row(A::ReduceScatterPairwise, C::ReduceScatter, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterHalving, C::ReduceScatter, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
         Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterNodes, C::ReduceScatter, "nodes", Linear, None, reduce_scatter::nodes_unequal, "a sum of each node for each rank") },
+        in_ranks(row(A::ScanLinear, C::Scan, "linear", Linear, None, scan::linear, "each rank to all higher ones at once")),
         row(A::ScanDoubling, C::Scan, "doubling", Logarithmic, None, scan::doubling, "recursive doubling"),
-        row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain"),
+        in_ranks(row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain")),
+        in_ranks(row(A::ExscanLinear, C::Exscan, "linear", Linear, None, exscan::linear, "each rank to all higher ones at once")),
         row(A::ExscanDoubling, C::Exscan, "doubling", Logarithmic, None, exscan::doubling, "recursive doubling"),
-        row(A::ExscanChain, C::Exscan, "chain", Logarithmic, None, exscan::chain, "streaming chain"),
+        in_ranks(row(A::ExscanChain, C::Exscan, "chain", Logarithmic, None, exscan::chain, "streaming chain")),
         between(A::BarrierInter, C::Barrier, barrier::dissemination, "all ranks of both groups in log2(n) rounds"),
         between(A::BcastInter, C::Bcast, inter::bcast, "across, then down a binomial tree"),
         between(A::GatherInter, C::Gather, inter::gather, "the other group to the root at once"),

@@ -17,6 +17,8 @@ pub struct Operation {
     pub in_place: bool,
     /// Whether the operator is commutative.
     pub commutative: bool,
+    /// Whether contributions are to be combined from left to right (`Order::InRanks`).
+    pub in_ranks: bool,
     /// Ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
     /// Numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a block of

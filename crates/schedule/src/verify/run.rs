@@ -245,6 +245,10 @@ impl<'a> Replay<'a> {
             if (found.contributions, found.weight) != (right.contributions, right.weight) {
                 return fail(format!("element {element} of the output is wrong"));
             }
+            // `right` was combined from left to right, as the definition lists the contributions.
+            if operation.in_ranks && found.bits != right.bits {
+                return fail(format!("element {element} is not combined from left to right"));
+            }
             if operation.collective == crate::Collective::Allreduce
                 && found.bits != output_of(operation.groups(rank).0.start)[element].bits
             {

@@ -12,12 +12,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use schedule::{Algorithm, Order};
 use serde_json::{Value, json};
 use telemetry::summary::short;
 use telemetry::{Record, Unit, Who, chrome, decode};
 use transport::shm::Segment;
 
 use super::jobs::{Job, ranks, running};
+use super::plan::collective;
 use rows::{Row, Way};
 use sites::{Site, Sites};
 
@@ -119,7 +121,10 @@ fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
         "library" => "by a collective library",
         _ => "by the rank",
     };
-    let algorithm = if way.algorithm.is_empty() { String::new() } else { format!(", {}", way.algorithm) };
+    let order =
+        if has_own_order(&row.call, &way.algorithm) { ", which combines in an order of its own" } else { "" };
+    let algorithm =
+        if way.algorithm.is_empty() { String::new() } else { format!(", {}{order}", way.algorithm) };
     let time = |ns: f64| short(ns as u64, Unit::Nanoseconds);
     let (took, outside) = (way.took_ns(), way.outside_ns());
     let percent = 100.0 * outside / took.max(1.0);
@@ -137,6 +142,14 @@ fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
         compared(row, way, rows)
     )
     .expect("a String takes all");
+}
+
+/// Whether a reduction went by an algorithm that does not combine in the order of ranks (`schedule::order`).
+fn has_own_order(call: &str, algorithm: &str) -> bool {
+    let function = call.split(' ').next().unwrap_or_default().trim_end_matches("_init");
+    let Ok((collective, _)) = collective(function) else { return false };
+    let algorithm = Algorithm::find(collective, algorithm);
+    collective.reduces() && algorithm.is_some_and(|algorithm| algorithm.facts().order != Order::InRanks)
 }
 
 /// What another way took for such calls.
@@ -163,4 +176,21 @@ fn described(site: &Site, row: &Row) -> Value {
         "call": row.call, "bytes_min": row.bytes[0], "bytes_max": row.bytes[1],
         "ranks": row.ranks, "not_complete": row.under_way, "ways": ways.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_of_its_own_is_told() {
+        assert!(has_own_order("MPI_Allreduce on MPI_COMM_WORLD", "ring"));
+        assert!(has_own_order("MPI_Iscan on x", "doubling"));
+        assert!(has_own_order("MPI_Reduce_scatter_block_init on MPI_COMM_WORLD", "halving"));
+        assert!(
+            !has_own_order("MPI_Allreduce on MPI_COMM_WORLD", "split")
+                && !has_own_order("MPI_Bcast on x", "chain")
+        );
+        assert!(!has_own_order("MPI_Reduce on MPI_COMM_WORLD", "") && !has_own_order("MPI_Wait", "ring"));
+    }
 }

@@ -1,0 +1,26 @@
+//! The order in which a reduction combines what the ranks contribute: its definition, for all crates.
+//!
+//! MPI recommends the same result for the same arguments (MPI 5.0, section 6.9.1), and a rounded sum depends
+//! on the order of its additions. So the order is a property of the operation, its count, its type and the
+//! ranks, and not of who carries the call out:
+//!
+//! - Among up to `IN_RANKS_MAX` ranks of one host it is `Order::InRanks`. Slots (`coll`), schedules by ranks
+//!   or proxies, and kernels of devices may carry a call out there.
+//! - Elsewhere only schedules do. The order is that of the algorithm, which `coll/choose.rs` picks by
+//!   collective, bytes, ranks, and by the placement on hosts if OUTBOARD_REPRODUCIBLE allows that.
+
+/// The ranks of one host among which every carrier combines in the order of ranks.
+pub const IN_RANKS_MAX: u32 = 16;
+
+/// How an algorithm combines contributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From left to right in the order of ranks: `((0 op 1) op 2) op 3`.
+    InRanks,
+    /// In the order of ranks, with other brackets.
+    Kept,
+    /// The same where the ranks of each node are consecutive (`NodeMap::is_in_order`).
+    KeptInOrder,
+    /// In another order: it is wrong for operators that are not commutative.
+    Lost,
+}
