@@ -12,6 +12,7 @@
 mod attach;
 mod cache;
 mod call;
+mod carrier;
 pub mod check;
 mod choose;
 mod count;
@@ -28,6 +29,7 @@ mod word;
 
 pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
+pub use carrier::ForLibrary;
 pub use choose::{Choice, RULES, Rule, Spans};
 pub use count::{count, count_wait};
 pub use executor::Offload;

@@ -10,15 +10,12 @@ use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
 use ccl::{Communicator, Library, Memory, Message, Step};
-use coll::{Call, Part};
+use coll::{Call, ForLibrary, Part};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
 use schedule::algorithm::Collective;
 use telemetry::{Choice, Counter};
-
-/// The least bytes for a library where nothing was measured.
-const BYTES_MIN: u64 = 64 << 10;
 
 impl Guard {
     /// Starts a collective by the library, if one is loaded and takes it. `blocking`: the caller waits.
@@ -63,12 +60,14 @@ impl Guard {
         let comm = self.objects.comm(planned.comm)?;
         let size = comm.size();
         let everybody = comm.remote.is_none() && !planned.as_one && planned.call.neighbors.is_none();
-        if !everybody || planned.imaged.is_some() || size < 2 || settings::get().check != 0 {
+        if !everybody || planned.imaged.is_some() {
             return Ok(None);
         }
-        let tuning = self.job().membership.tuning;
-        let measured = |name: &str| tuning.library_bytes_min(&settings::get().ccl, name, size);
-        Ok(takes(&planned.call, size, measured).map(|choice| (library, choice)))
+        let (tuning, settings, call) = (self.job().membership.tuning, settings::get(), &planned.call);
+        let measured = |name: &str| tuning.library_bytes_min(&settings.ccl, name, size);
+        let (bytes, is_known) = (call.bytes(size), operation(call).is_some());
+        let asked = ForLibrary { collective: call.collective, bytes, ranks: size, is_known };
+        Ok(asked.choice(settings, measured).map(|choice| (library, choice)))
     }
 
     /// The steps of a call. What stands in for buffers belongs to the running call.
@@ -105,26 +104,6 @@ impl Process {
         self.job().communicators.enter(context, communicator, statement);
         Ok(())
     }
-}
-
-/// Whether the library gets a call, and why; `measured`: from which length on it is faster, if that is known.
-fn takes(call: &Call, size: u32, measured: impl FnOnce(&str) -> Option<u64>) -> Option<Choice> {
-    use Collective::*;
-    match call.collective {
-        Barrier | Scan | Exscan => return None,
-        Gatherv | Scatterv | Alltoallv | Alltoallw => return Some(Choice::LibraryUnequal),
-        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => operation(call).map(|_| ())?,
-        Bcast | Gather | Scatter | Allgather | Allgatherv | Alltoall => {}
-    }
-    let (bytes_min, choice) = match settings::get().ccl_bytes_min {
-        0 => match measured(call.collective.name()) {
-            Some(bytes) => (bytes, Choice::LibraryFaster),
-            None => (BYTES_MIN, Choice::LibraryLong),
-        },
-        bytes => (bytes, Choice::LibraryLong),
-    };
-    let bytes = call.bytes(size);
-    (bytes > 0 && bytes >= bytes_min).then_some(choice)
 }
 
 /// The library's type and operator of a reduction, and the bytes of an element; nothing if it lacks them.
@@ -270,12 +249,12 @@ fn steps(call: &Call, rank: u32, size: u32, place: &mut Place) -> Result<Vec<Ste
             let recvs = blocks(&call.output, size, None, |data| place.write(data))?;
             one(Step::Exchange { sends, recvs })
         }
-        Barrier | Scan | Exscan => unreachable!("`takes` refuses them"),
+        Barrier | Scan | Exscan => unreachable!("`ForLibrary` refuses them"),
     }
 }
 
 fn reduction(call: &Call, rank: u32, is_root: bool, place: &mut Place) -> Result<Vec<Step>> {
-    let (kind, op, element_bytes) = operation(call).expect("`takes` has asked");
+    let (kind, op, element_bytes) = operation(call).expect("`ForLibrary` has it");
     let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
     let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
     let root = call.root;

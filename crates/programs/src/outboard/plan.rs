@@ -221,11 +221,28 @@ impl Plan {
             }
             settings::Offload::Auto => format!("the ranks, inside MPI calls, by {by} ({limit})"),
         };
-        Ok(format!(
-            "{name} of {size} on {} ranks{}\n  with proxies:    {served}\n  without proxies: {alone}\n",
-            self.ranks,
-            if self.nodes > 1 { format!(" of {} nodes", self.nodes) } else { String::new() }
-        ))
+        let nodes = if self.nodes > 1 { format!(" of {} nodes", self.nodes) } else { String::new() };
+        let head = format!("{name} of {size} on {} ranks{nodes}\n", self.ranks);
+        if let Some(why) = self.library(collective, bytes, settings)? {
+            return Ok(head + &format!("  with proxies and without: {} ({why})\n", settings.ccl));
+        }
+        Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
+    }
+
+    /// Why the library that OUTBOARD_CCL names gets such a call, a reduction by an operator that it has.
+    fn library(
+        &self,
+        collective: Collective,
+        bytes: u64,
+        settings: &settings::Settings,
+    ) -> Result<Option<&'static str>, String> {
+        if settings.ccl == "off" {
+            return Ok(None);
+        }
+        let tuning = crate::tables::find(&settings.tuning)?.tuning;
+        let measured = |name: &str| tuning.library_bytes_min(&settings.ccl, name, self.ranks);
+        let asked = coll::ForLibrary { collective, bytes, ranks: self.ranks, is_known: true };
+        Ok(asked.choice(settings, measured).map(telemetry::Choice::why))
     }
 }
 
@@ -505,5 +522,12 @@ mod tests {
         assert_eq!(blocking.matches("algorithm pairwise (as the setting says)").count(), 2, "{blocking}");
         assert!(!blocking.contains("a proxy, by") && !blocking.contains("slots"), "{blocking}");
         assert!(told("alltoall", 8, &[("OUTBOARD_OFFLOAD", "on")]).contains("a proxy, by"));
+        let library = [("OUTBOARD_CCL", "oneccl"), ("OUTBOARD_TUNING", "off")];
+        let long = told("allreduce", 1 << 20, &library);
+        assert!(
+            long.contains("with proxies and without: oneccl (OUTBOARD_CCL takes") && !long.contains("slots"),
+            "{long}"
+        );
+        assert!(told("allreduce", 8, &library).contains("over slots"));
     }
 }
