@@ -229,9 +229,7 @@ impl Process {
     /// A new shared file pointer at `etypes`, a word in this rank's arena.
     pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
         let job = self.job();
-        let Some(offset) = job.coll.memory().alloc(8) else {
-            fail!(Class::NoMem, "no room for a shared file pointer in this rank's arena");
-        };
+        let offset = job.coll.memory().alloc(8)?;
         let pointer = io::SharedPointer::new(job.coll.memory().arena().clone(), offset)?;
         pointer.set(etypes);
         Ok(pointer)

@@ -12,6 +12,7 @@ mod attribute;
 mod connect;
 mod fast;
 mod file;
+mod forked;
 mod leaks;
 
 mod collective;

@@ -1,20 +1,20 @@
 //! Large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), so that peers and
 //! proxies reach them without the kernel: `liboutboard_malloc.so`, which `mpirun` loads before the program's
-//! libraries, takes a part of the arena as its pool.
+//! libraries, has extents of the arena as its pool.
 //!
 //! Invariants: the pool has a lock of its own, for a program allocates at any time, and this library does
 //! inside of calls; what the pool's own tables need is glibc's. The pool stays mapped after MPI_Finalize. A
-//! forked child writes into a copy of its own, and gives nothing back.
+//! forked child writes into a copy of its own (`forked.rs`), and gives nothing back.
 //! Read next: `crates/malloc/src/lib.rs`.
 
 use settings::{Malloc, Settings};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
-use transport::shm::Allocator;
+use transport::shm::{Allocator, Arena};
 
 /// What the pool is divided with.
 static PARTS: Mutex<Option<Allocator>> = Mutex::new(None);
@@ -22,18 +22,25 @@ static POOL: OnceLock<Pool> = OnceLock::new();
 /// This process is a child that the rank forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Offers half of the arena of `allocator` as the pool, if the program's allocations are to come from there.
-/// What hinders that is said, and glibc serves the program.
-pub(crate) fn offer(settings: &Settings, allocator: &mut Allocator) {
-    if settings.malloc != Malloc::Arena || POOL.get().is_some() {
-        return;
+/// Offers a pool of up to `bytes_max` bytes of the arena, if the program's allocations are to come from there:
+/// how many bytes it may take. What hinders that is said, and glibc serves the program.
+pub(crate) fn offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> u64 {
+    if settings.malloc != Malloc::Arena {
+        return 0;
     }
-    if let Err(why) = try_to_offer(settings, allocator) {
-        eprintln!("outboard: OUTBOARD_MALLOC=arena has no effect: {why}");
+    if POOL.get().is_some() {
+        return bytes_max;
+    }
+    match try_to_offer(settings, arena, bytes_max) {
+        Ok(()) => bytes_max,
+        Err(why) => {
+            eprintln!("outboard: OUTBOARD_MALLOC=arena has no effect: {why}");
+            0
+        }
     }
 }
 
-fn try_to_offer(settings: &Settings, allocator: &mut Allocator) -> Result<(), &'static str> {
+fn try_to_offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> Result<(), &'static str> {
     // SAFETY: a C string, looked up among all libraries of the process.
     let taker = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"outboard_malloc_offer".as_ptr()) };
     if taker.is_null() {
@@ -41,18 +48,14 @@ fn try_to_offer(settings: &Settings, allocator: &mut Allocator) -> Result<(), &'
             "liboutboard_malloc.so is not loaded; start the program by mpirun, or set LD_PRELOAD to it",
         );
     }
-    let arena = allocator.arena().clone();
-    let bytes = arena.bytes() / 2;
-    let place = allocator.alloc(bytes).and_then(|offset| Some((offset, arena.span(offset, bytes)?)));
-    let Some((offset, span)) = place else { return Err("the arena is too short (OUTBOARD_ARENA_BYTES)") };
-    *lock() = Some(Allocator::within(arena, offset, bytes));
+    *lock() = Some(Allocator::new(arena.clone(), bytes_max));
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     if unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) } != 0 {
         return Err("pthread_atfork failed");
     }
     let pool = POOL.get_or_init(|| Pool {
-        start: span.address(),
-        bytes: span.bytes(),
+        ranges: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; Pool::RANGES_MAX],
+        count: AtomicUsize::new(0),
         bytes_min: settings.malloc_bytes_min.max(Pool::ALIGN as u64) as usize,
         alloc,
         free,
@@ -90,10 +93,21 @@ extern "C" fn alloc(bytes: usize) -> *mut c_void {
         return std::ptr::null_mut();
     }
     let address = with_parts(|parts| {
-        let offset = parts.alloc(bytes as u64)?;
-        Some(parts.arena().span(offset, bytes as u64)?.address())
+        let offset = parts.alloc(bytes as u64).ok()?;
+        note_extents(parts)?;
+        Some(parts.arena().span(offset, bytes as u64).ok()?.address())
     });
     std::ptr::with_exposed_provenance_mut(address.flatten().unwrap_or(0))
+}
+
+/// Lets the other library know the extents that were taken since the last allocation.
+fn note_extents(parts: &Allocator) -> Option<()> {
+    let pool = POOL.get()?;
+    for extent in parts.extents().skip(pool.count.load(Ordering::Relaxed)) {
+        let span = parts.arena().span(extent.start, extent.end - extent.start).ok()?;
+        pool.add(span.address(), span.bytes()).then_some(())?;
+    }
+    Some(())
 }
 
 extern "C" fn free(memory: *mut c_void) {
@@ -101,8 +115,9 @@ extern "C" fn free(memory: *mut c_void) {
         return;
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
-    let freed =
-        with_parts(|parts| parts.arena().offset_of(memory.addr()).is_some_and(|offset| parts.free(offset)));
+    let freed = with_parts(|parts| {
+        parts.arena().offset_of(memory.addr(), 1).is_some_and(|offset| parts.free(offset))
+    });
     if freed == Some(false) {
         eprintln!("outboard: free: {memory:p} was not allocated, or has been freed");
         std::process::abort();
@@ -114,7 +129,7 @@ extern "C" fn free(memory: *mut c_void) {
 }
 
 extern "C" fn usable(memory: *mut c_void) -> usize {
-    let bytes = with_parts(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr())?));
+    let bytes = with_parts(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr(), 1)?));
     bytes.flatten().unwrap_or(0) as usize
 }
 
@@ -129,11 +144,5 @@ unsafe extern "C" fn after_fork() {
 
 unsafe extern "C" fn after_fork_in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
-    if let Some(pool) = POOL.get() {
-        with_parts(|parts| {
-            let arena = parts.arena();
-            arena.offset_of(pool.start).map(|offset| arena.make_private(offset, pool.bytes as u64))
-        });
-    }
     HELD.take().map(ManuallyDrop::into_inner);
 }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use error::{Class, Result, fail};
+use settings::Settings;
 use transport::shm::{Segment, Shape};
 
 /// Made of the sources whose records lie in shared memory (`build.rs` beside `src`).
@@ -13,6 +14,22 @@ pub const BUILD: u64 = {
         Err(_) => panic!("OUTBOARD_BUILD is no number"),
     }
 };
+
+/// What a new job has on this host. Says so if ranks may allocate less than the machine has, which nobody asked
+/// for.
+pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Shape {
+    let sparse = Shape::sparse(ranks, spawned, proxies);
+    if let Some(arena_bytes) = settings.arena_bytes {
+        return Shape { arena_bytes, ..sparse };
+    }
+    if sparse.is_cut() {
+        eprintln!(
+            "outboard: `ulimit -f` leaves each rank an arena of {} bytes; raise it if MPI_Win_allocate or long collectives need more",
+            sparse.arena_bytes
+        );
+    }
+    sparse
+}
 
 /// The memory of a new job, whose maker has these settings of the scopes `settings::agree::LAUNCHER`.
 pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {

@@ -18,7 +18,7 @@ mod member;
 mod site;
 mod tuning;
 
-pub use build::{BUILD, attach, create};
+pub use build::{BUILD, attach, create, shape};
 pub use claim::{ProxyMembership, join_proxy};
 pub use member::{Membership, age, join, tell};
 pub use tuning::{overruled, set_tuning};

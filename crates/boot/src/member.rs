@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Offload, Settings};
-use transport::shm::{LocalRank, Segment, Shape, State, World, cma};
+use transport::shm::{LocalRank, Segment, State, World, cma};
 use tuning::Tuning;
 
 use crate::claim::{self, Claim};
@@ -77,8 +77,7 @@ fn under(site: &'static Site, settings: &Settings) -> Membership {
 }
 
 fn alone(settings: &Settings) -> Result<Membership> {
-    let sparse = Shape::sparse(1, settings.spawn_ranks_max as u32, 0);
-    let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
+    let shape = crate::shape(settings, 1, settings.spawn_ranks_max as u32, 0);
     let (segment, _) = crate::create(shape, &told(LAUNCHER))?;
     let segment = claim::keep(segment);
     segment.world(0).size.store(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use error::{Class, Error, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Settings};
 use sys::process::Process;
-use transport::shm::{LocalRank, Segment, Shape, State};
+use transport::shm::{LocalRank, Segment, State};
 
 use crate::claim;
 
@@ -319,8 +319,7 @@ fn leader(nodes: &[u32], node: u32) -> u32 {
 fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
-    let sparse = Shape::sparse(ranks, 0, 0);
-    let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
+    let shape = crate::shape(settings, ranks, 0, 0);
     let (segment, fd) = crate::create(shape, &told(LAUNCHER))?;
     segment.set_nodes(node, nodes.iter().max().map_or(1, |most| most + 1), nodes, 0);
     segment.world(0).size.store(ranks, Ordering::Relaxed);

@@ -126,8 +126,8 @@ impl SlotMemory {
                 self.made_bytes += 2 * bytes;
                 let served = if self.served { Location::SERVED } else { 0 };
                 match memory.alloc(slots_bytes(bytes)) {
-                    Some(offset) => Location(offset | u64::from(bytes.ilog2()) | served),
-                    None => return Location::NONE,
+                    Ok(offset) => Location(offset | u64::from(bytes.ilog2()) | served),
+                    Err(_) => return Location::NONE,
                 }
             }
         };
@@ -205,16 +205,8 @@ impl AttachedSet {
         }
         let member = |(&peer, &location): (&u32, &Location)| {
             let peer = segment.require(peer)?;
-            match map_slots(&segment.arena(peer)?, location) {
-                Some((left, slots)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, slots)),
-                None => {
-                    fail!(
-                        Class::Intern,
-                        "rank {peer} of the job says that its slots are at {:#x}",
-                        location.0
-                    )
-                }
-            }
+            let (left, slots) = map_slots(&segment.arena(peer)?, location)?;
+            Ok((Member { peer, page: segment.keep_rank(peer), left }, slots))
         };
         let (members, slots): (Vec<_>, (_, _)) =
             peers.iter().zip(&locations).map(member).collect::<Result<_>>()?;
@@ -280,20 +272,21 @@ fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }
 
-/// A member's word `left`, and its two slots; nothing if they do not lie inside its arena.
-pub(crate) fn map_slots(arena: &Arena, location: Location) -> Option<(Words, (FlatSlot, FlatSlot))> {
+/// A member's word `left`, and its two slots. Errors: they do not lie inside its arena (MPI_ERR_INTERN), or
+/// cannot be mapped.
+pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(Words, (FlatSlot, FlatSlot))> {
     let (offset, bytes) = (location.offset(), location.bytes_max());
     if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
-        return None;
+        fail!(Class::Intern, "rank {} says that its slots are at {:#x}", arena.rank(), location.0);
     }
     let whole = arena.span(offset, slots_bytes(bytes))?;
     let slot = |parity: u64| {
         let (word, apart) = ((1 + parity) * WORD_BYTES, WORDS_BYTES + parity * bytes);
-        Some(FlatSlot {
+        Ok::<_, error::Error>(FlatSlot {
             word: arena.keep(offset + word, 1)?,
             beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
             apart: whole.slice(apart as usize, bytes as usize),
         })
     };
-    Some((arena.keep(offset, 1)?, (slot(0)?, slot(1)?)))
+    Ok((arena.keep(offset, 1)?, (slot(0)?, slot(1)?)))
 }

@@ -164,7 +164,7 @@ struct Process {
 
 impl Process {
     fn new(segment: &Segment, rank: u32) -> Process {
-        let memory = Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap());
+        let memory = Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20);
         Process { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 

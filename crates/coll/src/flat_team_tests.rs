@@ -32,7 +32,7 @@ impl Team {
     /// A member with two sets: one for blocking calls, and one for a queue.
     fn join(&self, rank: usize) -> (Allocator, FlatSets, usize, usize) {
         let mut memory =
-            Allocator::new(self.segment.arena(self.segment.require(rank as u32).unwrap()).unwrap());
+            Allocator::new(self.segment.arena(self.segment.require(rank as u32).unwrap()).unwrap(), 16 << 20);
         let mut sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
         self.segment
             .rank(self.segment.require(rank as u32).unwrap())

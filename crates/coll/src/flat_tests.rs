@@ -206,7 +206,7 @@ fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
         (
-            Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()),
+            Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20),
             FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
         )
     });
@@ -435,7 +435,7 @@ fn the_least_space_counts() {
     let [mut many, mut few] =
         [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)));
     let mut memory =
-        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()));
+        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20));
     for sets in 1..=65 {
         let locations =
             [many.memory.alloc(&mut memory[0], &[]).0 as i64, few.memory.alloc(&mut memory[1], &[]).0 as i64];
@@ -456,7 +456,7 @@ fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut sets = [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(0)));
     let mut memory =
-        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()));
+        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20));
     for (spins, flat_max) in
         [([1, 0], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX), ([0, 1], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX)]
     {

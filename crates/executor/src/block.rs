@@ -7,14 +7,14 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::Habit;
-use crate::lent::Launch;
+use crate::lent::{ARENA, Launch};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
-use error::{Class, Result, fail};
+use error::{Class, Error, Result, fail};
 use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,15 +100,8 @@ pub struct ExecutorParts<'a> {
 
 impl ExecutorParts<'_> {
     fn alloc(&mut self, bytes: u64, purpose: &str) -> Result<u64> {
-        match self.allocator.alloc(bytes) {
-            Some(at) => Ok(at),
-            None => fail!(
-                Class::NoMem,
-                "rank {} has no {bytes} bytes left in its arena for {purpose}; {} bytes are in use (OUTBOARD_ARENA_BYTES)",
-                self.rank,
-                self.allocator.used_bytes()
-            ),
-        }
+        let no_room = |why: Error| Error::new(why.class, format!("no memory for {purpose}: {why}"));
+        self.allocator.alloc(bytes).map_err(no_room)
     }
 
     fn arena(&self) -> Arena {
@@ -215,19 +208,22 @@ impl Program {
 }
 
 impl Program {
-    /// The memory of a published instance that a proxy on another computer needs.
-    pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<Span> {
+    /// The memory of a published instance that a proxy on another computer needs, with the addresses by which
+    /// it asks for it.
+    pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<(u64, Span)> {
         let record = &block.run.record;
         let tables = (self.exports_at, 16 * self.plan.exports.len() as u64);
         let words = |words: Option<(u64, u64)>| words.map(|(at, count)| (at, 8 * count));
         let inside =
             [Some((record.at(), record::record_bytes(self.plan.schedule.steps.len()))), Some(tables)];
         let inside = inside.into_iter().chain([words(self.words), words(block.parameters), block.data]);
-        let spans = inside.flatten().filter_map(|(at, bytes)| arena.span(at, bytes));
-        let mut all: Vec<Span> = spans.filter(|span| span.bytes() > 0).collect();
+        let spans =
+            inside.flatten().filter_map(|(at, bytes)| Some((ARENA + at, arena.span(at, bytes).ok()?)));
+        let mut all: Vec<(u64, Span)> = spans.filter(|(_, span)| span.bytes() > 0).collect();
         each_buffer(bindings_of(&block.bound), |buffer| {
             let hull = buffer.hull();
-            if hull.bytes() > 0 && !all.contains(&hull) {
+            let hull = (hull.address() as u64, hull);
+            if hull.1.bytes() > 0 && !all.contains(&hull) {
                 all.push(hull);
             }
         });
@@ -235,9 +231,10 @@ impl Program {
     }
 
     /// What a proxy must know of a published instance beside its memory.
-    pub fn launch(&self, block: &InstanceBlock, lent: Vec<Lent>) -> Launch {
+    pub fn launch(&self, block: &InstanceBlock, extents: Vec<u64>, lent: Vec<Lent>) -> Launch {
         let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
-        Launch { stamp, program: self.id, version: block.version, steps: block.run.steps() as u32, lent }
+        let steps = block.run.steps() as u32;
+        Launch { stamp, program: self.id, version: block.version, steps, extents, lent }
     }
 }
 
@@ -301,7 +298,7 @@ impl InstanceBlock {
         each_buffer([&start.input, &start.output], |buffer| {
             let inside = match buffer.contiguous() {
                 Some(span) => span.bytes() == 0 || inside_span(arena, span),
-                None => buffers::inside(arena, buffer),
+                None => buffers::base_inside(arena, buffer).is_some(),
             };
             if !inside {
                 self.private_bytes = self.private_bytes.max(buffer.bytes() as u64);
@@ -436,7 +433,7 @@ impl InstanceBlock {
                     Some((Region::Local(span), offset, _)) => {
                         let address = span.address() + offset as usize;
                         let is_here = !self.lent || matches!(from.buffer, BufferId::Scratch(_));
-                        let inside = arena.offset_of(address).filter(|_| is_here);
+                        let inside = arena.offset_of(address, spot.bytes).filter(|_| is_here);
                         inside.map_or(address as u64, |offset| offset | IN_ARENA)
                     }
                     _ => IN_ARENA,
@@ -516,15 +513,14 @@ fn staged(
     match buffers.locate(from.buffer, at) {
         Some((Region::Local(span), offset, here)) if here >= bytes => {
             let address = span.address() + offset as usize;
-            executor.allocator.arena().offset_of(address).is_none() && (bytes <= short || !readable)
+            executor.allocator.arena().offset_of(address, bytes).is_none() && (bytes <= short || !readable)
         }
         _ => true,
     }
 }
 
 fn inside_span(arena: &Arena, span: sys::Span) -> bool {
-    let last = span.address() + span.bytes() - 1;
-    arena.offset_of(span.address()).is_some() && arena.offset_of(last).is_some()
+    arena.offset_of(span.address(), span.bytes() as u64).is_some()
 }
 
 fn each_buffer(bindings: [&Binding; 2], mut each: impl FnMut(&Buffer)) {

@@ -253,7 +253,7 @@ pub fn bind_local(
     for (index, &at) in scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
         let outside = Fault::Corrupt { peer: rank.peer(), what: Corruption::Offset };
-        let region = Region::Local(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
+        let region = Region::Local(reach.arena(rank)?.span(at, bytes).map_err(|_| outside)?);
         buffers.parts[2 + index].clear();
         buffers.parts[2 + index].push(BufferPart { start: 0, end: bytes, region });
     }
@@ -308,10 +308,12 @@ pub fn encode(
         for part in parts {
             words.push(part.end);
             match &part.region {
-                Region::Local(span) if span.bytes() > 0 => match arena.offset_of(span.address()) {
-                    Some(offset) if !lent => words.extend([PART_FLAT, offset | IN_ARENA]),
-                    _ => words.extend([PART_FLAT, span.address() as u64]),
-                },
+                Region::Local(span) if span.bytes() > 0 => {
+                    match arena.offset_of(span.address(), span.bytes() as u64) {
+                        Some(offset) if !lent => words.extend([PART_FLAT, offset | IN_ARENA]),
+                        _ => words.extend([PART_FLAT, span.address() as u64]),
+                    }
+                }
                 Region::LocalGaps(buffer) => {
                     let Some((layout, skip)) = buffer.parts() else { continue };
                     let index = layouts.iter().position(|known| Arc::ptr_eq(known, layout));
@@ -319,10 +321,9 @@ pub fn encode(
                         layouts.push(layout);
                         layouts.len() - 1
                     });
-                    let origin = arena.span(0, 0).map_or(0, |span| span.address());
-                    let (kind, base) = match !lent && inside(arena, buffer) {
-                        true => (PART_GAPS_MAPPED, buffer.base().wrapping_sub(origin)),
-                        false => (PART_GAPS, buffer.base()),
+                    let (kind, base) = match base_inside(arena, buffer).filter(|_| !lent) {
+                        Some(base) => (PART_GAPS_MAPPED, base),
+                        None => (PART_GAPS, buffer.base()),
                     };
                     words.extend([kind, base as u64, index as u64, skip as u64]);
                 }
@@ -342,9 +343,10 @@ pub fn encode(
     Ok(words)
 }
 
-/// Whether a buffer with gaps lies wholly inside the arena, by its first and last bytes.
-pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
-    let Some((layout, skip)) = buffer.parts() else { return false };
+/// The base of a buffer with gaps as an offset of the arena, if all from its first to its last byte lies in
+/// one extent. The base itself may lie elsewhere, even before the arena.
+pub fn base_inside(arena: &transport::shm::Arena, buffer: &Buffer) -> Option<usize> {
+    let (layout, skip) = buffer.parts()?;
     let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
     let last = layout.extent.saturating_mul(elements - 1);
     let low = (buffer.base() as i64).wrapping_add(layout.true_lb).wrapping_add(last.min(0));
@@ -352,10 +354,9 @@ pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
         .wrapping_add(layout.true_lb)
         .wrapping_add(layout.true_extent - 1)
         .wrapping_add(last.max(0));
-    match (arena.offset_of(low as usize), arena.offset_of(high as usize)) {
-        (Some(first), Some(last)) => first <= last,
-        _ => false,
-    }
+    let bytes = u64::try_from(high.checked_sub(low)?).ok()? + 1;
+    let first = arena.offset_of(low as usize, bytes)?;
+    Some(buffer.base().wrapping_sub(low as usize).wrapping_add(first as usize))
 }
 
 /// Decodes a rank's parameters for a proxy: its view of the buffers, and the world ranks of the peers.
@@ -387,7 +388,7 @@ pub fn decode(
             let bytes = end.checked_sub(start)?;
             let region = match words.next()? {
                 PART_FLAT => match words.next()? {
-                    at if at & IN_ARENA != 0 => Region::Local(arena.span(at & !IN_ARENA, bytes)?),
+                    at if at & IN_ARENA != 0 => Region::Local(arena.span(at & !IN_ARENA, bytes).ok()?),
                     address => Region::Remote { rank, address: address as usize },
                 },
                 kind @ (PART_GAPS | PART_GAPS_MAPPED) => {

@@ -444,8 +444,10 @@ impl Execution {
         if address & STAGED != 0 && spot.bytes > 0 {
             end = limit.min(begun + reach.chunk_bytes);
             let outside = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Offset };
-            let staging =
-                reach.arena(self.rank)?.span(address & !(IN_ARENA | STAGED), spot.bytes).ok_or(outside)?;
+            let staging = reach
+                .arena(self.rank)?
+                .span(address & !(IN_ARENA | STAGED), spot.bytes)
+                .map_err(|_| outside)?;
             let mut at = begun;
             while at < end {
                 let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;

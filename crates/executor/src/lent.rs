@@ -22,6 +22,10 @@ use transport::shm::{Arena, LocalRank};
 
 /// Ranges that a rank lends for one instance, at most.
 pub(crate) const LENT_MAX: usize = 120;
+/// Extents that a rank's arena can have, besides the first, if it is to lend instances.
+pub(crate) const EXTENTS_MAX: usize = 64;
+/// A rank lends parts of its arena by their offsets, from this address on, which no process has.
+pub(crate) const ARENA: u64 = 1 << 62;
 
 /// How a proxy reads and writes what ranks have lent. A trait, because tests simulate it.
 pub trait Borrow {
@@ -111,9 +115,8 @@ pub(crate) struct LentMemory {
 }
 
 /// What a rank has said.
+#[derive(Default)]
 struct Known {
-    /// Where its arena begins in its process.
-    arena: u64,
     /// By the offset of the instance's record.
     lent: Vec<(u64, Vec<Lent>)>,
 }
@@ -124,8 +127,8 @@ impl LentMemory {
     }
 
     /// A rank joins; false if what it says makes no sense.
-    pub fn meet(&self, rank: LocalRank, name: &[u8], arena: u64, heartbeat: Lent) -> bool {
-        self.ranks.borrow_mut().insert(rank, Known { arena, lent: Vec::new() });
+    pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: Lent) -> bool {
+        self.ranks.borrow_mut().insert(rank, Known::default());
         self.way.borrow_mut().meet(rank.peer(), name, heartbeat)
     }
 
@@ -152,9 +155,9 @@ impl LentMemory {
         }
     }
 
-    /// Where a place in a rank's arena lies in its process.
-    pub fn address(&self, rank: LocalRank, offset: u64) -> Option<u64> {
-        self.known(rank)?.arena.checked_add(offset)
+    /// The address by which a rank has lent a place in its arena.
+    pub fn address(&self, offset: u64) -> Option<u64> {
+        (offset < ARENA).then_some(ARENA + offset)
     }
 
     /// Reads pieces of a rank's memory: addresses in its process, and lengths.
@@ -175,8 +178,8 @@ impl LentMemory {
         if bytes == 0 {
             return Ok(());
         }
-        let span = mirror.span(at, bytes).ok_or(outside)?;
-        let address = self.address(rank, at).ok_or(outside)?;
+        let span = mirror.span(at, bytes).map_err(|_| outside)?;
+        let address = self.address(at).ok_or(outside)?;
         self.read(rank, &[(address as usize, bytes as usize)], span)
     }
 
@@ -213,7 +216,7 @@ impl LentMemory {
 
     fn write_at(&self, rank: LocalRank, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let outside = Fault::Corrupt { peer: rank.peer(), what: Corruption::Offset };
-        let address = self.address(rank, offset).ok_or(outside)?;
+        let address = self.address(offset).ok_or(outside)?;
         self.write(rank, &[(address as usize, bytes.len())], Block::of(bytes).span())
     }
 
@@ -240,10 +243,9 @@ impl LentMemory {
     }
 }
 
-/// What a rank says first: its endpoint for memory, where its arena begins, where the heartbeat goes.
-pub(crate) fn join_words(name: &[u8], arena: u64, heartbeat: &Lent) -> Vec<u64> {
-    let mut words = vec![arena];
-    words.extend(heartbeat.words());
+/// What a rank says first: its endpoint for memory, and where the heartbeat goes.
+pub(crate) fn join_words(name: &[u8], heartbeat: &Lent) -> Vec<u64> {
+    let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
     words.extend(name.chunks(8).map(|bytes| {
         let mut word = [0; 8];
@@ -254,16 +256,16 @@ pub(crate) fn join_words(name: &[u8], arena: u64, heartbeat: &Lent) -> Vec<u64> 
 }
 
 /// The same, read.
-pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, u64, Lent)> {
-    let (&arena, rest) = words.split_first()?;
-    let heartbeat = Lent::from_words(rest.get(..Lent::WORDS)?)?;
-    let (&bytes, name) = rest[Lent::WORDS..].split_first()?;
+pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, Lent)> {
+    let (heartbeat, rest) = words.split_at_checked(Lent::WORDS)?;
+    let heartbeat = Lent::from_words(heartbeat)?;
+    let (&bytes, name) = rest.split_first()?;
     let mut name: Vec<u8> = name.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if bytes > name.len() as u64 || heartbeat.bytes < 8 {
         return None;
     }
     name.truncate(bytes as usize);
-    Some((name, arena, heartbeat))
+    Some((name, heartbeat))
 }
 
 /// What a rank says to have an instance driven.
@@ -274,21 +276,34 @@ pub(crate) struct Launch {
     pub program: u64,
     pub version: u64,
     pub steps: u32,
+    /// Where the extents of the rank's arena end, which the mirror has alike.
+    pub extents: Vec<u64>,
     pub lent: Vec<Lent>,
 }
 
 impl Launch {
     pub fn words(&self) -> Vec<u64> {
         let mut words = vec![self.stamp, self.program, self.version, self.steps.into()];
+        words.push(self.extents.len() as u64);
+        words.extend(&self.extents);
         words.extend(self.lent.iter().flat_map(Lent::words));
         words
     }
 
     pub fn read(words: &[u64]) -> Option<Launch> {
-        let (&[stamp, program, version, steps], rest) = words.split_first_chunk()?;
+        let (&[stamp, program, version, steps, extents], rest) = words.split_first_chunk()?;
+        let extents = usize::try_from(extents).ok().filter(|count| *count <= EXTENTS_MAX)?;
+        let (extents, rest) = rest.split_at_checked(extents)?;
         let lent: Option<Vec<Lent>> = rest.chunks(Lent::WORDS).map(Lent::from_words).collect();
         let lent = lent.filter(|lent| lent.len() <= LENT_MAX)?;
-        Some(Launch { stamp, program, version, steps: steps.try_into().ok()?, lent })
+        Some(Launch {
+            stamp,
+            program,
+            version,
+            steps: steps.try_into().ok()?,
+            extents: extents.to_vec(),
+            lent,
+        })
     }
 }
 
@@ -302,22 +317,29 @@ mod tests {
 
     #[test]
     fn orders_come_back_and_nonsense_is_none() {
-        let joined = (b"an endpoint".to_vec(), 1 << 40, lent(64));
-        let words = join_words(&joined.0, joined.1, &joined.2);
+        let joined = (b"an endpoint".to_vec(), lent(64));
+        let words = join_words(&joined.0, &joined.1);
         assert_eq!(read_join(&words), Some(joined));
         for cut in 0..words.len() {
             assert_eq!(read_join(&words[..cut]), None, "{cut} words");
         }
-        let launch = Launch { stamp: 1, program: 2, version: 3, steps: 4, lent: vec![lent(8), lent(16)] };
+        let (stamp, program, version, steps) = (1, 2, 3, 4);
+        let launch =
+            Launch { stamp, program, version, steps, extents: vec![5, 6], lent: vec![lent(8), lent(16)] };
         let words = launch.words();
         assert_eq!(Launch::read(&words), Some(launch));
-        for cut in [0, 3, 5, 7, 11] {
+        for cut in [0, 3, 4, 6, 8, 14] {
             assert_eq!(Launch::read(&words[..cut]), None, "{cut} words");
         }
-        assert_eq!(Launch::read(&[1, 2, 3, 1 << 32]), None);
+        assert_eq!(Launch::read(&[1, 2, 3, 1 << 32, 0]), None);
         // A range that leads beyond the end of all addresses.
-        assert_eq!(Launch::read(&[1, 2, 3, 4, u64::MAX, 8, 0, 0]), None);
-        let many = Launch { stamp: 1, program: 2, version: 3, steps: 4, lent: vec![lent(8); LENT_MAX + 1] };
-        assert_eq!(Launch::read(&many.words()), None);
+        assert_eq!(Launch::read(&[1, 2, 3, 4, 0, u64::MAX, 8, 0, 0]), None);
+        let many = |extents: usize, lents: usize| {
+            let (extents, lent) = (vec![1; extents], vec![lent(8); lents]);
+            Launch::read(&Launch { stamp, program, version, steps, extents, lent }.words())
+        };
+        assert!(many(EXTENTS_MAX, LENT_MAX).is_some());
+        assert!(many(EXTENTS_MAX + 1, 0).is_none() && many(0, LENT_MAX + 1).is_none());
+        assert_eq!(Launch::read(&[1, 2, 3, 4, u64::MAX]), None);
     }
 }

@@ -138,10 +138,10 @@ impl Reach {
 
     /// Scratch of an instance, at an offset of its rank's arena.
     pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
-        let span = self.arena(rank).ok()?.span(at, bytes)?;
+        let span = self.arena(rank).ok()?.span(at, bytes).ok()?;
         Some(match &self.lent {
             None => Region::Local(span),
-            Some(lent) => Region::Mirrored { span, rank, address: lent.address(rank, at)? as usize },
+            Some(lent) => Region::Mirrored { span, rank, address: lent.address(at)? as usize },
         })
     }
 
@@ -346,7 +346,7 @@ impl Reach {
         let mut done = 0;
         for &(at, bytes) in pieces.iter() {
             let outside = Fault::Corrupt { peer: far.rank.peer(), what: Corruption::Offset };
-            let there = arena.span(at as u64, bytes as u64).ok_or(outside)?;
+            let there = arena.span(at as u64, bytes as u64).map_err(|_| outside)?;
             let here = span.slice(done, bytes);
             match way {
                 Transfer::Fetch => there.copy_to(here),

@@ -203,8 +203,8 @@ impl Proxy {
         let key = (from, note.context, note.sequence);
         match note.kind {
             Kind::Join => {
-                let (name, arena, heartbeat) = lent::read_join(words)?;
-                if !lent.meet(rank, &name, arena, heartbeat) {
+                let (name, heartbeat) = lent::read_join(words)?;
+                if !lent.meet(rank, &name, heartbeat) {
                     return None;
                 }
                 self.forget(rank);
@@ -248,6 +248,9 @@ impl Proxy {
         let Launch { stamp, program, version, steps, .. } = *launch;
         let arena = self.reach.arena(rank)?.clone();
         let (at, outside) = (note.offset, corrupt(Corruption::Offset));
+        if !arena.mirror_extents(&launch.extents) {
+            return Err(outside);
+        }
         let record = InstanceRecord::new(&arena, at, steps).ok_or(outside)?;
         let Some(lent) = &self.reach.lent else { return Err(outside) };
         let head = |which: Head| record.head(which).load(Ordering::Relaxed);

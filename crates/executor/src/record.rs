@@ -112,8 +112,8 @@ impl InstanceRecord {
     #[inline]
     pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<InstanceRecord> {
         let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
-        arena.word(at)?;
-        arena.word(last)?;
+        let words = (last - at) / 8 + 1;
+        arena.words(at, words as usize).ok()?;
         Some(InstanceRecord { arena: arena.clone(), at, steps })
     }
 
@@ -236,7 +236,7 @@ impl InstanceRecord {
             // In a corrupt directory the record may be missing; its stamp then tells readers that it has
             // gone.
             let next = at.checked_add(8 * Head::Next as u64).filter(|_| at != 0);
-            let Some(next) = next.and_then(|next| self.arena.word(next)) else { break };
+            let Some(next) = next.and_then(|next| self.arena.word(next).ok()) else { break };
             link = next;
         }
         self.head(Head::Stamp).store(0, Ordering::Release);
@@ -274,7 +274,7 @@ pub fn find(
         if at == 0 {
             return Ok(Lookup::Absent);
         }
-        let word = |head: Head| arena.word(at.checked_add(8 * head as u64)?);
+        let word = |head: Head| arena.word(at.checked_add(8 * head as u64)?).ok();
         let (Some(stamp), Some(key), Some(next)) = (word(Head::Stamp), word(Head::Context), word(Head::Next))
         else {
             return Err(Corruption::Offset);
@@ -303,7 +303,7 @@ pub fn export(record: &InstanceRecord, to: u32, edge: u32) -> Result<u32, Corrup
     let word = |index: u64| {
         let offset =
             index.checked_mul(8).and_then(|offset| at.checked_add(offset)).ok_or(Corruption::Offset)?;
-        record.arena.word(offset).map(|word| word.load(Ordering::Acquire)).ok_or(Corruption::Offset)
+        record.arena.word(offset).map(|word| word.load(Ordering::Acquire)).map_err(|_| Corruption::Offset)
     };
     let key = Export::key(to, edge);
     let (mut low, mut high) = (0, count);
@@ -337,12 +337,8 @@ pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
 /// Copies words out of an arena, if they lie inside it.
 pub fn read_words(arena: &Arena, at: u64, count: u64, into: &mut Vec<u64>) -> Option<()> {
     into.clear();
-    let bytes = count.checked_mul(8)?;
-    if count > 0 {
-        arena.word(at)?;
-        arena.word(at.checked_add(bytes)?.checked_sub(8)?)?;
-    }
-    into.extend((0..count).map_while(|index| Some(arena.word(at + 8 * index)?.load(Ordering::Relaxed))));
+    let words = arena.words(at, usize::try_from(count).ok()?).ok()?;
+    into.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
     Some(())
 }
 
@@ -353,7 +349,7 @@ mod tests {
 
     fn records(count: usize) -> (Segment, Vec<InstanceRecord>) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(segment.local(0).unwrap()).unwrap());
+        let mut allocator = Allocator::new(segment.arena(segment.local(0).unwrap()).unwrap(), 16 << 20);
         let records = (0..count).map(|_| {
             let at = allocator.alloc(record_bytes(2)).unwrap();
             let record = InstanceRecord::new(allocator.arena(), at, 2).unwrap();

@@ -270,7 +270,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
         Region::Local(Span::EMPTY)
     } else if address & IN_ARENA != 0 {
         let span = reach.arena(rank)?.span(address & !(IN_ARENA | STAGED), total);
-        Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
+        Region::Local(span.map_err(|_| corrupt(Corruption::Offset))?)
     } else {
         Region::Remote { rank, address: address as usize }
     };

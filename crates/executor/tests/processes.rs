@@ -338,7 +338,7 @@ impl Member {
             executor: Executor::new(
                 segment.clone(),
                 place,
-                Allocator::new(segment.arena(place).unwrap()),
+                Allocator::new(segment.arena(place).unwrap(), 16 << 20),
                 config(scenario),
             ),
             segment: segment.clone(),

@@ -1,6 +1,6 @@
 //! The shared file pointer (MPI 5.0, section 14.4.4): a word in the arena of the file's rank 0.
 
-use error::{Class, Result, fail};
+use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use transport::shm::Arena;
 
@@ -12,15 +12,9 @@ pub struct SharedPointer {
 }
 
 impl SharedPointer {
-    /// The word at an offset of an arena; MPI_ERR_INTERN outside.
+    /// The word at an offset of an arena; MPI_ERR_INTERN outside, MPI_ERR_NO_MEM where it cannot be mapped.
     pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
-        if arena.word(offset).is_none() {
-            fail!(
-                Class::Intern,
-                "no shared file pointer can lie at offset {offset} of rank {}'s arena",
-                arena.rank()
-            );
-        }
+        arena.word(offset)?;
         Ok(SharedPointer { arena, offset })
     }
 

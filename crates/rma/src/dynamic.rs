@@ -55,15 +55,13 @@ impl Window {
             Some((offset, capacity)) if capacity >= rows => (offset, None),
             old => {
                 let capacity = (rows * 2).max(8);
-                let Some(offset) = allocator.alloc((capacity * ROW * 8) as u64) else {
-                    fail!(Class::NoMem, "the arena has no room for a table of {rows} attached regions");
-                };
+                let offset = allocator.alloc((capacity * ROW * 8) as u64)?;
                 self.table = Some((offset, capacity));
                 (offset, old)
             }
         };
         let record = &self.mine().record;
-        let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
+        let words = record.arena().words(offset, rows * ROW).expect("allocated, so mapped");
         record.publish(offset, rows, || {
             for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
                 let (rank, offset) =
@@ -80,14 +78,14 @@ impl Window {
     /// Reads the table of a member again if it has changed. This process's own private memory is local.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
-        let Place::Here(Target { record, memory, peer, .. }) = &mut self.members[member].place else {
+        let Place::Here(Target { record, memory, .. }) = &mut self.members[member].place else {
             return Ok(());
         };
         let Memory::Dynamic(regions) = memory else { return Ok(()) };
         if regions.version == Some(record.version()) {
             return Ok(());
         }
-        let (version, words) = record.table();
+        let (version, words) = record.table()?;
         let mut known = Vec::with_capacity(words.len() / ROW);
         for row in words.chunks_exact(ROW) {
             let (address, bytes) = (row[0] as usize, row[1] as usize);
@@ -96,10 +94,8 @@ impl Window {
             }
             let memory = match row[2].checked_sub(1) {
                 Some(owner) => {
-                    match rma.segment.arena(rma.segment.require(owner as u32)?)?.span(row[3], row[1]) {
-                        Some(span) => Memory::Mapped(span),
-                        None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
-                    }
+                    let arena = rma.segment.arena(rma.segment.require(owner as u32)?)?;
+                    Memory::Mapped(arena.span(row[3], row[1])?)
                 }
                 None => {
                     match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {

@@ -93,8 +93,8 @@ impl Rma {
     }
 
     /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
-    /// nothing if the arena is full. `Window::free` frees it.
-    pub fn record(&self, allocator: &mut Allocator, members: usize) -> Option<u64> {
+    /// MPI_ERR_NO_MEM if it has no room. `Window::free` frees it.
+    pub fn record(&self, allocator: &mut Allocator, members: usize) -> Result<u64> {
         Record::create(allocator, members).map(|record| record.offset())
     }
 
@@ -105,8 +105,8 @@ impl Rma {
     }
 
     /// The address in this process of an offset in the arena of `peer`.
-    pub fn span(&self, peer: u32, offset: u64, bytes: u64) -> Result<Option<Span>> {
-        Ok(self.segment.arena(self.segment.require(peer)?)?.span(offset, bytes))
+    pub fn span(&self, peer: u32, offset: u64, bytes: u64) -> Result<Span> {
+        self.segment.arena(self.segment.require(peer)?)?.span(offset, bytes)
     }
 
     /// Whether this process reaches the private memory of a peer by cross-memory attach.

@@ -5,7 +5,7 @@
 //! (MPI 5.0, section 12.5.3). Invariant: nothing here blocks, except for the end of others' updates in the
 //! latch, which are short.
 
-use error::{Class, Result, fail};
+use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 use sys::futex;
@@ -54,21 +54,19 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// A new record in this process's arena; nothing if the arena is full.
-    pub fn create(allocator: &mut Allocator, members: usize) -> Option<Record> {
+    /// A new record in this process's arena; MPI_ERR_NO_MEM if it has no room.
+    pub fn create(allocator: &mut Allocator, members: usize) -> Result<Record> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
         let words = arena.keep(offset, words(members))?;
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        Some(Record { arena, offset, words, members })
+        Ok(Record { arena, offset, words, members })
     }
 
     /// The record that peer `peer` has made at `offset` of its arena.
     pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<Record> {
         let arena = segment.arena(peer)?;
-        let Some(words) = arena.keep(offset, words(members)) else {
-            fail!(Class::Intern, "peer {peer} shows a window at {offset:#x}, which is not in its arena");
-        };
+        let words = arena.keep(offset, words(members))?;
         Ok(Record { arena, offset, words, members })
     }
 
@@ -238,22 +236,17 @@ impl Record {
         self.word(VERSION).store(version + 2, Ordering::Release);
     }
 
-    /// The words of the owner's table, and their version.
-    pub fn table(&self) -> (u64, Vec<u64>) {
+    /// The version of the owner's table, and its words. MPI_ERR_NO_MEM and the like: they cannot be mapped.
+    pub fn table(&self) -> Result<(u64, Vec<u64>)> {
         loop {
             let version = self.version();
             let (offset, rows) =
                 (self.word(TABLE).load(Ordering::Relaxed), self.word(REGIONS).load(Ordering::Relaxed));
-            let words =
-                rows.checked_mul(ROW as u64).and_then(|count| self.arena.words(offset, count as usize));
-            let copy: Option<Vec<u64>> =
-                words.map(|words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect());
+            let words = self.arena.words(offset, rows.saturating_mul(ROW as u64) as usize);
+            let copy = words.map(|words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect());
             fence(Ordering::Acquire);
-            if let Some(copy) = copy
-                && version.is_multiple_of(2)
-                && self.word(VERSION).load(Ordering::Relaxed) == version
-            {
-                return (version, copy);
+            if version.is_multiple_of(2) && self.word(VERSION).load(Ordering::Relaxed) == version {
+                return Ok((version, copy?));
             }
             sys::cpu::give_way();
         }
@@ -301,7 +294,7 @@ mod tests {
 
     fn record(members: usize) -> Record {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(segment.require(0).unwrap()).unwrap());
+        let mut allocator = Allocator::new(segment.arena(segment.require(0).unwrap()).unwrap(), 16 << 20);
         let record = Record::create(&mut allocator, members).unwrap();
         Record::open(&segment, segment.require(0).unwrap(), record.offset(), members).unwrap()
     }

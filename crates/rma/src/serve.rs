@@ -86,11 +86,9 @@ impl Server {
             return Ok(running.inbox);
         }
         let ranks = segment.shape().ranks as usize;
-        let Some(inbox) = allocator.alloc((SLOTS + ranks) as u64 * 8) else {
-            fail!(Class::NoMem, "the arena has no room for the inbox of a window's thread");
-        };
+        let inbox = allocator.alloc((SLOTS + ranks) as u64 * 8)?;
         let arena = allocator.arena().clone();
-        let words = arena.words(inbox, SLOTS + ranks).expect("allocated just now");
+        let words = arena.words(inbox, SLOTS + ranks).expect("allocated, so mapped");
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let ended = Arc::new(AtomicBool::new(false));
         let server = ServerThread { segment: segment.clone(), rank, inbox, exposed: self.exposed.clone() };
@@ -108,7 +106,7 @@ impl Server {
 impl Drop for Running {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(bell) = self.arena.word(self.inbox + BELL as u64 * 8) {
+        if let Ok(bell) = self.arena.word(self.inbox + BELL as u64 * 8) {
             bell.fetch_add(1, Ordering::Release);
             futex::wake_low(bell, 1);
         }
@@ -129,7 +127,7 @@ impl ServerThread {
         sys::signal::block_all();
         let ranks = self.segment.shape().ranks as usize;
         let Ok(arena) = self.segment.arena(self.rank) else { return };
-        let Some(words) = arena.words(self.inbox, SLOTS + ranks) else { return };
+        let Ok(words) = arena.words(self.inbox, SLOTS + ranks) else { return };
         while !ended.load(Ordering::Acquire) {
             let rung = words[BELL].load(Ordering::Acquire);
             for (asker, slot) in self.segment.places().zip(&words[SLOTS..]) {
@@ -143,7 +141,7 @@ impl ServerThread {
 
     fn answer(&self, asker: LocalRank, offset: u64) {
         let Ok(arena) = self.segment.arena(asker) else { return };
-        let Some(mailbox) = Mailbox::open(&arena, offset) else { return };
+        let Ok(mailbox) = Mailbox::open(&arena, offset) else { return };
         let state = if self.copy(&mailbox) { DONE } else { REFUSED };
         mailbox.words[STATE].store(state, Ordering::Release);
         futex::wake_low(&mailbox.words[STATE], 1);
@@ -182,10 +180,10 @@ struct Mailbox<'a> {
 }
 
 impl Mailbox<'_> {
-    fn open(arena: &Arena, offset: u64) -> Option<Mailbox<'_>> {
+    fn open(arena: &Arena, offset: u64) -> Result<Mailbox<'_>> {
         let words = arena.words(offset, MAILBOX_WORDS)?;
-        let bytes = arena.span(offset.checked_add(MAILBOX_WORDS as u64 * 8)?, BYTES_MAX as u64)?;
-        Some(Mailbox { words, bytes })
+        let bytes = arena.span(offset.saturating_add(MAILBOX_WORDS as u64 * 8), BYTES_MAX as u64)?;
+        Ok(Mailbox { words, bytes })
     }
 
     fn piece(&self, index: usize) -> RemotePiece {
@@ -202,9 +200,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub fn new(allocator: &mut Allocator) -> Result<Asker> {
-        let Some(offset) = allocator.alloc(MAILBOX_BYTES) else {
-            fail!(Class::NoMem, "the arena has no room for the mailbox of window requests");
-        };
+        let offset = allocator.alloc(MAILBOX_BYTES)?;
         Ok(Asker { arena: allocator.arena().clone(), offset })
     }
 
@@ -219,7 +215,7 @@ impl Asker {
         span: Span,
         way: Way,
     ) -> Result<()> {
-        let mailbox = Mailbox::open(&self.arena, self.offset).expect("allocated when it was made");
+        let mailbox = Mailbox::open(&self.arena, self.offset)?;
         // Long pieces are cut; as many pieces as fit make one request.
         let (mut next, mut skipped, mut done) = (0, 0, 0);
         while next < pieces.len() {
@@ -252,10 +248,8 @@ impl Asker {
 
     fn ask(&self, segment: &Segment, peer: LocalRank, inbox: u64, mailbox: &Mailbox) -> Result<()> {
         let theirs = segment.arena(peer)?;
-        let slot = theirs.word(inbox + (SLOTS as u64 + self.arena.rank().index() as u64) * 8);
-        let (Some(bell), Some(slot)) = (theirs.word(inbox), slot) else {
-            fail!(Class::Intern, "peer {peer} shows an inbox at {inbox:#x}, which is not in its arena");
-        };
+        let words = theirs.words(inbox, SLOTS + self.arena.rank().index() + 1)?;
+        let (bell, slot) = (&words[BELL], &words[SLOTS + self.arena.rank().index()]);
         let state = &mailbox.words[STATE];
         state.store(ASKED, Ordering::Relaxed);
         slot.store(self.offset, Ordering::Release);
@@ -296,7 +290,7 @@ mod tests {
     fn a_thread_copies_what_is_exposed_and_nothing_else() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();
         let places = [0, 1].map(|rank| segment.require(rank).unwrap());
-        let mut allocators = places.map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+        let mut allocators = places.map(|rank| Allocator::new(segment.arena(rank).unwrap(), 16 << 20));
         let mut server = Server::default();
         let inbox = server.start(&segment, places[1], &mut allocators[1]).unwrap();
         assert_eq!(server.start(&segment, places[1], &mut allocators[1]).unwrap(), inbox);

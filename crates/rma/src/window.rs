@@ -152,13 +152,7 @@ impl Window {
             let memory = match (flavor, mapped, memory) {
                 (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
                 (_, Some((owner, offset)), _) => {
-                    let Some(span) = rma.segment.arena(rma.segment.require(owner)?)?.span(offset, bytes)
-                    else {
-                        fail!(
-                            Class::Intern,
-                            "peer {peer} shows {bytes} bytes at {offset:#x} of the arena of {owner}"
-                        );
-                    };
+                    let span = rma.span(owner, offset, bytes)?;
                     Memory::Mapped(span)
                 }
                 (_, None, Some(span)) if member == rank as usize => Memory::own(span)?,

@@ -6,7 +6,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io::Result;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can
@@ -58,6 +58,48 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
 pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     let flags = if inherit { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
+}
+
+/// The errno of a map that would lock more memory than the process may (EAGAIN, after mlockall).
+pub const LOCKED: i32 = libc::EAGAIN;
+
+/// A memfd that this process keeps open. A program may close descriptors that it does not know, and then has
+/// another file under the number: so nothing is done with it before its inode has been compared.
+#[derive(Debug)]
+pub struct Memfd {
+    /// There until it is dropped.
+    fd: Option<OwnedFd>,
+    inode: u64,
+}
+
+impl Memfd {
+    /// The errno of `get` if the descriptor was closed.
+    pub const GONE: i32 = libc::EBADF;
+
+    /// Keeps it.
+    pub fn new(fd: OwnedFd) -> Result<Memfd> {
+        Ok(Memfd { inode: inode(&fd)?, fd: Some(fd) })
+    }
+
+    /// The descriptor; `GONE` if it is another file by now.
+    pub fn get(&self) -> Result<&OwnedFd> {
+        let same = |fd: &&OwnedFd| inode(fd).is_ok_and(|inode| inode == self.inode);
+        self.fd.as_ref().filter(same).ok_or(std::io::Error::from_raw_os_error(Memfd::GONE))
+    }
+
+    /// The descriptor as it was.
+    pub fn borrow(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("there until it is dropped").as_fd()
+    }
+}
+
+impl Drop for Memfd {
+    fn drop(&mut self) {
+        if self.get().is_err() {
+            // It is the program's, which closes it.
+            std::mem::forget(self.fd.take());
+        }
+    }
 }
 
 /// Gives the pages of `[offset, offset + bytes)` back; they read as zeroes afterwards. Parts of pages are
@@ -198,6 +240,23 @@ mod tests {
         let ours = all.split_once(&format!("{:x}-", map.span().address())).unwrap().1;
         let flags = ours.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
         assert!(flags.contains(" dd"), "{flags}");
+    }
+
+    #[test]
+    fn a_memfd_whose_number_is_another_file_is_left_alone() {
+        let kept = Memfd::new(create("outboard-test", 4096).unwrap()).unwrap();
+        assert!(kept.get().is_ok());
+        let number = std::os::fd::AsRawFd::as_raw_fd(&kept.borrow());
+        // As a program that closes all descriptors and opens a file of its own.
+        let other = create("outboard-other", 4096).unwrap();
+        // SAFETY: `kept` is told of it only by its inode, as it would be in that program.
+        let mut place =
+            std::mem::ManuallyDrop::new(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
+        rustix::io::dup2(&other, &mut place).unwrap();
+        assert_eq!(kept.get().unwrap_err().raw_os_error(), Some(Memfd::GONE));
+        drop(kept);
+        assert_eq!(inode(&*place).unwrap(), inode(&other).unwrap(), "it was closed");
+        drop(std::mem::ManuallyDrop::into_inner(place));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::leaks;
 use crate::process::report;
 use crate::process::{Guard, Job, Phase};
 use error::{Class, Result, fail};
-use objects::{Kind, constants as c};
+use objects::{Info, Kind, constants as c};
 
 /// MPI_Init
 pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
@@ -222,40 +222,61 @@ pub fn remove_error_string(guard: &mut Guard, errorcode: i32) -> Result<()> {
 /// MPI_Alloc_mem: memory in this rank's arena, which peers and proxies reach without the kernel. On the heap
 /// if the arena is full.
 pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -> Result<()> {
-    guard.objects.info_or_empty(info)?;
+    let info = guard.objects.info_or_empty(info)?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
     let base = Out::<usize>::new(baseptr.0, "baseptr");
     base.check()?;
-    base.set(allocate(guard.job(), bytes)?)
+    base.set(allocate(guard.job(), bytes, &info)?)
 }
 
-/// Allocates memory that `free_mem` frees.
-pub(crate) fn allocate(job: &mut Job, bytes: u64) -> Result<usize> {
-    if let Some(offset) = job.coll.memory().alloc(bytes.max(1))
-        && let Some(span) = job.coll.memory().arena().span(offset, bytes.max(1))
-    {
-        job.memory.insert(span.address(), Some(offset));
-        return Ok(span.address());
-    }
-    // SAFETY: malloc may be called with any size.
-    let address = unsafe { libc::malloc(usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)) } as usize;
+/// The info key by which a program asks for an alignment (MPI 5.0, sections 9.2 and 12.2.2).
+pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+
+/// Allocates memory that `free_mem` frees, aligned as `info` asks.
+pub(crate) fn allocate(job: &mut Job, bytes: u64, info: &Info) -> Result<usize> {
+    let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
+    let align = if align.is_power_of_two() { align } else { 1 };
+    // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
+    let spare = if align > 16 { align } else { 0 };
+    let Some(total) = bytes.max(1).checked_add(spare) else {
+        fail!(Class::NoMem, "cannot allocate {bytes} bytes");
+    };
+    let memory = job.coll.memory();
+    let in_arena = memory.alloc(total).and_then(|offset| Ok((offset, memory.arena().span(offset, total)?)));
+    let (address, allocation) = match in_arena {
+        Ok((offset, span)) => (span.address(), Allocation::Arena(offset)),
+        Err(_) => {
+            // SAFETY: malloc may be called with any size.
+            let address = unsafe { libc::malloc(usize::try_from(total).unwrap_or(usize::MAX)) } as usize;
+            (address, Allocation::Heap(address))
+        }
+    };
     if address == 0 {
         fail!(Class::NoMem, "cannot allocate {bytes} bytes");
     }
-    job.memory.insert(address, None);
-    Ok(address)
+    let base = address.next_multiple_of(align as usize);
+    job.memory.insert(base, allocation);
+    Ok(base)
+}
+
+/// What `free_mem` frees.
+pub enum Allocation {
+    /// The arena's, at an offset.
+    Arena(u64),
+    /// The heap's, at an address.
+    Heap(usize),
 }
 
 /// MPI_Free_mem
 pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     let job = guard.job();
     match job.memory.remove(&base.0) {
-        Some(Some(offset)) => {
+        Some(Allocation::Arena(offset)) => {
             job.coll.memory().free(offset);
         }
-        // SAFETY: the address came from malloc in `alloc_mem`, and is freed once, as it has just left the
+        // SAFETY: the address came from malloc in `allocate`, and is freed once, as it has just left the
         // table.
-        Some(None) => unsafe { libc::free(base.0 as *mut _) },
+        Some(Allocation::Heap(address)) => unsafe { libc::free(address as *mut _) },
         None if base.is_null() => {}
         None => fail!(Class::Base, "{:#x} was not allocated by MPI_Alloc_mem, or has been freed", base.0),
     }

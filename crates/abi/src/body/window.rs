@@ -2,13 +2,13 @@
 
 use super::coll;
 use super::comm::{intracomm, object_name};
-use super::environment::{allocate, free_mem};
+use super::environment::{ALIGNMENT, allocate, free_mem};
 use super::info::enter_info;
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::attribute;
 use crate::collective::detach;
 use crate::process::{Facts, Win};
-use crate::process::{Guard, Job, On};
+use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Info, Kind, constants as c};
@@ -120,7 +120,6 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
 }
 
 /// The hint on the alignment of memory that a window allocates.
-const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
 /// Makes a window, and returns the address of this rank's memory. Collective.
 fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
@@ -210,7 +209,7 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     if asked.flavor == Flavor::Shared {
         let (owner, offset) = exposures[rank].mapped.expect("shared windows lie in arenas");
         let span = guard.job().rma.span(owner, offset, exposures[rank].bytes)?;
-        exposure.base = span.map_or(0, |span| span.address());
+        exposure.base = span.address();
     }
     make_reachable(guard, comm, asked.flavor, &exposures)?;
     let mine = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
@@ -276,9 +275,9 @@ fn expose(
     let job = guard.job();
     let mut allocated = None;
     if let Some(bytes) = bytes {
-        let (address, base) = allocate_aligned(job, bytes, &asked.info)?;
+        let address = allocate(job, bytes, &asked.info)?;
         allocated = Some(address);
-        asked.base = base;
+        asked.base = address;
     }
     let mut exposure = || -> Result<Exposure> {
         let job = guard.job();
@@ -291,9 +290,7 @@ fn expose(
         if is_shared && allocated.is_some() && mapped.is_none() {
             fail!(Class::NoMem, "the arena has no space for the memory of a shared window");
         }
-        let Some(record) = job.rma.record(job.coll.memory(), sizes.len()) else {
-            fail!(Class::NoMem, "the arena has no space for the record of a window");
-        };
+        let record = job.rma.record(job.coll.memory(), sizes.len())?;
         let &NewWindow { base, bytes, disp_unit, .. } = &asked;
         Ok(Exposure { record, base, bytes, disp_unit, mapped })
     };
@@ -304,20 +301,6 @@ fn expose(
             Err(error)
         }
     }
-}
-
-/// Allocates memory for a window with the alignment that `info` asks for: the address to free, and the
-/// window's base.
-fn allocate_aligned(job: &mut Job, bytes: u64, info: &Info) -> Result<(usize, usize)> {
-    let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
-    let align = if align.is_power_of_two() { align } else { 1 };
-    // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
-    let spare = if align > 16 { align } else { 0 };
-    let Some(total) = bytes.max(1).checked_add(spare) else {
-        fail!(Class::NoMem, "cannot allocate {bytes} bytes");
-    };
-    let address = allocate(job, total)?;
-    Ok((address, address.next_multiple_of(align as usize)))
 }
 
 /// Lets all members reach the memory that all expose. A member whose memory the others cannot attach (a

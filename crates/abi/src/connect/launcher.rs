@@ -39,11 +39,8 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let bytes = request.to_bytes();
     let capacity = bytes.len() as u64 + ANSWER_BYTES;
     let memory = guard.job().coll.memory();
-    let at = memory.alloc(capacity);
-    let Some((at, span)) = at.and_then(|at| Some((at, memory.arena().span(at, capacity)?))) else {
-        ask.state.store(Ask::NOTHING, Ordering::Release);
-        fail!(Class::NoMem, "the arena has no room for a request of {} bytes to mpirun", bytes.len());
-    };
+    let at = memory.alloc(capacity).and_then(|at| Ok((at, memory.arena().span(at, capacity)?)));
+    let (at, span) = at.inspect_err(|_| ask.state.store(Ask::NOTHING, Ordering::Release))?;
     span.slice(0, bytes.len()).write(&bytes);
     ask.at.store(at, Ordering::Relaxed);
     ask.capacity.store(capacity, Ordering::Relaxed);

@@ -48,8 +48,12 @@ impl Process {
         }
         membership.wire_up()?;
         let p2p = P2p::new(reach, config);
-        let mut allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
-        malloc::offer(settings, &mut allocator);
+        crate::forked::keep_writes_apart(segment);
+        let arena = segment.arena(membership.rank)?;
+        let bytes = arena.bytes();
+        // Half of it is the program's, if its malloc takes from it.
+        let pool_bytes = malloc::offer(settings, &arena, bytes / 2);
+        let allocator = transport::shm::Allocator::new(arena, bytes - pool_bytes);
         let config = executor::Config::of(settings, membership.tuning);
         let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
         let coll = Coll::new(executor, settings, membership.tuning)?;

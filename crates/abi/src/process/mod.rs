@@ -137,8 +137,8 @@ pub struct Job {
     pub mail: carry::WindowMail,
     /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
-    /// Addresses that MPI_Alloc_mem returned, with their offsets in the arena; none: from the heap.
-    pub memory: std::collections::HashMap<usize, Option<u64>>,
+    /// What MPI_Alloc_mem returned, and what is freed for it.
+    pub memory: std::collections::HashMap<usize, crate::body::environment::Allocation>,
     /// The cpus that this rank shares with others.
     pub cpus: Cpus,
     /// Calls by which the program may poll a window, since the last `Guard::move_on`.

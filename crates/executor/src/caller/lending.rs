@@ -5,7 +5,7 @@
 
 use super::Executor;
 use crate::block::InstanceBlock;
-use crate::lent::{LENT_MAX, Lend, Lending, join_words};
+use crate::lent::{EXTENTS_MAX, LENT_MAX, Lend, Lending, join_words};
 use crate::note::{Kind, Note};
 use transport::lend::Lent;
 
@@ -15,8 +15,7 @@ impl Executor {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return };
         let Some(heartbeat) = way.lend(segment.heartbeat(proxy)) else { return };
-        let arena = self.allocator.arena().span(0, 0).map_or(0, |span| span.address() as u64);
-        let words = join_words(way.name(), arena, &heartbeat);
+        let words = join_words(way.name(), &heartbeat);
         let proxy = segment.proxy_endpoint(proxy);
         self.order(proxy, Kind::Join, (0, 0), 0, words);
         self.lending = Some(Lending { way, proxy, is_welcome: false });
@@ -38,17 +37,19 @@ impl Executor {
         let lending = self.lending.as_mut()?;
         let program = &self.programs[program];
         let spans = program.spans(block, self.allocator.arena());
+        let extents = self.allocator.arena().extents();
+        let fits = spans.len() <= LENT_MAX && extents.len() <= EXTENTS_MAX;
         let mut lent = Vec::with_capacity(spans.len());
-        for span in &spans {
-            match lending.way.lend(*span).filter(|_| spans.len() <= LENT_MAX) {
-                Some(range) => lent.push(range),
+        for (address, span) in spans {
+            match lending.way.lend(span).filter(|_| fits) {
+                Some(range) => lent.push(Lent { address, ..range }),
                 None => {
                     lent.iter().for_each(|range| lending.way.take_back(range));
                     return None;
                 }
             }
         }
-        let words = program.launch(block, lent.clone()).words();
+        let words = program.launch(block, extents, lent.clone()).words();
         let proxy = lending.proxy;
         self.order(
             proxy,

@@ -84,7 +84,7 @@ impl Execution {
             Region::Local(Span::EMPTY)
         } else if address & IN_ARENA != 0 {
             let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
-            Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
+            Region::Local(span.map_err(|_| corrupt(Corruption::Offset))?)
         } else {
             Region::Remote { rank: peer, address: address as usize }
         };

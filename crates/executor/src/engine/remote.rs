@@ -209,7 +209,7 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
         segment.set_nodes(0, 2, &[0, 1], 1);
         let rank = segment.local(0).unwrap();
-        let mut allocator = Allocator::new(segment.arena(rank).unwrap());
+        let mut allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
         let plan = Algorithm::BcastBinomial.plan(&Params::new(0, 2));
         let steps = plan.steps.len() as u32;
         let at = allocator.alloc(record_bytes(steps as usize)).unwrap();

@@ -393,7 +393,7 @@ fn memory_of_operations_comes_back() {
 #[test]
 fn an_arena_that_is_full_is_an_error_with_facts() {
     let mut job = Job::new(1, 0, &Config::default());
-    while job.ranks[0].executor.memory().alloc(64).is_some() {}
+    while job.ranks[0].executor.memory().alloc(64).is_ok() {}
     let start = start(&job, Kind::Allgather.schedule(0, 1), Binding::None, Binding::None, Offload::Off);
     let error = job.ranks[0].executor.start(start).unwrap_err();
     assert_eq!(error.class, Class::NoMem);

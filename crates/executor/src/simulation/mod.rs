@@ -68,7 +68,7 @@ impl Job {
         // No pid: a rank that would kill a proxy must not kill the test.
         (0..proxies).for_each(|proxy| segment.proxy(proxy).set_state(State::Running));
         let rank = |rank| {
-            let allocator = Allocator::new(segment.arena(rank).unwrap());
+            let allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
             let executor = Executor::new(segment.clone(), rank, allocator, config.clone());
             let fd = sys::memory::create("outboard-test", PRIVATE_BYTES as u64).unwrap();
             Rank { executor, private: Map::shared(&fd, 0, PRIVATE_BYTES).unwrap(), used: 0 }
@@ -99,7 +99,7 @@ impl Job {
         };
         self.proxies = (0..self.segment.shape().proxies).map(proxy).collect();
         for rank in self.segment.places() {
-            let allocator = Allocator::new(self.segment.arena(rank).unwrap());
+            let allocator = Allocator::new(self.segment.arena(rank).unwrap(), 16 << 20);
             let executor = &mut self.ranks[rank.index()].executor;
             *executor = Executor::new(self.segment.clone(), rank, allocator, config.clone());
             if node_of[rank.index()] == word(&job.node) {

@@ -1,8 +1,10 @@
-//! How a rank divides its arena: best fit with coalescing. Its tables lie in the rank's own memory, where no
-//! other process can spoil them; only offsets are shared.
+//! How a rank divides its arena: best fit with coalescing, inside of extents, which it takes one by one. Its
+//! tables lie in the rank's own memory, where no other process can spoil them; only offsets are shared.
 
 use super::Arena;
+use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// Every allocation begins at a multiple of this and has a multiple of it.
 const UNIT: u64 = 64;
@@ -17,11 +19,16 @@ const WARM_MAX: u64 = 32 << 20;
 /// it needs at once. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
-/// Allocates from one rank's arena. Belongs to that rank alone.
+/// Allocates from one rank's arena. Belongs to that rank alone. A rank may have several, each with extents of
+/// its own.
 #[derive(Debug)]
 pub struct Allocator {
     arena: Arena,
-    /// Free stretches by offset: length. No two of them touch.
+    /// How many bytes it may allocate.
+    bytes_max: u64,
+    /// Its extents: from, to.
+    extents: BTreeMap<u64, u64>,
+    /// Free stretches by offset: length. No two of them touch inside an extent.
     free: BTreeMap<u64, u64>,
     /// The same by length, then offset.
     by_size: BTreeSet<(u64, u64)>,
@@ -38,17 +45,12 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// Everything is free but the first page: offset 0 means "none" everywhere.
-    pub fn new(arena: Arena) -> Allocator {
-        let bytes = arena.bytes();
-        Allocator::within(arena, PAGE, bytes - PAGE)
-    }
-
-    /// All of `[start, start + bytes)` of the arena is free; both are multiples of a page. The rest is
-    /// somebody else's.
-    pub fn within(arena: Arena, start: u64, bytes: u64) -> Allocator {
-        let mut allocator = Allocator {
+    /// One that may allocate up to `bytes_max` bytes. Offset 0 is never allocated: it means "none" everywhere.
+    pub fn new(arena: Arena, bytes_max: u64) -> Allocator {
+        Allocator {
             arena,
+            bytes_max,
+            extents: BTreeMap::new(),
             free: BTreeMap::new(),
             by_size: BTreeSet::new(),
             used: HashMap::new(),
@@ -57,9 +59,7 @@ impl Allocator {
             warm_bytes: 0,
             warm_max: WARM_MAX,
             given_back: 0,
-        };
-        allocator.release(start, bytes);
-        allocator
+        }
     }
 
     /// The arena.
@@ -68,18 +68,24 @@ impl Allocator {
     }
 
     /// The offset of `bytes` fresh bytes (at least 64), of unspecified content: a multiple of 64, from a page
-    /// on of 4096, from 2 MiB on of 2 MiB. `None` when no free stretch is long enough.
-    pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
-        let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;
-        let align = match bytes {
-            HUGE.. => HUGE,
-            PAGE.. => PAGE,
-            _ => UNIT,
+    /// on of 4096, from 2 MiB on of 2 MiB. MPI_ERR_NO_MEM: so many are not left, or cannot be mapped.
+    pub fn alloc(&mut self, bytes: u64) -> Result<u64> {
+        let left = self.bytes_max.saturating_sub(self.used_bytes);
+        let Some(bytes) = bytes.max(1).checked_next_multiple_of(UNIT).filter(|bytes| *bytes <= left) else {
+            fail!(
+                Class::NoMem,
+                "the arena of rank {} has {} bytes (OUTBOARD_ARENA_BYTES), of which {} are in use; {bytes} more do not fit",
+                self.arena.rank(),
+                self.bytes_max,
+                self.used_bytes
+            );
         };
-        let (start, at, length) = self.by_size.range((bytes, 0)..).find_map(|&(length, start)| {
-            let at = start.next_multiple_of(align);
-            (at - start <= length - bytes).then_some((start, at, length))
-        })?;
+        let (start, at, length) = loop {
+            match self.fitting(bytes) {
+                Some(found) => break found,
+                None => self.take_extent(bytes)?,
+            }
+        };
         self.claim(start, length);
         self.release(start, at - start);
         self.release(at + bytes, start + length - (at + bytes));
@@ -92,7 +98,29 @@ impl Allocator {
         }
         self.used.insert(at, bytes);
         self.used_bytes += bytes;
-        Some(at)
+        Ok(at)
+    }
+
+    /// The shortest free stretch in which `bytes` bytes fit, aligned: its start, where they begin, its length.
+    fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
+        let align = match bytes {
+            HUGE.. => HUGE,
+            PAGE.. => PAGE,
+            _ => UNIT,
+        };
+        self.by_size.range((bytes, 0)..).find_map(|&(length, start)| {
+            let at = start.next_multiple_of(align);
+            (at - start <= length - bytes).then_some((start, at, length))
+        })
+    }
+
+    /// Takes the next extent of the arena, a new one perhaps.
+    fn take_extent(&mut self, bytes: u64) -> Result<()> {
+        let extent = self.arena.take_extent(bytes)?;
+        let start = extent.start.max(PAGE);
+        self.extents.insert(extent.start, extent.end);
+        self.release(start, extent.end - start);
+        Ok(())
     }
 
     /// Frees what `alloc` returned; false if it did not, or if it is free already.
@@ -107,11 +135,12 @@ impl Allocator {
         let (mut start, mut end) = (offset, offset + bytes);
         if let Some((&before, &length)) = self.free.range(..start).next_back()
             && before + length == start
+            && !self.extents.contains_key(&start)
         {
             self.claim(before, length);
             start = before;
         }
-        if let Some(&length) = self.free.get(&end) {
+        if let Some(&length) = self.free.get(&end).filter(|_| !self.extents.contains_key(&end)) {
             self.claim(end, length);
             end += length;
         }
@@ -122,6 +151,11 @@ impl Allocator {
     /// The length of the allocation at `offset` (at least what was asked for), if there is one.
     pub fn bytes_at(&self, offset: u64) -> Option<u64> {
         self.used.get(&offset).copied()
+    }
+
+    /// Its extents, in the order in which it took them.
+    pub fn extents(&self) -> impl Iterator<Item = Range<u64>> {
+        self.extents.iter().map(|(&start, &end)| start..end)
     }
 
     /// Bytes in use.
@@ -183,7 +217,7 @@ mod tests {
 
     fn allocator(bytes: u64) -> Allocator {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: bytes }).unwrap();
-        Allocator::new(segment.arena(LocalRank(0)).unwrap())
+        Allocator::new(segment.arena(LocalRank(0)).unwrap(), bytes)
     }
 
     #[test]
@@ -194,8 +228,11 @@ mod tests {
             assert!(offset > 0 && offset.is_multiple_of(align), "{bytes} at {offset}");
             assert!(allocator.bytes_at(offset).unwrap() >= bytes);
         }
-        assert_eq!(allocator.alloc(65 << 20), None);
-        assert_eq!(allocator.alloc(u64::MAX), None);
+        for bytes in [65 << 20, u64::MAX] {
+            let why = allocator.alloc(bytes).unwrap_err();
+            assert_eq!(why.class, Class::NoMem);
+            assert!(why.message.contains("OUTBOARD_ARENA_BYTES"), "{why}");
+        }
         assert!(!allocator.free(0) && !allocator.free(64));
     }
 
@@ -209,8 +246,10 @@ mod tests {
                 if live.is_empty() || random.random_bool(0.55) {
                     let bytes = 1 << random.random_range(0..22);
                     let bytes = random.random_range(1..=bytes);
-                    if let Some(at) = allocator.alloc(bytes) {
-                        assert!(at >= 64 && at + bytes <= 16 << 20);
+                    if let Ok(at) = allocator.alloc(bytes) {
+                        assert!(at >= 64 && allocator.used_bytes() <= 16 << 20);
+                        let inside = allocator.arena().span(at, bytes).expect("inside one extent");
+                        assert_eq!(allocator.arena().offset_of(inside.address(), bytes), Some(at));
                         for &(other, length) in &live {
                             assert!(at + bytes <= other || other + length <= at, "seed {seed}");
                         }
@@ -229,8 +268,12 @@ mod tests {
             assert_eq!(allocator.warm.values().sum::<u64>(), allocator.warm_bytes);
             live.iter().for_each(|&(at, _)| assert!(allocator.free(at)));
             assert_eq!(allocator.used_bytes(), 0);
-            assert_eq!(allocator.free, BTreeMap::from([(PAGE, (16 << 20) - PAGE)]));
-            assert_eq!(allocator.by_size.len(), 1);
+            let ends: Vec<u64> = allocator.arena().extents();
+            let starts: Vec<u64> =
+                std::iter::once(PAGE).chain(std::iter::once(8 << 20)).chain(ends).collect();
+            let whole: BTreeMap<u64, u64> = starts.windows(2).map(|two| (two[0], two[1] - two[0])).collect();
+            assert_eq!(allocator.free, whole, "seed {seed}: a stretch for each extent");
+            assert_eq!(allocator.by_size.len(), whole.len());
         }
     }
 
@@ -243,13 +286,13 @@ mod tests {
     #[test]
     fn large_frees_stay_warm_up_to_a_bound() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap());
+        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap(), 128 << 20);
         let before = segment.resident().unwrap();
         let at = allocator.alloc(8 << 20).unwrap();
         touch(&allocator, at, 8 << 20);
         assert!(allocator.free(at));
         assert!(segment.resident().unwrap() >= before + (8 << 20), "8 MiB were not kept warm");
-        assert_eq!(allocator.alloc(8 << 20), Some(at), "the warm memory is found again");
+        assert_eq!(allocator.alloc(8 << 20).unwrap(), at, "the warm memory is found again");
         assert_eq!(allocator.warm_bytes, 0);
         let more = allocator.alloc(WARM_MAX).unwrap();
         touch(&allocator, more, WARM_MAX);
@@ -260,7 +303,7 @@ mod tests {
     #[test]
     fn what_comes_again_stays_warm_up_to_a_limit() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 30 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap());
+        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap(), 1 << 30);
         let first = WARM_MAX + DISCARD;
         for (bytes, stays) in [(first, true), (WARM_LIMIT + DISCARD, false)] {
             let warm = (0..4).map(|_| {

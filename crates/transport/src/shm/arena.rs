@@ -1,23 +1,29 @@
 //! The part of the segment that one rank allocates from, as any process sees it.
 
 use super::{LocalRank, Segment};
-use error::Result;
+use error::{Class, Error, Result, fail};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
 /// A view of one rank's arena. Processes tell each other offsets from its start. Keeps the segment mapped.
+/// What lies in the first extent is always at hand; each other extent is mapped on first use, which can fail
+/// (MPI_ERR_NO_MEM, or MPI_ERR_OTHER if the program has closed the job's descriptor).
 #[derive(Clone, Debug)]
 pub struct Arena {
     segment: Segment,
     rank: LocalRank,
-    span: Span,
+    first: Span,
 }
 
 impl Segment {
-    /// A rank's arena, mapped now if it was not yet.
+    /// A rank's arena, with its first extent mapped.
     pub fn arena(&self, rank: LocalRank) -> Result<Arena> {
-        let span = self.arena_memory(rank)?;
-        Ok(Arena { segment: self.clone(), rank, span })
+        if rank.peer() >= self.shape().ranks {
+            fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.shape().ranks);
+        }
+        let first = self.extents(rank).first()?;
+        Ok(Arena { segment: self.clone(), rank, first })
     }
 }
 
@@ -27,70 +33,82 @@ impl Arena {
         self.rank
     }
 
-    /// Its size in bytes.
+    /// Bytes that its rank may allocate. Offsets reach further.
     pub fn bytes(&self) -> u64 {
-        self.span.bytes() as u64
+        self.segment.shape().arena_bytes
     }
 
-    /// The word at an offset; none if it is not a multiple of 8 inside the arena.
+    /// The word at an offset; an error if it is not a multiple of 8 inside an extent.
     #[inline]
-    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
-        self.words(offset, 1).and_then(|words| words.first())
+    pub fn word(&self, offset: u64) -> Result<&AtomicU64> {
+        self.words(offset, 1).map(|words| &words[0])
     }
 
-    /// `count` words at an offset; none if they are not at a multiple of 8, all inside the arena.
+    /// `count` words at an offset; an error if they are not at a multiple of 8, all inside one extent.
     #[inline]
-    pub fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
-        if !offset.is_multiple_of(8) {
-            return None;
-        }
-        let span = self.span(offset, (count as u64).checked_mul(8)?)?;
+    pub fn words(&self, offset: u64, count: usize) -> Result<&[AtomicU64]> {
+        let bytes = (count as u64).checked_mul(8).filter(|_| offset.is_multiple_of(8));
+        let Some(bytes) = bytes else { return Err(self.no_words(offset, count)) };
+        let span = self.span(offset, bytes)?;
         // SAFETY: mapped while `self` lives, in bounds (`span`), aligned (maps begin at pages, the offset is
         // a multiple of 8), and atomics are valid whatever they hold.
-        Some(unsafe { std::slice::from_raw_parts(span.address() as *const AtomicU64, count) })
+        Ok(unsafe { std::slice::from_raw_parts(span.address() as *const AtomicU64, count) })
+    }
+
+    #[cold]
+    fn no_words(&self, offset: u64, count: usize) -> Error {
+        Error::new(
+            Class::Intern,
+            format!("no {count} words can lie at offset {offset:#x} of the arena of rank {}", self.rank),
+        )
     }
 
     /// The same for keeping.
-    pub fn keep(&self, offset: u64, count: usize) -> Option<Words> {
+    pub fn keep(&self, offset: u64, count: usize) -> Result<Words> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
         #[cfg(not(loom))]
-        return Some(Words { _arena: self.clone(), span });
+        return Ok(Words { _arena: self.clone(), span });
         #[cfg(loom)]
-        Some(Words { _arena: self.clone(), span, words: model::words(span) })
+        Ok(Words { _arena: self.clone(), span, words: model::words(span) })
     }
 
-    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. They are the arena's
-    /// until the last view of this segment in the process ends; then the addresses stay reserved
+    /// The bytes `[offset, offset + bytes)`; an error if they are not all inside one extent. They are the
+    /// arena's until the last view of this segment in the process ends; then the addresses stay reserved
     /// (`sys::memory::Map`).
     #[inline]
-    pub fn span(&self, offset: u64, bytes: u64) -> Option<Span> {
-        let inside = offset <= self.bytes() && bytes <= self.bytes() - offset;
-        inside.then(|| self.span.slice(offset as usize, bytes as usize))
-    }
-
-    /// The offset of an address of this process, if it lies inside.
-    #[inline]
-    pub fn offset_of(&self, address: usize) -> Option<u64> {
-        let offset = address.wrapping_sub(self.span.address());
-        (offset < self.span.bytes()).then_some(offset as u64)
-    }
-
-    /// In a forked child: what it writes to `[offset, offset + bytes)`, in whole pages, stays its own.
-    pub fn make_private(&self, offset: u64, bytes: u64) {
-        if let Some(span) = self.span(offset, bytes) {
-            let start = self.segment.arena_offset(self.rank) + offset;
-            // On failure the memory stays shared.
-            let _ = sys::memory::make_private(span, self.segment.descriptor(), start);
+    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span> {
+        let first = self.first.bytes() as u64;
+        if offset <= first && bytes <= first - offset {
+            return Ok(self.first.slice(offset as usize, bytes as usize));
         }
+        self.segment.extents(self.rank).later(offset, bytes)
+    }
+
+    /// The offset of `[address, address + bytes)` of this process, if all of it lies inside one extent.
+    #[inline]
+    pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
+        self.segment.extents(self.rank).offset_of(address, bytes)
+    }
+
+    /// Where the extents after the first end.
+    pub fn extents(&self) -> Vec<u64> {
+        self.segment.extents(self.rank).ends()
+    }
+
+    /// Enters the extents of a rank on another computer in its mirror here; false if they make no sense.
+    pub fn mirror_extents(&self, ends: &[u64]) -> bool {
+        self.segment.extents(self.rank).enter(ends)
+    }
+
+    /// As `Extents::take`.
+    pub(super) fn take_extent(&self, bytes: u64) -> Result<Range<u64>> {
+        self.segment.extents(self.rank).take(bytes)
     }
 
     /// Gives the memory of `[offset, offset + bytes)` back to the machine: the bytes read as zero afterwards.
     pub(super) fn discard(&self, offset: u64, bytes: u64) {
-        if self.span(offset, bytes).is_some() {
-            // On failure the memory is only kept longer.
-            let start = self.segment.arena_offset(self.rank) + offset;
-            let _ = sys::memory::punch_hole(self.segment.descriptor(), start, bytes);
-        }
+        // On failure the memory is only kept longer.
+        let _ = self.segment.discard(self.rank, offset..offset + bytes);
     }
 }
 
@@ -158,14 +176,15 @@ mod tests {
     fn only_what_lies_inside_is_given() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
         let arena = segment.arena(LocalRank(1)).unwrap();
-        let end = arena.bytes();
-        assert_eq!((end, arena.rank()), (2 << 20, LocalRank(1)));
-        assert!(arena.word(end - 8).is_some());
-        assert!(arena.word(end - 4).is_none() && arena.word(end).is_none() && arena.word(4).is_none());
-        assert!(arena.word(u64::MAX - 7).is_none() && arena.words(8, usize::MAX).is_none());
-        assert!(arena.words(end - 16, 2).is_some() && arena.words(end - 16, 3).is_none());
-        assert!(arena.span(end, 0).is_some() && arena.span(end, 1).is_none());
-        assert!(arena.span(8, u64::MAX).is_none());
+        assert_eq!((arena.bytes(), arena.rank()), (2 << 20, LocalRank(1)));
+        // The first extent, and there is no other.
+        let end = 8 << 20;
+        assert!(arena.word(end - 8).is_ok());
+        assert!(arena.word(end - 4).is_err() && arena.word(end).is_err() && arena.word(4).is_err());
+        assert!(arena.word(u64::MAX - 7).is_err() && arena.words(8, usize::MAX).is_err());
+        assert!(arena.words(end - 16, 2).is_ok() && arena.words(end - 16, 3).is_err());
+        assert!(arena.span(end, 0).is_ok() && arena.span(end, 1).is_err());
+        assert!(arena.span(8, u64::MAX).is_err());
         let span = arena.span(64, 8).unwrap();
         span.write(&77u64.to_le_bytes());
         assert_eq!(arena.word(64).unwrap().load(Ordering::Relaxed), 77);
@@ -174,9 +193,9 @@ mod tests {
             (kept.len(), kept[0].load(Ordering::Relaxed), kept.span().address()),
             (2, 77, span.address())
         );
-        assert!(arena.keep(end - 8, 2).is_none() && arena.keep(68, 1).is_none());
-        assert_eq!(arena.offset_of(span.address()), Some(64));
-        assert_eq!(arena.offset_of(span.address() - 65), None);
-        assert_eq!(arena.offset_of(span.address() - 64 + end as usize), None);
+        assert!(arena.keep(end - 8, 2).is_err() && arena.keep(68, 1).is_err());
+        assert_eq!(arena.offset_of(span.address(), 8), Some(64));
+        assert_eq!(arena.offset_of(span.address() - 65, 1), None);
+        assert_eq!(arena.offset_of(span.address() - 64 + end as usize, 1), None);
     }
 }

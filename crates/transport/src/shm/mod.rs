@@ -12,6 +12,7 @@ mod atomic;
 pub mod cma;
 mod doorbell;
 mod endpoints;
+mod extents;
 mod launch;
 pub mod launcher;
 mod pages;

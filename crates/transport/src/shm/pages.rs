@@ -1,6 +1,7 @@
 //! What processes show of themselves: the job's page, one page per rank, one per proxy. Each begins as zeros.
 
 use super::atomic::Line;
+use super::extents::ExtentTable;
 use super::wait::Words;
 use super::{Doorbell, LaunchRing, Report, Wait};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -360,6 +361,8 @@ pub struct RankPage {
     pub window_news: Line<AtomicU64>,
     /// The ranks that ever wrote to it, whose rings it must look into.
     pub senders: Line<RankSet>,
+    /// Where the extents of its arena end; those of an earlier process in this place stay.
+    pub(super) extents: Line<ExtentTable>,
     /// What it hands to its proxy.
     pub launches: LaunchRing,
     /// Its counters.
@@ -399,8 +402,8 @@ impl RankPage {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// Makes it the page of an unborn rank, after a rank that has left. The bell and the senders stay,
-    /// because others may still use them.
+    /// Makes it the page of an unborn rank, after a rank that has left. The bell, the senders, and the extents
+    /// of the arena stay, because others may still use them.
     pub(crate) fn renew(&self) {
         for word in [
             &self.pid,

@@ -2,36 +2,39 @@
 //!
 //! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x all][ring x ranks x ranks][arena x ranks]`, at
 //! offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and
-//! each arena is a map of its own, made on first use: tools that walk all mapped memory, as valgrind does,
-//! find only what the process uses.
+//! each extent of an arena (`extents.rs`) is a map of its own, made on first use, so address space and locked
+//! memory follow what the process uses. Before each map the descriptor is compared with what it was: the
+//! program may have closed it, and have a file of its own under its number.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
 use super::endpoints::PROXY_ENDPOINTS;
+use super::extents::{Extents, Mapped, Mapper};
 use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
 use super::ring;
 use super::{Job, ProxyPage, RankPage};
 use error::{Class, Error, Result, fail};
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use sys::Span;
 use sys::limits;
-use sys::memory::{self, Map};
+use sys::memory::{self, Map, Memfd};
 
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 11;
-/// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
-const ARENA_ALIGN: u64 = 2 << 20;
+const VERSION: u32 = 12;
+/// Arenas and their extents begin at multiples of this and have multiples of it, so that huge pages can back
+/// them.
+pub(super) const ARENA_ALIGN: u64 = 2 << 20;
+/// How much longer an arena's range of offsets is than what its rank may allocate: an allocation lies in one
+/// extent, so what freed ones leave in several cannot be put together.
+const ARENA_RANGE: u64 = 4;
 /// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
 const RING_ALIGN: u64 = 64 << 10;
-/// What helps where memory cannot be mapped.
-const REMEDY: &str =
-    "raise `ulimit -v` and `ulimit -f`, or lower OUTBOARD_ARENA_BYTES and OUTBOARD_SPAWN_RANKS_MAX";
 /// Bytes from one ring to the next.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
@@ -45,30 +48,29 @@ pub struct Shape {
     pub ranks: u32,
     /// Proxies, 0 to 4096. Rank r is served by proxy r % proxies.
     pub proxies: u32,
-    /// Bytes of each rank's arena; rounded up to 2 MiB. Sparse, so what is not used costs nothing.
+    /// Bytes that each rank may allocate in its arena; rounded up to 2 MiB. What is not used costs nothing.
     pub arena_bytes: u64,
 }
 
 impl Shape {
-    /// A shape whose arenas are as large as the machine's memory. Where address space (`ulimit -v`) or files
-    /// (`ulimit -f`) are limited they are smaller: a process may map all of them in half its address space.
-    /// There is room for `spawned` more ranks, unless that would leave less than [`ARENA_BYTES_MIN`].
+    /// A shape whose arenas are as large as the machine's memory, or smaller where files (`ulimit -f`) are
+    /// limited. There is room for `spawned` more ranks, unless that would leave less than
+    /// [`ARENA_BYTES_MIN`].
     pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
         Shape::within(
             Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
             ranks,
-            (limits::memory_bytes(), limits::address_space(), limits::file_bytes()),
+            (limits::memory_bytes(), limits::file_bytes()),
         )
     }
 
-    fn within(most: Shape, ranks: u32, limits: (u64, Option<u64>, Option<u64>)) -> Shape {
-        let (memory, space, file) = limits;
+    fn within(most: Shape, ranks: u32, (memory, file): (u64, Option<u64>)) -> Shape {
         let share = |shape: Shape| {
             let beside = shape.layout().map_or(u64::MAX, |layout| layout.arenas);
-            let of_file =
-                file.map_or(u64::MAX, |file| file.saturating_sub(beside) / u64::from(shape.ranks.max(1)));
-            let of_space = space.map_or(u64::MAX, |space| space / 2 / u64::from(ranks.max(1)));
-            of_file.min(of_space).min(memory)
+            let of_file = file.map_or(u64::MAX, |file| {
+                file.saturating_sub(beside) / u64::from(shape.ranks.max(1)) / ARENA_RANGE
+            });
+            of_file.min(memory)
         };
         let shape = if share(most) < ARENA_BYTES_MIN { Shape { ranks, ..most } } else { most };
         let bytes = share(shape).max(ARENA_ALIGN);
@@ -77,6 +79,11 @@ impl Shape {
             arena_bytes: if bytes < memory { bytes / ARENA_ALIGN * ARENA_ALIGN } else { memory },
             ..shape
         }
+    }
+
+    /// Whether each rank may allocate less than the machine has, because of a limit on files.
+    pub fn is_cut(self) -> bool {
+        self.arena_bytes < limits::memory_bytes() && limits::file_bytes().is_some()
     }
 
     /// Where everything lies. Errors: no machine can map the shape.
@@ -88,7 +95,7 @@ impl Shape {
                 "a job of {ranks} ranks and {proxies} proxies: 1 to {RANKS_MAX} ranks, up to {RANKS_MAX} proxies"
             );
         }
-        // The sums stay far below 2^64: 4096 pages, 4096^2 rings of less than 2^20, 4096 arenas of 2^46 at
+        // The sums stay far below 2^64: 4096 pages, 4096^2 rings of less than 2^20, 4096 ranges of 2^48 at
         // most.
         if arena_bytes == 0 || arena_bytes > 1 << 46 {
             fail!(Class::Arg, "an arena of {arena_bytes} bytes per rank: 1 to 2^46 are possible");
@@ -102,7 +109,7 @@ impl Shape {
         let rings_end = rings + u64::from(ranks) * u64::from(ranks) * RING_STRIDE;
         let arenas = rings_end.next_multiple_of(ARENA_ALIGN);
         let arena_bytes = arena_bytes.next_multiple_of(ARENA_ALIGN);
-        let total = arenas + u64::from(ranks) * arena_bytes;
+        let total = arenas + u64::from(ranks) * arena_bytes * ARENA_RANGE;
         if total > i64::MAX as u64 {
             fail!(
                 Class::Arg,
@@ -125,6 +132,13 @@ struct Layout {
     arenas: u64,
     arena_bytes: u64,
     total: u64,
+}
+
+impl Layout {
+    /// Offsets from one arena to the next.
+    fn arena_range(&self) -> u64 {
+        self.arena_bytes * ARENA_RANGE
+    }
 }
 
 /// Types that may lie in shared memory at a mapped, aligned address.
@@ -189,11 +203,11 @@ impl std::ops::Deref for KeptPage {
 
 #[derive(Debug)]
 struct Inner {
-    fd: OwnedFd,
+    fd: Memfd,
     shape: Shape,
     layout: Layout,
     pages: Map,
-    arenas: Box<[OnceLock<Map>]>,
+    arenas: Box<[Mapped]>,
 }
 
 impl Segment {
@@ -208,9 +222,10 @@ impl Segment {
             Ok((fd, copy))
         };
         let (fd, copy) = create().map_err(|error| {
+            let remedy = "raise `ulimit -f`, or lower OUTBOARD_ARENA_BYTES and OUTBOARD_SPAWN_RANKS_MAX";
             Error::new(
                 Class::NoMem,
-                format!("cannot make a sparse memfd of {} bytes: {error}; {REMEDY}", layout.total),
+                format!("cannot make a sparse memfd of {} bytes: {error}; {remedy}", layout.total),
             )
         })?;
         let segment = Segment::map(fd, shape, layout)?;
@@ -275,8 +290,9 @@ impl Segment {
     }
 
     fn map(fd: OwnedFd, shape: Shape, layout: Layout) -> Result<Segment> {
-        let pages = map(&fd, 0, layout.pages_end, || "the job's pages".into())?;
-        let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();
+        let fd = Memfd::new(fd).map_err(unreadable)?;
+        let pages = map(&fd, 0..layout.pages_end, || "the job's pages".into())?;
+        let arenas = (0..shape.ranks).map(|_| Mapped::default()).collect();
         Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, pages, arenas }) })
     }
 
@@ -417,44 +433,54 @@ impl Segment {
         (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
     }
 
-    /// The memory of a rank's arena, mapped now if it was not yet; `arena` lends it.
-    pub(super) fn arena_memory(&self, rank: LocalRank) -> Result<Span> {
-        let Some(slot) = self.inner.arenas.get(rank.index()) else {
-            fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.inner.shape.ranks);
-        };
-        if let Some(map) = slot.get() {
-            return Ok(map.span());
+    /// A rank's arena as extents. Panics if there is no such rank.
+    #[inline]
+    pub(super) fn extents(&self, rank: LocalRank) -> Extents<'_, ArenaMapper<'_>> {
+        Extents {
+            table: &self.rank(rank).extents,
+            mapped: &self.inner.arenas[rank.index()],
+            mapper: ArenaMapper { segment: self, rank },
+            range: self.inner.layout.arena_range(),
         }
-        let (offset, bytes) = (self.arena_offset(rank), self.inner.layout.arena_bytes);
-        let map = map(&self.inner.fd, offset, bytes, || format!("the arena of rank {rank}"))?;
-        Ok(slot.get_or_init(|| map).span())
     }
 
     /// Gives the memory of a rank's arena back to the system.
     pub(super) fn empty_arena(&self, rank: LocalRank) -> Result<()> {
-        memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
-            .map_err(unreadable)
+        self.discard(rank, 0..self.inner.layout.arena_range()).map_err(unreadable)
     }
 
-    /// The arena that holds all of `[address, address + bytes)` of this process: its rank, and the offset in
-    /// it. Only arenas that this process has mapped hold any of its addresses.
+    /// Gives the memory of a part of a rank's arena back to the system; it reads as zeroes afterwards.
+    pub(super) fn discard(&self, rank: LocalRank, part: Range<u64>) -> std::io::Result<()> {
+        memory::punch_hole(self.inner.fd.get()?, self.arena_offset(rank) + part.start, part.end - part.start)
+    }
+
+    /// The arena that holds all of `[address, address + bytes)` of this process, in one extent: its rank, and
+    /// the offset in it. Only extents that this process has mapped hold any of its addresses.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
-        self.inner.arenas.iter().enumerate().find_map(|(rank, map)| {
-            let span = map.get()?.span();
-            let offset = address.wrapping_sub(span.address());
-            let inside = offset <= span.bytes() && bytes <= (span.bytes() - offset) as u64;
-            inside.then_some((LocalRank(rank as u32), offset as u64))
-        })
+        self.places().find_map(|rank| Some((rank, self.extents(rank).offset_of(address, bytes)?)))
+    }
+
+    /// In a forked child: what it writes to any arena stays its own. It goes on to see what the processes of
+    /// the job write to pages that it has not written itself.
+    pub fn make_private(&self) {
+        let Ok(fd) = self.inner.fd.get() else { return };
+        for rank in self.places() {
+            let start = self.arena_offset(rank);
+            self.extents(rank).each_mapped(|offset, span| {
+                // On failure the memory stays shared.
+                let _ = memory::make_private(span, fd, start + offset);
+            });
+        }
     }
 
     /// The descriptor, for children.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.inner.fd.as_fd()
+        self.inner.fd.borrow()
     }
 
     /// Bytes of the segment that have memory behind them.
     pub fn resident(&self) -> Result<u64> {
-        memory::resident(&self.inner.fd).map_err(unreadable)
+        self.inner.fd.get().and_then(memory::resident).map_err(unreadable)
     }
 
     /// Maps these bytes of the ring `from -> to`, whole pages. Panics if there are no such ranks.
@@ -464,25 +490,54 @@ impl Segment {
         assert!(sender < ranks && receiver < ranks, "ring {from} -> {to} of {ranks} ranks");
         let index = u64::from(receiver) * u64::from(ranks) + u64::from(sender);
         let offset = self.inner.layout.rings + index * RING_STRIDE;
-        map(&self.inner.fd, offset + part.start, part.end - part.start, || {
-            format!("the ring from rank {from} to rank {to}")
+        map(&self.inner.fd, offset + part.start..offset + part.end, || {
+            format!("the ring from {} to {}", self.name(sender), self.name(receiver))
         })
     }
 
     /// Where a rank's arena begins in the segment.
     pub(super) fn arena_offset(&self, rank: LocalRank) -> u64 {
-        self.inner.layout.arenas + u64::from(rank.0) * self.inner.layout.arena_bytes
+        self.inner.layout.arenas + u64::from(rank.0) * self.inner.layout.arena_range()
+    }
+}
+
+/// Maps parts of a rank's arena.
+pub(super) struct ArenaMapper<'a> {
+    segment: &'a Segment,
+    rank: LocalRank,
+}
+
+impl Mapper for ArenaMapper<'_> {
+    fn map(&self, part: Range<u64>) -> Result<Map> {
+        let Segment { inner } = self.segment;
+        let start = self.segment.arena_offset(self.rank);
+        map(&inner.fd, start + part.start..start + part.end, || {
+            format!("a part of the arena of {}", self.name())
+        })
+    }
+
+    fn name(&self) -> String {
+        self.segment.name(self.rank.peer())
     }
 }
 
 /// Maps a part of the segment, of which only what is used takes memory.
-fn map(fd: &OwnedFd, offset: u64, bytes: u64, what: impl FnOnce() -> String) -> Result<Map> {
-    Map::shared(fd, offset, bytes as usize).map_err(|error| {
+fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Map> {
+    let bytes = part.end - part.start;
+    let mapped = fd.get().and_then(|fd| Map::shared(fd, part.start, bytes as usize));
+    mapped.map_err(|error| {
+        let (class, remedy) = match error.raw_os_error() {
+            Some(Memfd::GONE) => (
+                Class::Other,
+                "the program has closed the descriptor of the job's memory, as one that closes all descriptors from 3 on does",
+            ),
+            Some(memory::LOCKED) => {
+                (Class::NoMem, "the program locks its memory (mlockall); raise `ulimit -l`")
+            }
+            _ => (Class::NoMem, "raise `ulimit -v`, or vm.max_map_count where the process has as many maps"),
+        };
         let what = what();
-        Error::new(
-            Class::NoMem,
-            format!("cannot map {what}, {bytes} bytes of address space: {error}; {REMEDY}"),
-        )
+        Error::new(class, format!("cannot map {what}, {bytes} bytes of address space: {error}; {remedy}"))
     })
 }
 

@@ -17,14 +17,15 @@ fn an_attached_segment_is_the_same_memory() {
     assert_eq!(joined.rank(LocalRank(1)).pid.load(Ordering::Relaxed), 0);
     let word = |segment: &Segment, rank: u32| -> u64 {
         let arena = segment.arena(LocalRank(rank)).unwrap();
-        arena.word((6 << 20) - 8).unwrap().fetch_add(1 + u64::from(rank), Ordering::Relaxed)
+        arena.word((8 << 20) - 8).unwrap().fetch_add(1 + u64::from(rank), Ordering::Relaxed)
     };
     assert_eq!((word(&made, 1), word(&joined, 1), word(&made, 2), word(&joined, 2)), (0, 2, 0, 3));
     assert!(made.arena(LocalRank(3)).is_err());
     let address = made.arena(LocalRank(1)).unwrap().span(4096, 1).unwrap().address();
     assert_eq!(made.locate(address, 64), Some((LocalRank(1), 4096)));
-    assert_eq!(made.locate(address, 6 << 20), None, "sticks out");
-    assert_eq!(made.locate(address - 4097, 1), None);
+    assert_eq!(made.locate(address, 8 << 20), None, "sticks out");
+    // What lies before it may be the extent of another rank.
+    assert!(made.locate(address - 4097, 1).is_none_or(|(rank, _)| rank != LocalRank(1)));
     assert_eq!(
         (made.proxy_of(LocalRank(0)), made.proxy_of(LocalRank(1)), made.proxy_of(LocalRank(2))),
         (Some(0), Some(1), Some(0))
@@ -35,7 +36,7 @@ fn an_attached_segment_is_the_same_memory() {
 fn a_large_job_costs_only_what_it_touches() {
     let (segment, _fd) = Segment::create(Shape::sparse(256, 0, 8)).unwrap();
     segment.rank(LocalRank(255)).set_state(super::super::State::Running);
-    segment.arena(LocalRank(200)).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
+    segment.arena(LocalRank(200)).unwrap().word(1 << 20).unwrap().store(1, Ordering::Relaxed);
     assert!(segment.resident().unwrap() <= 80 << 10, "{}", segment.resident().unwrap());
 }
 
@@ -69,14 +70,12 @@ fn impossible_shapes_are_refused() {
 #[test]
 fn arenas_fit_the_limits() {
     let most = Shape { ranks: 258, proxies: 0, arena_bytes: 1 };
-    let none = Shape::within(most, 2, (24 << 30, None, None));
+    let none = Shape::within(most, 2, (24 << 30, None));
     assert_eq!((none.ranks, none.arena_bytes), (258, 24 << 30));
-    let space = Shape::within(most, 2, (24 << 30, Some((4 << 30) + 5), None));
-    assert_eq!((space.ranks, space.arena_bytes), (258, 1 << 30));
-    let file = Shape::within(most, 2, (24 << 30, None, Some(1 << 30)));
+    let file = Shape::within(most, 2, (24 << 30, Some(1 << 30)));
     assert_eq!(file.ranks, 2, "rings to spawned ranks alone would be longer");
-    assert!(file.layout().unwrap().total <= 1 << 30 && file.arena_bytes > 400 << 20, "{file:?}");
-    let tiny = Shape::within(most, 2, (24 << 30, Some(1 << 20), Some(1 << 20)));
+    assert!(file.layout().unwrap().total <= 1 << 30 && file.arena_bytes > 100 << 20, "{file:?}");
+    let tiny = Shape::within(most, 2, (24 << 30, Some(1 << 20)));
     assert_eq!((tiny.ranks, tiny.arena_bytes), (2, ARENA_ALIGN), "what then cannot be mapped is told");
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use settings::{Settings, agree};
 use sys::signal::Signals;
-use transport::shm::{Segment, Shape};
+use transport::shm::Segment;
 
 use super::job::{Job, Options};
 use super::start::Setup;
@@ -77,8 +77,7 @@ fn memory(
     plan: &Plan,
 ) -> Result<(Segment, OwnedFd, Option<String>), Refusal> {
     let (global, ranks) = (&start.global, start.node_of.len() as u32);
-    let sparse = Shape::sparse(ranks, settings.spawn_ranks_max as u32, global.proxies);
-    let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
+    let shape = boot::shape(settings, ranks, settings.spawn_ranks_max as u32, global.proxies);
     let (segment, fd) = boot::create(shape, &agree::told_of(&variables::all(global), agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;
     let (node, job) = (start.serves().unwrap_or(start.node), segment.job());

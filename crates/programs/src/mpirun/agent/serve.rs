@@ -47,8 +47,7 @@ impl Job {
         let place = self.local(rank);
         let ask = &self.segment.rank(place).ask;
         let arena = self.segment.arena(place)?;
-        let span = arena.span(ask.at.load(Ordering::Relaxed), ask.capacity.load(Ordering::Relaxed));
-        let Some(span) = span else { fail!(Class::Intern, "a request lies outside its rank's arena") };
+        let span = arena.span(ask.at.load(Ordering::Relaxed), ask.capacity.load(Ordering::Relaxed))?;
         Ok((arena, span))
     }
 

@@ -1,0 +1,235 @@
+//! The extents of a rank's arena: the parts that processes map and register as wholes.
+//!
+//! An arena is a range of offsets in the segment, several times as long as what its rank may allocate, and
+//! grows extent by extent. The first one is as long in every arena; where the others end stands in a table in
+//! shared memory. An allocation lies inside one extent.
+//!
+//! Invariants: an extent never changes once it is in the table, also when another process takes the rank's
+//! place; a process maps an extent when it first uses it, and keeps it mapped as long as the segment.
+//! Read next: `arena.rs`, `allocator.rs`.
+
+use super::segment::{ARENA_ALIGN, Shared};
+use error::{Class, Result, fail};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sys::Span;
+use sys::memory::Map;
+
+/// Bytes of the first extent: what a rank needs that allocates nothing itself.
+pub(super) const FIRST_BYTES: u64 = 8 << 20;
+/// Extents after the first that an arena can have. Each adds half of what is there, up to `GROWTH_MAX`, so
+/// these are enough for 1 TiB.
+const LATER_MAX: usize = 511;
+/// An extent is longer than this only if an allocation is.
+const GROWTH_MAX: u64 = 4 << 30;
+
+/// The table of one arena, in shared memory: where the extents after the first end, ascending; 0 behind the
+/// last one. Its rank writes it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExtentTable {
+    ends: [AtomicU64; LATER_MAX],
+}
+
+// SAFETY: atomics only.
+unsafe impl Shared for ExtentTable {}
+
+impl ExtentTable {
+    /// The extent after the first with this index, if it is there and makes sense.
+    fn get(&self, index: usize, range: u64) -> Option<Range<u64>> {
+        let end = |index: usize| self.ends.get(index).map(|end| end.load(Ordering::Acquire));
+        let start = match index.checked_sub(1) {
+            None => FIRST_BYTES.min(range),
+            Some(before) => end(before)?,
+        };
+        let end = end(index)?;
+        let sound = start < end && end <= range && end.is_multiple_of(ARENA_ALIGN);
+        sound.then_some(start..end)
+    }
+
+    /// The index of the extent after the first that holds `[offset, offset + bytes)`.
+    fn find(&self, offset: u64, bytes: u64, range: u64) -> Option<(usize, Range<u64>)> {
+        let last = offset.checked_add(bytes)?;
+        let holds = |extent: &Range<u64>| extent.start <= offset && last <= extent.end;
+        (0..LATER_MAX)
+            .map_while(|index| Some((index, self.get(index, range)?)))
+            .find(|(_, extent)| holds(extent))
+    }
+}
+
+/// What one process has mapped of one arena.
+#[derive(Debug, Default)]
+pub(super) struct Mapped {
+    first: OnceLock<Map>,
+    later: OnceLock<Box<[OnceLock<Map>]>>,
+    /// Extents that the allocators of this process have taken, the first included.
+    taken: AtomicUsize,
+}
+
+/// How parts of an arena are mapped.
+pub(super) trait Mapper {
+    /// Maps a part of the arena.
+    fn map(&self, part: Range<u64>) -> Result<Map>;
+    /// The rank's name, for errors.
+    fn name(&self) -> String;
+}
+
+/// One arena, as a process of the job uses it.
+pub(super) struct Extents<'a, M> {
+    pub table: &'a ExtentTable,
+    pub mapped: &'a Mapped,
+    pub mapper: M,
+    /// The length of the arena's range of offsets.
+    pub range: u64,
+}
+
+impl<M: Mapper> Extents<'_, M> {
+    /// The first extent, mapped now if it was not yet.
+    pub fn first(&self) -> Result<Span> {
+        if let Some(map) = self.mapped.first.get() {
+            return Ok(map.span());
+        }
+        let map = self.mapper.map(0..FIRST_BYTES.min(self.range))?;
+        Ok(self.mapped.first.get_or_init(|| map).span())
+    }
+
+    /// The bytes `[offset, offset + bytes)`, which do not lie in the first extent.
+    pub fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
+        let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
+            fail!(
+                Class::Intern,
+                "{bytes} bytes at offset {offset:#x} lie in no extent of the arena of {}",
+                self.mapper.name()
+            );
+        };
+        let whole = self.whole(index, &extent)?;
+        Ok(whole.slice((offset - extent.start) as usize, bytes as usize))
+    }
+
+    fn whole(&self, index: usize, extent: &Range<u64>) -> Result<Span> {
+        let slot = &self.slots()[index];
+        if let Some(map) = slot.get() {
+            return Ok(map.span());
+        }
+        let map = self.mapper.map(extent.clone())?;
+        Ok(slot.get_or_init(|| map).span())
+    }
+
+    fn slots(&self) -> &[OnceLock<Map>] {
+        self.mapped.later.get_or_init(|| (0..LATER_MAX).map(|_| OnceLock::new()).collect())
+    }
+
+    /// The next extent that no allocator of this process has taken, mapped: the first one; then those that an
+    /// earlier process in this place has left; then a new one for an allocation of `bytes`. It may be too
+    /// short, then the next call gives another. For the arena's rank.
+    pub fn take(&self, bytes: u64) -> Result<Range<u64>> {
+        let index = self.mapped.taken.load(Ordering::Relaxed);
+        if index == 0 {
+            self.first()?;
+        } else if let Some(extent) = self.table.get(index - 1, self.range) {
+            self.whole(index - 1, &extent)?;
+        } else {
+            self.append(index - 1, bytes)?;
+        }
+        // Another allocator of this process was quicker: it has this one.
+        if self.mapped.taken.compare_exchange(index, index + 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return self.take(bytes);
+        }
+        let first = 0..FIRST_BYTES.min(self.range);
+        Ok(index.checked_sub(1).and_then(|later| self.table.get(later, self.range)).unwrap_or(first))
+    }
+
+    /// Adds an extent for an allocation of `bytes`: mapped first, since what cannot be mapped must not be in
+    /// the table.
+    fn append(&self, index: usize, bytes: u64) -> Result<()> {
+        let before = match index.checked_sub(1) {
+            None => FIRST_BYTES.min(self.range),
+            Some(before) => self.table.get(before, self.range).map_or(self.range, |extent| extent.end),
+        };
+        let left = self.range - before;
+        let least = bytes.next_multiple_of(ARENA_ALIGN);
+        let Some(end) = self.table.ends.get(index).filter(|_| least <= left) else {
+            fail!(
+                Class::NoMem,
+                "the arena of {} has used up its {} offsets in {index} extents; {bytes} bytes more do not fit",
+                self.mapper.name(),
+                self.range
+            );
+        };
+        let map = |length: u64| self.mapper.map(before..before + length).map(|map| (map, length));
+        let (map, length) = map(growth(before, bytes).min(left)).or_else(|_| map(least))?;
+        match end.compare_exchange(0, before + length, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => drop(self.slots()[index].set(map)),
+            // Another allocator of this process was quicker; `take` sees its extent.
+            Err(_) => drop(map),
+        }
+        Ok(())
+    }
+
+    /// The offset of `[address, address + bytes)` of this process, if it all lies in one extent that is mapped.
+    pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
+        let offset = self.mapped.first.get().and_then(|map| inside(map.span(), address, bytes));
+        offset.or_else(|| self.offset_in_later(address, bytes))
+    }
+
+    fn offset_in_later(&self, address: usize, bytes: u64) -> Option<u64> {
+        let maps = self.mapped.later.get()?;
+        let known = (0..LATER_MAX).map_while(|index| Some((index, self.table.get(index, self.range)?)));
+        known
+            .filter_map(|(index, extent)| {
+                Some(extent.start + inside(maps[index].get()?.span(), address, bytes)?)
+            })
+            .next()
+    }
+
+    /// Calls `each` with what is mapped: offset and memory.
+    pub fn each_mapped(&self, mut each: impl FnMut(u64, Span)) {
+        self.mapped.first.get().into_iter().for_each(|map| each(0, map.span()));
+        let Some(maps) = self.mapped.later.get() else { return };
+        for (index, map) in maps.iter().enumerate() {
+            if let (Some(map), Some(extent)) = (map.get(), self.table.get(index, self.range)) {
+                each(extent.start, map.span());
+            }
+        }
+    }
+
+    /// Where the extents after the first end.
+    pub fn ends(&self) -> Vec<u64> {
+        (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
+    }
+
+    /// Enters extents of the same arena in another segment, as `ends` says them; false if they make no sense,
+    /// or others are there.
+    pub fn enter(&self, ends: &[u64]) -> bool {
+        ends.len() <= LATER_MAX
+            && (0..).zip(ends).all(|(index, &end)| {
+                let word = &self.table.ends[index];
+                let before = word.load(Ordering::Relaxed);
+                if before == 0 {
+                    word.store(end, Ordering::Release);
+                }
+                (before == 0 || before == end) && self.table.get(index, self.range).is_some()
+            })
+    }
+}
+
+/// How long an extent becomes that is made for `bytes`, behind `before` bytes.
+fn growth(before: u64, bytes: u64) -> u64 {
+    // Four lengths from each power of two to the next: so what a freed allocation leaves fits a later one that
+    // is a little longer, and the lengths in use are few.
+    let step = (bytes.next_power_of_two() / 8).max(ARENA_ALIGN);
+    let half = (before / 2).clamp(FIRST_BYTES, GROWTH_MAX).next_multiple_of(ARENA_ALIGN);
+    bytes.next_multiple_of(step).max(half)
+}
+
+/// Where `[address, address + bytes)` begins in a span that holds all of it.
+fn inside(span: Span, address: usize, bytes: u64) -> Option<u64> {
+    let at = address.wrapping_sub(span.address());
+    (at <= span.bytes() && bytes <= (span.bytes() - at) as u64).then_some(at as u64)
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "extents_tests.rs"]
+mod tests;
