@@ -98,6 +98,21 @@ def arenas_fit_into_limits():
 
 
 @test
+def arenas_longer_than_the_address_space():
+    """Ranks map of each other's arenas what they use: 4 of 48 TiB each, where 2^47 bytes are all there are."""
+    program = compile_c(HERE / "faults/extents.c")
+    with tempfile.TemporaryDirectory() as folder:
+        for more in [(), ("--proxies", 1)]:
+            code, output = mpirun(*more, "-n", 4, program, Path(folder) / "file", env={"OUTBOARD_ARENA_BYTES": "48TiB"}, timeout=60)
+            space = re.search(r"address space (\d+) KiB", output)
+            expect(code == 0 and space and int(space[1]) < 1 << 20, f"{more}: exit code {code}\n{output}")
+        code, output = mpirun("-n", 2, program, Path(folder) / "file", "lock", env={"OUTBOARD_ARENA_BYTES": "1GiB"}, timeout=60)
+        locked = re.search(r"locked (\d+) KiB", output)
+        expect(code == 0 and locked and int(locked[1]) < 200 << 10, f"mlockall: exit code {code}\n{output}")
+        return f"{int(space[1]) >> 10} MiB, {int(locked[1]) >> 10} MiB locked"
+
+
+@test
 def memfd_noexec():
     """Where the kernel makes memfds only for those who say that no program will lie in them."""
     program = compile_c(HERE / "faults/churn.c")

@@ -229,7 +229,8 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
     base.set(allocate(guard.job(), bytes, &info)?)
 }
 
-/// The info key by which a program asks for an alignment (MPI 5.0, sections 9.2 and 12.2.2).
+/// The info key by which a program asks how memory of MPI_Alloc_mem and of windows is aligned (MPI 5.0,
+/// sections 9.2 and 12.2.2).
 pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
 /// Allocates memory that `free_mem` frees, aligned as `info` asks.

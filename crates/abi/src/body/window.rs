@@ -119,8 +119,6 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     Ok(info)
 }
 
-/// The hint on the alignment of memory that a window allocates.
-
 /// Makes a window, and returns the address of this rank's memory. Collective.
 fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
     let (handle, base) = make(guard, comm, asked)?;
