@@ -22,8 +22,8 @@ static POOL: OnceLock<Pool> = OnceLock::new();
 /// This process is a child that the rank forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Offers a pool of up to `bytes_max` bytes of the arena, if the program's allocations are to come from there:
-/// how many bytes it may take. What hinders that is said, and glibc serves the program.
+/// Offers a pool of up to `bytes_max` bytes of the arena, if the program's allocations are to come from
+/// there: how many bytes it may take. What hinders that is said, and glibc serves the program.
 pub(crate) fn offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> u64 {
     if settings.malloc != Malloc::Arena {
         return 0;

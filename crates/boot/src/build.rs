@@ -15,8 +15,8 @@ pub const BUILD: u64 = {
     }
 };
 
-/// What a new job has on this host. Says so if ranks may allocate less than the machine has, which nobody asked
-/// for.
+/// What a new job has on this host. It says so if ranks may allocate less than the machine has, unless
+/// OUTBOARD_ARENA_BYTES asks for it.
 pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Shape {
     let sparse = Shape::sparse(ranks, spawned, proxies);
     if let Some(arena_bytes) = settings.arena_bytes {

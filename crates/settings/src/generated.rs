@@ -79,7 +79,7 @@ pub struct Settings {
     pub schedule_cache_entries: u64,
     /// How long a waiting rank polls before it sleeps on its doorbell. It spins for 50us, then it yields. With more processes than cores it yields at once. If a yield of the last 100ms has let another program run for 100us, it sleeps early, unless this setting is 1s or more.
     pub spin_us: u64,
-    /// The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -v` and `ulimit -f`.
+    /// The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -f`.
     pub arena_bytes: Option<u64>,
     /// Where the program's allocations (malloc, new, ALLOCATE, ...) of at least OUTBOARD_MALLOC_BYTES_MIN come from after MPI_Init: libc is the C library, arena the rank's shared memory, by liboutboard_malloc.so, which mpirun preloads.
     pub malloc: Malloc,
@@ -628,11 +628,11 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "arena_bytes",
         variable: "OUTBOARD_ARENA_BYTES",
-        kind: Kind::Bytes { min: 1048576, max: 1099511627776 },
+        kind: Kind::Bytes { min: 1048576, max: 70368744177664 },
         default: "",
         scope: Scope::Launch,
         internal: false,
-        doc: "The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -v` and `ulimit -f`.",
+        doc: "The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -f`.",
         why: "The layout of the job's segment is fixed at start; memory is taken when it is first touched.",
     },
     Setting {

@@ -5,7 +5,7 @@ use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::leaks;
 use crate::process::report;
-use crate::process::{Guard, Job, Phase};
+use crate::process::{Allocation, Guard, Job, Phase};
 use error::{Class, Result, fail};
 use objects::{Info, Kind, constants as c};
 
@@ -258,14 +258,6 @@ pub(crate) fn allocate(job: &mut Job, bytes: u64, info: &Info) -> Result<usize> 
     let base = address.next_multiple_of(align as usize);
     job.memory.insert(base, allocation);
     Ok(base)
-}
-
-/// What `free_mem` frees.
-pub enum Allocation {
-    /// The arena's, at an offset.
-    Arena(u64),
-    /// The heap's, at an address.
-    Heap(usize),
 }
 
 /// MPI_Free_mem

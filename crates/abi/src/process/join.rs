@@ -13,10 +13,12 @@ use objects::{Info, Kind, Table};
 use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
+use settings::Settings;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use transport::lend::Lender;
 use transport::route::Reach;
+use transport::shm::Allocator;
 use transport::{route_fabric, route_shm};
 
 /// How long a proxy on another computer may take to answer.
@@ -48,12 +50,7 @@ impl Process {
         }
         membership.wire_up()?;
         let p2p = P2p::new(reach, config);
-        crate::forked::keep_writes_apart(segment);
-        let arena = segment.arena(membership.rank)?;
-        let bytes = arena.bytes();
-        // Half of it is the program's, if its malloc takes from it.
-        let pool_bytes = malloc::offer(settings, &arena, bytes / 2);
-        let allocator = transport::shm::Allocator::new(arena, bytes - pool_bytes);
+        let allocator = allocator(&membership, settings)?;
         let config = executor::Config::of(settings, membership.tuning);
         let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
         let coll = Coll::new(executor, settings, membership.tuning)?;
@@ -161,6 +158,15 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// The rank's allocator. Half of the arena is the program's, if its malloc takes from there.
+fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Allocator> {
+    crate::forked::keep_writes_apart(membership.segment);
+    let arena = membership.segment.arena(membership.rank)?;
+    let bytes = arena.bytes();
+    let pool_bytes = malloc::offer(settings, &arena, bytes / 2);
+    Ok(Allocator::new(arena, bytes - pool_bytes))
 }
 
 /// This process's way into the network.

@@ -138,7 +138,7 @@ pub struct Job {
     /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
     /// What MPI_Alloc_mem returned, and what is freed for it.
-    pub memory: std::collections::HashMap<usize, crate::body::environment::Allocation>,
+    pub memory: std::collections::HashMap<usize, Allocation>,
     /// The cpus that this rank shares with others.
     pub cpus: Cpus,
     /// Calls by which the program may poll a window, since the last `Guard::move_on`.
@@ -147,6 +147,14 @@ pub struct Job {
     vain: poll::Vain,
     /// The launcher that this program started for itself because it runs without `mpirun`.
     pub launcher: Option<sys::process::Process>,
+}
+
+/// What MPI_Free_mem frees.
+pub enum Allocation {
+    /// The arena's, at an offset.
+    Arena(u64),
+    /// The heap's, at an address.
+    Heap(usize),
 }
 
 impl Process {

@@ -45,7 +45,7 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// One that may allocate up to `bytes_max` bytes. Offset 0 is never allocated: it means "none" everywhere.
+    /// An allocator of up to `bytes_max` bytes. Offset 0 is never allocated: it means "none" everywhere.
     pub fn new(arena: Arena, bytes_max: u64) -> Allocator {
         Allocator {
             arena,
@@ -101,7 +101,8 @@ impl Allocator {
         Ok(at)
     }
 
-    /// The shortest free stretch in which `bytes` bytes fit, aligned: its start, where they begin, its length.
+    /// The shortest free stretch in which `bytes` bytes fit, aligned: its start, where they begin, its
+    /// length.
     fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
         let align = match bytes {
             HUGE.. => HUGE,

@@ -168,7 +168,7 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(())
     }
 
-    /// The offset of `[address, address + bytes)` of this process, if it all lies in one extent that is mapped.
+    /// The offset of `[address, address + bytes)` of this process, if all of it lies in one mapped extent.
     pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
         let offset = self.mapped.first.get().and_then(|map| inside(map.span(), address, bytes));
         offset.or_else(|| self.offset_in_later(address, bytes))
@@ -217,8 +217,8 @@ impl<M: Mapper> Extents<'_, M> {
 
 /// How long an extent becomes that is made for `bytes`, behind `before` bytes.
 fn growth(before: u64, bytes: u64) -> u64 {
-    // Four lengths from each power of two to the next: so what a freed allocation leaves fits a later one that
-    // is a little longer, and the lengths in use are few.
+    // There are four lengths from each power of two to the next: so what a freed allocation leaves fits a
+    // later one that is a little longer.
     let step = (bytes.next_power_of_two() / 8).max(ARENA_ALIGN);
     let half = (before / 2).clamp(FIRST_BYTES, GROWTH_MAX).next_multiple_of(ARENA_ALIGN);
     bytes.next_multiple_of(step).max(half)

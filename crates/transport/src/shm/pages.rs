@@ -402,8 +402,8 @@ impl RankPage {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// Makes it the page of an unborn rank, after a rank that has left. The bell, the senders, and the extents
-    /// of the arena stay, because others may still use them.
+    /// Makes it the page of an unborn rank, after a rank that has left. The bell, the senders, and the
+    /// extents of the arena stay, because others may still use them.
     pub(crate) fn renew(&self) {
         for word in [
             &self.pid,
