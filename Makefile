@@ -10,14 +10,17 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb monitor-packages test-packages aarch64 proxy-aarch64 release check tidy clean help setup
+.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb rpm monitor-packages test-packages aarch64 proxy-aarch64 release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace
 	tools/install-tree target/release build
 
-install: build  ## install into $(DESTDIR)$(PREFIX)
-	tools/install-tree target/release "$(DESTDIR)$(PREFIX)"
+install: build  ## install into $(DESTDIR)$(PREFIX), without debug information
+	tools/install-tree --split target/release "$(DESTDIR)$(PREFIX)"
+
+install-debug: build  ## install the debug information of what install has put into $(DESTDIR)$(PREFIX), for gdb and perf
+	tools/install-tree --debug target/release "$(DESTDIR)$(PREFIX)"
 
 monitor: setup  ## build the monitor, a workspace of its own (monitor/), into build/, where `outboard monitor` finds it
 	-tools/setup --monitor
@@ -26,7 +29,7 @@ monitor: setup  ## build the monitor, a workspace of its own (monitor/), into bu
 	tools/install-tree --monitor monitor/target/release build
 
 install-monitor: monitor  ## install the monitor into $(DESTDIR)$(PREFIX), beside the library
-	tools/install-tree --monitor monitor/target/release "$(DESTDIR)$(PREFIX)"
+	tools/install-tree --split --monitor monitor/target/release "$(DESTDIR)$(PREFIX)"
 
 uninstall:  ## take away what install and install-monitor have put into $(DESTDIR)$(PREFIX)
 	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
@@ -76,11 +79,11 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF, PETSc, NetCDF-Fortran, hypre, ELPA and mpi4py-fft, fetched as Debian's source packages, over build/
 	tests/applications/run
 
-wheel tarball deb: setup  ## build that package into dist/ (docs/packages.md), for any x86-64 Linux with glibc 2.28 or newer
+wheel tarball deb rpm: setup  ## build that package into dist/ (docs/packages.md), for any x86-64 Linux with glibc 2.28 or newer
 	tools/setup --packages
 	tools/packages $@
 
-monitor-packages: setup  ## build the monitor's packages into dist/: a tarball to be unpacked over the library's, and a deb
+monitor-packages: setup  ## build the monitor's packages into dist/: a tarball to be unpacked over the library's, a deb and an RPM
 	tools/setup --packages
 	tools/setup --monitor
 	tools/packages monitor
@@ -88,7 +91,7 @@ monitor-packages: setup  ## build the monitor's packages into dist/: a tarball t
 test-packages: setup  ## build all packages, install each into a clean root, use it, and take it away
 	tools/setup --packages
 	tools/setup --monitor
-	tools/packages wheel tarball deb monitor
+	tools/packages wheel tarball deb rpm monitor
 	tests/packages
 
 release:  ## the dry run of a release: gather text of the tag, source, packages, checksums in dist/release/, and say what forbids it (RELEASING.md)

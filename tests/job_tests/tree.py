@@ -97,12 +97,22 @@ def install_and_uninstall():
         prefix = Path(folder) / "p"
         (prefix / "lib").mkdir(parents=True)
         (prefix / "lib/libother.so").write_text("")
-        subprocess.run([ROOT / "tools/install-tree", ROOT / "target/release", prefix], check=True)
+        subprocess.run([ROOT / "tools/install-tree", "--split", ROOT / "target/release", prefix], check=True)
+        # Debug information is laid beside it, and found there by a link with its checksum.
+        subprocess.run([ROOT / "tools/install-tree", "--debug", ROOT / "target/release", prefix], check=True)
+        whole, library = (ROOT / "target/release/libmpi_abi.so").stat().st_size, prefix / "lib/libmpi_abi.so.1"
+        expect(library.stat().st_size * 3 < whole, f"{library.stat().st_size} of {whole} bytes without debug information")
+        link = run("readelf", "--string-dump=.gnu_debuglink", library)[1]
+        expect(library.name + ".debug" in link and (prefix / "lib/.debug" / f"{library.name}.debug").exists(), link)
         for name in ("libmpich.so.12", "libmpich.so"):
             expect(os.readlink(prefix / "lib" / name) == "libmpi.so.12", name)
         for package in ("mpi", "mpich", "outboard"):
             flags = run("pkg-config", "--libs", package, env={"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")})[1]
-            expect("-lmpi_abi" in flags, f"{package}: {flags}")
+            expect("-lmpi_abi" in flags and "rpath" not in flags, f"{package}: {flags}")
+        flags = run("pkg-config", "--libs", "outboard-fort", env={"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")})[1]
+        expect("-lmpifort_abi" in flags and "-lmpi_abi" in flags, flags)
+        licences = (prefix / "share/doc/outboard/THIRD-PARTY").read_text()
+        expect("cargo rustix" in licences and "Permission is hereby granted" in licences, licences[:2000])
         for page in ("mpicc.1", "mpicxx.1", "mpirun.1", "outboard.1"):
             expect((prefix / "share/man/man1" / page).exists(), page)
         for page in ("MPI_Send.3", "MPI_Send_c.3", "MPI_T_init_thread.3"):

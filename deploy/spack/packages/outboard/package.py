@@ -17,6 +17,7 @@ class Outboard(MakefilePackage):
     depends_on("fortran", type="build", when="+fortran")
     depends_on("rust@1.90:", type="build")
     depends_on("gmake", type="build")
+    depends_on("python@3.8:", type="build")
     # Loaded at run time, for several hosts.
     depends_on("libfabric", type="run")
 
