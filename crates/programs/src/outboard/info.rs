@@ -165,8 +165,19 @@ fn facts() -> Vec<(&'static str, String)> {
         ("mpirun", present(folder.join("mpirun"))),
         ("proxy", present(folder.join("outboard-proxy"))),
         ("cpus", cpus),
+        ("arena", arena()),
         ("ptrace_scope", yama.map_or("no Yama".into(), |scope| scope.trim().to_string())),
     ]
+}
+
+/// What a rank may allocate in its arena, and what processes map of it.
+fn arena() -> String {
+    let shape = boot::shape(settings::get(), 1, 0, 0);
+    format!(
+        "{} bytes for each rank; address space: {} bytes of its own and of each peer it uses, more as they are used",
+        shape.arena_bytes,
+        transport::shm::FIRST_EXTENT_BYTES
+    )
 }
 
 /// The value in this environment, with the default if that differs.

@@ -17,7 +17,7 @@ use sys::Span;
 use sys::memory::Map;
 
 /// Bytes of the first extent: what a rank needs that allocates nothing itself.
-pub(super) const FIRST_BYTES: u64 = 8 << 20;
+pub const FIRST_BYTES: u64 = 8 << 20;
 /// Extents after the first that an arena can have. Each adds half of what is there, up to `GROWTH_MAX`, so
 /// these are enough for 1 TiB.
 const LATER_MAX: usize = 511;

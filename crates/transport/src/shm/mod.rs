@@ -27,6 +27,7 @@ pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
 pub(crate) use endpoints::PROXY;
 pub use endpoints::{Member, proxy_endpoint};
+pub use extents::FIRST_BYTES as FIRST_EXTENT_BYTES;
 pub use launch::LaunchRing;
 pub use pages::{
     Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
