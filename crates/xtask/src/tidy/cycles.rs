@@ -1,14 +1,16 @@
 //! The modules of a folder have no ring: those of a crate, and those of each folder in it.
 //!
-//! Module `x` is `x.rs` or the folder `x`. The folder's own file (`lib.rs`, `main.rs`, `mod.rs`, or `x.rs`
-//! beside the folder `x`) is a module, too. A module uses another where its code names the other by `crate::`
-//! or `super::`, a name of the other that the folder's own file exports again, or a macro of the other. Tests
-//! and the programs in `src/bin` are free.
+//! Module `x` is `x.rs` or the folder `x`, or what `#[path]` says. The folder's own file (`lib.rs`,
+//! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another where its
+//! code names the other by `crate::` or `super::`, a name of the other that the folder's own file exports
+//! again, or a macro of the other. Tests and the programs in `src/bin` are free.
 
+use super::edges;
 use super::rust::Rust;
 use super::source::Source;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 
 /// A folder that may have a ring.
 #[derive(Deserialize)]
@@ -65,8 +67,7 @@ pub fn check<'a>(
 ) {
     let mut needed = BTreeSet::new();
     for crate_name in crates {
-        let files: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
-        let files = without_tests(files);
+        let files = without_tests(files(crate_name, sources));
         for folder in folders(&files) {
             let below = folder.iter().map(|part| format!("/{part}")).collect::<String>();
             let path = format!("{workspace}crates/{crate_name}/src{below}");
@@ -95,6 +96,23 @@ pub fn check<'a>(
             findings.push(format!("{workspace}tables/layers.toml: the [[cycle]] of {folder} lacks a reason"));
         }
     }
+}
+
+/// The files of a crate, and those of others that it takes in as modules, each as the module that it is.
+fn files(crate_name: &str, sources: &[&Source]) -> Vec<File> {
+    let mut files: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
+    // What is placed by `#[path]` may place others.
+    for _ in 0..4 {
+        let placed: Vec<(PathBuf, Vec<String>)> = files.iter().flat_map(File::placed).collect();
+        for (path, module) in placed {
+            if let Some(file) = files.iter_mut().find(|file| file.source == path) {
+                file.module = module;
+            } else if let Some(source) = sources.iter().find(|source| source.path == path) {
+                files.push(File::new(source, source.path.to_string_lossy().into_owned(), module));
+            }
+        }
+    }
+    files
 }
 
 /// The files that the library or program consists of.
@@ -137,11 +155,15 @@ fn uses(folder: &[String], files: &[File]) -> Uses {
 
 /// A file of the crate.
 struct File {
-    /// The path from `src/` on.
+    /// The path from the repository's root.
+    source: PathBuf,
+    /// The path from `src/` on; of another crate's file the whole.
     path: String,
     /// The module that it is, as a path; that of `lib.rs` is empty.
     module: Vec<String>,
     rust: Rust,
+    /// The files of `#[path]`, and the names of their modules.
+    modules: Vec<(PathBuf, String)>,
 }
 
 impl File {
@@ -155,7 +177,18 @@ impl File {
         if last == Some("mod") || matches!(path, "lib.rs" | "main.rs") {
             module.pop();
         }
-        Some(File { path: path.to_owned(), module, rust: Rust::read(&source.text) })
+        Some(File::new(source, path.to_owned(), module))
+    }
+
+    fn new(source: &Source, path: String, module: Vec<String>) -> File {
+        let rust = Rust::read(&source.text);
+        File { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
+    }
+
+    /// The files that the file places by `#[path]`, as modules.
+    fn placed(&self) -> impl Iterator<Item = (PathBuf, Vec<String>)> {
+        let below = |name: &String| [self.module.as_slice(), std::slice::from_ref(name)].concat();
+        self.modules.iter().map(move |(file, name)| (file.clone(), below(name)))
     }
 
     /// The module of a folder that the file belongs to.
@@ -378,8 +411,13 @@ mod tests {
     }
 
     fn found_but(excuses: &[Excuse], files: &[(&str, &str)]) -> Vec<String> {
-        let source =
-            |(path, text): &(&str, &str)| Source::new(format!("crates/leaf/src/{path}"), (*text).into());
+        let source = |(path, text): &(&str, &str)| {
+            let path = match path.strip_prefix("../../") {
+                Some(elsewhere) => format!("crates/{elsewhere}"),
+                None => format!("crates/leaf/src/{path}"),
+            };
+            Source::new(path, (*text).into())
+        };
         let sources: Vec<Source> = files.iter().map(source).collect();
         let sources: Vec<&Source> = sources.iter().collect();
         let mut findings = Vec::new();
@@ -474,6 +512,18 @@ mod tests {
     }
 
     #[test]
+    fn a_module_is_where_its_path_says() {
+        let lib = ("lib.rs", "mod a;\n#[path = \"x/y.rs\"]\nmod b;\n");
+        let files = [lib, ("a.rs", "use crate::b::B;"), ("x/y.rs", "use super::a;")];
+        let ring = "crates/leaf/src: ring of modules: a -> b (a.rs:1), b -> a (x/y.rs:1) (of 2 modules)";
+        assert_eq!(found(&files), [ring]);
+        let elsewhere = ("lib.rs", "mod a;\n#[path = \"../../top/src/c.rs\"]\nmod c;\n");
+        let files = [elsewhere, ("a.rs", "use crate::c::C;"), ("../../top/src/c.rs", "use crate::a;")];
+        let ring = "crates/leaf/src: ring of modules: a -> c (a.rs:1), c -> a (crates/top/src/c.rs:1) (of 2 modules)";
+        assert_eq!(found(&files), [ring]);
+    }
+
+    #[test]
     fn tests_are_free() {
         let files = [
             ("lib.rs", "mod a;\n#[cfg(test)]\nmod bench;\n"),
@@ -481,5 +531,13 @@ mod tests {
             ("bench.rs", "use crate::a;"),
         ];
         assert!(found(&files).is_empty());
+        let elsewhere = ("a.rs", "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;");
+        let placed = [
+            ("lib.rs", "mod a;\nmod b;\n"),
+            elsewhere,
+            ("a_tests.rs", "use crate::b;"),
+            ("b.rs", "use crate::a;"),
+        ];
+        assert!(found(&placed).is_empty());
     }
 }

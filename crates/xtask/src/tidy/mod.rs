@@ -4,6 +4,7 @@
 //! words for unfinished work. Read next: `cycles.rs` (modules of a crate), `sizes.rs` (lengths).
 
 mod cycles;
+mod edges;
 mod rust;
 mod sizes;
 mod source;
@@ -47,6 +48,7 @@ fn check_workspace(
     for (crate_name, rules) in &layers.crates {
         let manifest = folder.join("crates").join(crate_name).join("Cargo.toml");
         layers.check_manifest(crate_name, rules, &read(&manifest)?, findings)?;
+        layers.check_sources(crate_name, rules, &read(&manifest)?, &sources, findings)?;
         check_forbids_unsafe(crate_name, rules, &sources, findings);
     }
     cycles::check(workspace, layers.crates.keys(), &layers.cycle, &layers.order, &sources, findings);
@@ -97,6 +99,9 @@ struct Layers {
 struct Rules {
     layer: u32,
     uses: Vec<String>,
+    /// Crates whose files this one takes in.
+    #[serde(default)]
+    sources: Vec<String>,
     #[serde(default, rename = "unsafe")]
     may_use_unsafe: bool,
     #[serde(default, rename = "environment")]
@@ -124,6 +129,11 @@ impl Layers {
                     Some(_) => {}
                 }
             }
+            for used in &rules.sources {
+                if self.crates.get(used).is_none_or(|other| other.layer > rules.layer) {
+                    findings.push(format!("{place}: {crate_name} takes in files of {used}, which is no crate of its layer or a lower one"));
+                }
+            }
         }
     }
 
@@ -148,6 +158,50 @@ impl Layers {
                     ));
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl Layers {
+    /// Every file that a crate takes in of another must be of one in the table, and in this workspace.
+    fn check_sources(
+        &self,
+        crate_name: &str,
+        rules: &Rules,
+        manifest: &str,
+        sources: &[&Source],
+        findings: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let manifest = toml::from_str(manifest).map_err(|e| format!("manifest of {crate_name}: {e}"))?;
+        let folder = Path::new(self.workspace).join("crates").join(crate_name);
+        let mut found = edges::of_manifest(&folder, &manifest);
+        let ours = sources.iter().filter(|source| source.crate_name() == Some(crate_name));
+        found.extend(ours.flat_map(|source| edges::of_source(source)));
+        let mut needed = BTreeSet::new();
+        for edge in found {
+            let (place, file) = (&edge.place, edge.file.display());
+            let others = WORKSPACES.iter().filter(|other| other.len() > self.workspace.len());
+            if !edge.file.starts_with(self.workspace)
+                || others.into_iter().any(|other| edge.file.starts_with(other))
+            {
+                findings.push(format!("{place}: takes in {file} of another workspace"));
+            }
+            if let Some(other) = edge.crate_name(self.workspace).filter(|other| *other != crate_name) {
+                needed.insert(other.to_owned());
+                if !rules.sources.iter().any(|name| name == other) {
+                    findings.push(format!(
+                        "{place}: {crate_name} may not take in {file} (sources in {}tables/layers.toml)",
+                        self.workspace
+                    ));
+                }
+            }
+        }
+        for name in rules.sources.iter().filter(|name| !needed.contains(*name)) {
+            findings.push(format!(
+                "{}tables/layers.toml: {crate_name} takes in no file of {name}",
+                self.workspace
+            ));
         }
         Ok(())
     }
@@ -303,6 +357,37 @@ mod tests {
         findings.clear();
         upwards.check_table(&mut findings);
         assert_eq!(findings.len(), 1, "{findings:?}");
+    }
+
+    #[test]
+    fn a_file_of_a_crate_that_the_table_does_not_name_is_found() {
+        let layers: Layers = toml::from_str(TABLE).unwrap();
+        let mut findings = Vec::new();
+        let taken = source("crates/leaf/src/lib.rs", "#[path = \"../../sys/src/a.rs\"]\nmod a;\n");
+        let check = |rules: &Rules, findings: &mut Vec<String>| {
+            layers.check_sources("leaf", rules, "", &[&taken], findings).unwrap();
+        };
+        check(&layers.crates["leaf"], &mut findings);
+        assert_eq!(
+            findings,
+            [
+                "crates/leaf/src/lib.rs:1: leaf may not take in crates/sys/src/a.rs (sources in tables/layers.toml)"
+            ]
+        );
+        findings.clear();
+        let named: Layers = toml::from_str(
+            &TABLE.replace("uses = [] }\n        sys", "uses = [], sources = ['sys'] }\n        sys"),
+        )
+        .unwrap();
+        check(&named.crates["leaf"], &mut findings);
+        assert!(findings.is_empty(), "{findings:?}");
+        let unneeded: Layers = toml::from_str(
+            &TABLE.replace("uses = [] }\n        sys", "uses = [], sources = ['sys', 'top'] }\n        sys"),
+        )
+        .unwrap();
+        check(&unneeded.crates["leaf"], &mut findings);
+        unneeded.check_table(&mut findings);
+        assert_eq!(findings.len(), 2, "one is not needed, and of a higher layer: {findings:?}");
     }
 
     #[test]

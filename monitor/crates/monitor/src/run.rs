@@ -55,7 +55,7 @@ enum Task {
     RemoveAccount { name: String },
     /// Tell a collector on another host what this host does, for good.
     Agent {
-        /// The collector, as http://head:8270; without it the configuration's.
+        /// The collector, as `http://head:8270`; without it the configuration's.
         #[arg(long, value_name = "ADDRESS")]
         to: Option<String>,
         /// The file with this host's key.

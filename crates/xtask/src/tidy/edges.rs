@@ -1,0 +1,130 @@
+//! Edges between crates that no manifest names: a file of one that another takes in, by `#[path]`,
+//! `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
+
+use super::rust::Rust;
+use super::source::Source;
+use std::path::{Component, Path, PathBuf};
+
+/// How a Rust file takes in another.
+const WAYS: [&str; 4] = ["#[path = ", "include!(", "include_str!(", "include_bytes!("];
+
+/// A file that a crate takes in: where it is said, and the file, both from the repository's root.
+pub struct Edge {
+    pub place: String,
+    pub file: PathBuf,
+}
+
+/// The files that a source takes in, but for its tests.
+pub fn of_source(source: &Source) -> Vec<Edge> {
+    let folder = source.path.parent().unwrap_or(Path::new(""));
+    let rust = Rust::read(&source.text);
+    let raw: Vec<&str> = source.text.lines().collect();
+    let mut edges = Vec::new();
+    for (number, code) in rust.lines() {
+        if !WAYS.iter().any(|way| code.contains(way)) {
+            continue;
+        }
+        // rustfmt may break a line before the name.
+        let said = raw[number - 1..].iter().take(3).copied().collect::<Vec<_>>().join("\n");
+        let place = format!("{}:{number}", source.path.display());
+        match literals(&said)[..] {
+            ["CARGO_MANIFEST_DIR", name, ..] => {
+                // A crate's sources lie in crates/NAME/src.
+                let depth = source.workspace.matches('/').count() + 2;
+                let crate_folder: PathBuf = source.path.components().take(depth).collect();
+                edges.push(Edge { place, file: plain(&crate_folder.join(name.trim_start_matches('/'))) });
+            }
+            [name, ..] => edges.push(Edge { place, file: plain(&folder.join(name)) }),
+            [] => {}
+        }
+    }
+    edges
+}
+
+/// The files that a source makes its modules by `#[path]`, those of tests, too, with their names.
+pub fn modules(source: &Source) -> Vec<(PathBuf, String)> {
+    let folder = source.path.parent().unwrap_or(Path::new(""));
+    let rust = Rust::read(&source.text);
+    let lines: Vec<(&str, &str)> = source.text.lines().zip(rust.code.iter().map(String::as_str)).collect();
+    let mut modules = Vec::new();
+    for (at, (said, code)) in lines.iter().enumerate() {
+        let name = lines[at..].iter().find_map(|(_, code)| code.split("mod ").nth(1)?.strip_suffix(';'));
+        if let (true, Some(path), Some(name)) = (code.contains("#[path = "), literals(said).first(), name) {
+            modules.push((plain(&folder.join(path)), name.trim().to_owned()));
+        }
+    }
+    modules
+}
+
+/// The files outside of its folder that a manifest names as sources.
+pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
+    let library = manifest.get("lib").into_iter();
+    let others =
+        ["bin", "example", "test"].into_iter().filter_map(|kind| manifest.get(kind)?.as_array()).flatten();
+    let paths = library.chain(others).filter_map(|target| target.get("path")?.as_str());
+    let place = folder.join("Cargo.toml").display().to_string();
+    paths.map(|path| Edge { place: place.clone(), file: plain(&folder.join(path)) }).collect()
+}
+
+impl Edge {
+    /// The workspace's crate that the file is of.
+    pub fn crate_name(&self, workspace: &str) -> Option<&str> {
+        self.file.to_str()?.strip_prefix(workspace)?.strip_prefix("crates/")?.split('/').next()
+    }
+}
+
+/// The strings of a text from the first file that it takes in.
+fn literals(text: &str) -> Vec<&str> {
+    let at = WAYS.iter().filter_map(|way| text.find(way)).min().unwrap_or(text.len());
+    text[at..].split('"').skip(1).step_by(2).collect()
+}
+
+/// The path without `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(path: &str, text: &str) -> Vec<String> {
+        let edges = of_source(&Source::new(path, text.into()));
+        edges.iter().map(|edge| format!("{} {}", edge.place, edge.file.display())).collect()
+    }
+
+    #[test]
+    fn files_that_are_taken_in_are_found() {
+        let path = "crates/leaf/src/a/b.rs";
+        let text = "#[path = \"../../../top/src/c.rs\"]\nmod c;\nconst D: &str =\n    include_str!(\n    \"d.txt\");\n";
+        assert_eq!(
+            files(path, text),
+            [format!("{path}:1 crates/top/src/c.rs"), format!("{path}:4 crates/leaf/src/a/d.txt")]
+        );
+        let from_manifest = "include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../top/e\"))";
+        assert_eq!(files(path, from_manifest), [format!("{path}:1 crates/top/e")]);
+        assert_eq!(
+            files(&format!("monitor/{path}"), from_manifest),
+            [format!("monitor/{path}:1 monitor/crates/top/e")]
+        );
+        assert!(
+            files(path, "// include!(\"x\")\n#[cfg(test)]\nmod t { include!(\"../../../top/f\") }")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_target_of_a_manifest_is_found() {
+        let manifest = toml::from_str("[lib]\npath = '../top/src/lib.rs'\n[[bin]]\nname = 'a'\n").unwrap();
+        let edges = of_manifest(Path::new("crates/leaf"), &manifest);
+        assert_eq!(edges.len(), 1);
+        assert_eq!((edges[0].crate_name(""), edges[0].crate_name("monitor/")), (Some("top"), None));
+    }
+}
