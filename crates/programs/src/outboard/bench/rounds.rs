@@ -113,11 +113,10 @@ pub fn play(
     conditions: Conditions,
     mut look: impl FnMut(&Table) -> Result<(), String>,
 ) -> Result<Table, String> {
-    let runs = |m: &Measure| (if m.run.is_empty() { 0 } else { players.len() }) + m.limits.len();
-    let total = measures.iter().map(runs).sum::<usize>() as u64 * u64::from(rounds);
+    let total = measures.iter().map(|measure| runners(players, measure).len()).sum::<usize>();
     let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
-    let bar =
-        ProgressBar::new(total).with_style(ProgressStyle::with_template(style).expect("a sound template"));
+    let bar = ProgressBar::new(total as u64 * u64::from(rounds))
+        .with_style(ProgressStyle::with_template(style).expect("a sound template"));
     let mut table = Table {
         players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
         rows: Vec::new(),
@@ -132,40 +131,71 @@ pub fn play(
             eprintln!("outboard: {} of {}: {}", at + 1, measures.len(), measure.name);
         }
         let mut runners = runners(players, measure);
-        let mut cells: BTreeMap<u64, Vec<Vec<Option<f64>>>> = BTreeMap::new();
-        let empty = || vec![vec![None; rounds as usize]; players.len() + measure.limits.len()];
-        for round in 0..rounds as usize {
+        let mut cells = Cells::new(players.len() + measure.limits.len(), rounds);
+        for round in 0..rounds {
             for runner in &mut runners {
                 bar.set_message(format!("{}, {}, round {}", measure.name, runner.name, round + 1));
-                // A run that fails is not tried again: it would most likely fail again, after as long a time.
-                if !runner.failed {
-                    match run(runner, measure, Duration::from_secs(timeout_s)) {
-                        Ok(values) => values.into_iter().for_each(|(bytes, value)| {
-                            cells.entry(bytes).or_insert_with(empty)[runner.place][round] = Some(value);
-                        }),
-                        Err(output) => {
-                            runner.failed = true;
-                            let what = format!("{} with {}, round {}", measure.name, runner.name, round + 1);
-                            table.failures.push((what, output));
-                        }
-                    }
+                if let Err(failure) = cells.fill(runner, measure, round, Duration::from_secs(timeout_s)) {
+                    table.failures.push(failure);
                 }
                 bar.inc(1);
             }
         }
-        // A measure that failed with all MPIs has a row, too.
-        if cells.is_empty() {
-            cells.insert(0, empty());
-        }
-        table.rows.extend(cells.into_iter().map(|(bytes, mut values)| {
-            let limits = values.split_off(players.len());
-            Row { measure: measure.clone(), bytes, values, limits, judged }
-        }));
+        table.rows.extend(cells.rows(measure, players.len(), judged));
         table.conditions.steal_s = steal_s().zip(stolen).map(|(now, before)| now - before);
         look(&table)?;
     }
     bar.finish_and_clear();
     Ok(table)
+}
+
+/// The values of a measure by the size of messages, then by the place of a runner, then by round.
+struct Cells {
+    by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
+    /// What a size has before anything has run.
+    empty: Vec<Vec<Option<f64>>>,
+}
+
+impl Cells {
+    fn new(places: usize, rounds: u32) -> Cells {
+        Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places] }
+    }
+
+    /// Runs one runner once. The error is what failed, and the end of its output. A run that fails is not
+    /// tried again: it would most likely fail again, after as long a time.
+    fn fill(
+        &mut self,
+        runner: &mut Runner,
+        measure: &Measure,
+        round: u32,
+        timeout: Duration,
+    ) -> Result<(), (String, String)> {
+        if runner.failed {
+            return Ok(());
+        }
+        let values = run(runner, measure, timeout).map_err(|output| {
+            runner.failed = true;
+            (format!("{} with {}, round {}", measure.name, runner.name, round + 1), output)
+        })?;
+        for (bytes, value) in values {
+            let row = self.by_bytes.entry(bytes).or_insert_with(|| self.empty.clone());
+            row[runner.place][round as usize] = Some(value);
+        }
+        Ok(())
+    }
+
+    /// The rows of the table. A measure that failed with all MPIs has one, too.
+    fn rows(self, measure: &Measure, players: usize, judged: bool) -> Vec<Row> {
+        let Cells { mut by_bytes, empty } = self;
+        if by_bytes.is_empty() {
+            by_bytes.insert(0, empty);
+        }
+        let row = |(bytes, mut values): (u64, Vec<Vec<Option<f64>>>)| {
+            let limits = values.split_off(players);
+            Row { measure: measure.clone(), bytes, values, limits, judged }
+        };
+        by_bytes.into_iter().map(row).collect()
+    }
 }
 
 /// Processor seconds that the hypervisor gave to others since the machine started (steal).
