@@ -4,6 +4,7 @@
 //! Both values of each choice are forced in turns, with the programs of bench/ over the installed library. So
 //! the comparison shows what programs get. `libraries.rs` does the same for collective libraries.
 
+mod jobs;
 mod libraries;
 mod times;
 
@@ -15,7 +16,7 @@ use tuning::{
 
 use crate::outboard::bench::peers;
 use crate::{mpirun::place::cpus, tables};
-use times::{Forced, Times, beside, measured, thousandths};
+use times::{CELLS, READ, Times, beside, measured, thousandths};
 
 /// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.
 /// Takes less than a minute. What the table has of other measures stays.
@@ -25,9 +26,14 @@ pub struct Tune {
     /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing. Measure what jobs choose now beside both forced choices.
+    /// Write nothing. Measure what jobs choose now beside both forced choices, and in how many jobs without a
+    /// table the first messages show the faster way.
     #[arg(long)]
     compare: bool,
+    /// With --compare: only how many of so many jobs use the faster way. Default: 20, after the comparison.
+    #[arg(long, value_name = "COUNT", requires = "compare", conflicts_with_all = ["rounds", "device"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    jobs: Option<u32>,
     /// How often each choice is measured, in turns. Default: 3, with --compare 9.
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -52,21 +58,12 @@ fn power(text: &str) -> Result<u32, String> {
 
 /// Rounds of a table, which takes half a minute.
 const ROUNDS: u32 = 3;
+/// Jobs that show by themselves what they choose.
+const JOBS: u32 = 20;
 /// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05
 /// (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
-const CELLS: Forced = &[
-    ("OUTBOARD_TUNING", "off"),
-    ("OUTBOARD_LARGE_PROTOCOL", "cells"),
-    ("OUTBOARD_INLINE_BYTES_MAX", "1GiB"),
-];
-const READ: Forced = &[
-    ("OUTBOARD_TUNING", "off"),
-    ("OUTBOARD_LARGE_PROTOCOL", "cma"),
-    ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
-    ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
-];
 /// As `CELLS` and `READ`, where a schedule carries out the call.
 const SCHEDULE: (&str, &str) = ("OUTBOARD_ALLTOALL", "linear");
 
@@ -83,9 +80,12 @@ impl Tune {
         let ourselves = || peers::ourselves(&cache);
         if self.compare {
             let rounds = self.rounds.unwrap_or(ROUNDS_COMPARED);
+            if let Some(jobs) = self.jobs {
+                return jobs::check(&ourselves, jobs);
+            }
             return match self.device {
                 true => libraries::compare(&ourselves, (&self.ranks()?, &self.only), rounds),
-                false => compare(&ourselves, rounds),
+                false => Ok(compare(&ourselves, rounds)? + "\n" + &jobs::check(&ourselves, JOBS)?),
             };
         }
         let folder = tables::folder(self.system).ok_or("neither XDG_CACHE_HOME nor HOME is set")?;

@@ -8,6 +8,19 @@ use crate::outboard::bench::{Measure, peers, rounds};
 /// Variables for a player.
 pub(super) type Forced = &'static [(&'static str, &'static str)];
 
+/// All through cells.
+pub(super) const CELLS: Forced = &[
+    ("OUTBOARD_TUNING", "off"),
+    ("OUTBOARD_LARGE_PROTOCOL", "cells"),
+    ("OUTBOARD_INLINE_BYTES_MAX", "1GiB"),
+];
+/// All read by the receiver.
+pub(super) const READ: Forced = &[
+    ("OUTBOARD_TUNING", "off"),
+    ("OUTBOARD_LARGE_PROTOCOL", "cma"),
+    ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
+    ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
+];
 /// The best round of each player, by measure and bytes: other programs of the machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
@@ -49,6 +62,13 @@ pub(super) fn measured(
         times.insert((name, row.bytes), row.values.iter().map(time).collect());
     }
     Ok(times)
+}
+
+/// The median; infinite if there is none.
+pub(super) fn median(times: impl Iterator<Item = f64>) -> f64 {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
 /// A time of the clock for `is_faster`.
