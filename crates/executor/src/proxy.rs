@@ -9,13 +9,14 @@ use crate::memory::{Driver, Reach, Stop};
 use crate::note::{EdgePort, Kind, Note};
 use crate::record::{self, COMPLETE, Head, InstanceRecord, RETURNED};
 use crate::{Config, buffers};
-use error::Result;
+use error::{Class, Error, Result};
 use progress::{Idle, Pace, Turn};
 use schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use sys::ppoll::Waiter;
 use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, Segment, State, cma};
@@ -38,8 +39,9 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// The longest sleep: a sleeping proxy still shows a heartbeat.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// A proxy's life: drives what its ranks launch, sleeps on its doorbell after `proxy_poll_us` without work,
-/// and returns when all its ranks have left, when `mpirun` ends the job, or when its parent has died.
+/// A proxy's life: drives what its ranks launch, sleeps on its doorbell and its network when it has nothing
+/// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
+/// `mpirun` ends the job, or when its parent has died.
 /// `open` opens its way to other hosts, once the job has any. `borrow` is its way to the memory of its ranks,
 /// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED);
 /// its ranks had best go on without it.
@@ -56,6 +58,9 @@ pub fn run(
         proxy.borrow(way);
     }
     let page = segment.proxy(index);
+    let waiter = Waiter::new()
+        .map_err(|error| Error::new(Class::Other, format!("a proxy cannot wait for signals: {error}")))?;
+    page.bell.signal_to(&waiter);
     // From here on it is given work, and its heart beats: opening the network can take a second.
     page.set_state(State::Running);
     let parent = sys::process::parent();
@@ -93,8 +98,17 @@ pub fn run(
                 network = Some(open()?);
             }
         }
-        let may_sleep = || !proxy.has_events() && network.as_ref().is_none_or(Port::may_sleep);
-        if !moved && idle.wait(&page.bell, may_sleep) != Turn::Spun {
+        if moved {
+            continue;
+        }
+        let may_sleep = |nap: Duration| match &network {
+            _ if proxy.has_events() => None,
+            Some(network) => network.nap_max().map(|most| most.min(nap)),
+            None => Some(nap),
+        };
+        let descriptor = network.as_ref().and_then(Port::descriptor);
+        let sleep = |nap| page.bell.sleep_on(&waiter, descriptor.as_slice(), || may_sleep(nap));
+        if idle.wait_by(sleep) != Turn::Spun {
             begun = sys::clock::now();
         }
     }

@@ -5,8 +5,9 @@
 //! instead, so that another program's process can run, and later it sleeps. Once a yield has shown that
 //! another program wants this core, waits sleep instead of yielding for some time. Where processes of the job
 //! share cores, a wait yields at once, because the peer may need this core; it sleeps only after many yields,
-//! since a wake-up costs more than several of them. Proxies wait in the same way. docs/measured/waiting.md
-//! has the measurements.
+//! since a wake-up costs more than several of them. Proxies wait in the same way, but one that shares its
+//! core with ranks sleeps at once: these compute, and the kernel lets a woken one run at once.
+//! docs/measured/waiting.md has the measurements.
 #![forbid(unsafe_code)]
 
 mod cpus;
@@ -48,7 +49,8 @@ pub struct Pace {
     pub awake: Duration,
     /// Its longest nap.
     pub nap_max: Duration,
-    /// Whether it sleeps at once, without a spin, while another program wants this core.
+    /// Whether it sleeps at once, without a spin or yield, where this core is shared, with processes of the
+    /// job or while another program wants it.
     pub gives_in: bool,
 }
 
@@ -108,12 +110,18 @@ impl Idle {
     /// `still_idle` is asked before sleeping on it and must look at everything that others ring it for.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
+        self.wait_by(|nap| bell.sleep(nap, still_idle))
+    }
+
+    /// The same with another way to sleep, for so long at most.
+    #[inline]
+    pub fn wait_by(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
         self.turns = self.turns.saturating_add(1);
         if self.pace.spin && !self.turns.is_multiple_of(SPINS) {
             std::hint::spin_loop();
             return Turn::Spun;
         }
-        if !self.pace.spin && self.turns < YIELDS_MIN {
+        if !self.pace.spin && !self.pace.gives_in && self.turns < YIELDS_MIN {
             return give_way();
         }
         let now = sys::clock::now();
@@ -130,7 +138,7 @@ impl Idle {
                 turn
             }
             Step::Yield => give_way(),
-            Step::Sleep => self.sleep(bell, still_idle),
+            Step::Sleep => self.sleep(sleep),
         }
     }
 
@@ -144,7 +152,8 @@ impl Idle {
             return Step::Sleep;
         }
         if !self.pace.spin {
-            return Step::Yield;
+            let gives_in = self.pace.gives_in && self.pace.awake < ALWAYS_AWAKE;
+            return if gives_in { Step::Sleep } else { Step::Yield };
         }
         if waited < SPIN_MAX_NS && !self.pace.gives_in {
             return Step::Spin;
@@ -167,10 +176,10 @@ impl Idle {
     }
 
     #[cold]
-    fn sleep(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
+    fn sleep(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
         let nap = self.nap.min(self.pace.nap_max);
         self.nap = nap * 2;
-        let rest = bell.sleep(nap, still_idle);
+        let rest = sleep(nap);
         if rest != Rest::Awake {
             count(Counter::Sleeps, 1);
         }
@@ -271,6 +280,14 @@ mod tests {
         assert_eq!(step(BEGUN, &UNSHARED), Step::Spin);
         assert_eq!(step(BEGUN + GIVEN_IN_NS - 1, &SHARED), Step::Sleep);
         assert_eq!(step(BEGUN + GIVEN_IN_NS, &SHARED), Step::Spin);
+    }
+
+    #[test]
+    fn who_gives_in_never_yields_to_the_ranks_of_its_core() {
+        let pace = |awake| Pace { gives_in: true, ..pace(false, awake) };
+        let bell = Doorbell::default();
+        assert_eq!(turns_until_sleep(&mut Idle::new(pace(AWAKE)), &bell, Turn::Spun), 0);
+        assert_eq!(Idle::new(pace(ALWAYS_AWAKE)).step(BEGUN), Step::Yield, "it was told to stay awake");
     }
 
     #[test]

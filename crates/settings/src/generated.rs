@@ -15,7 +15,7 @@ pub struct Settings {
     pub offload_messages: bool,
     /// How long the heartbeat of a proxy that has work may stand still before a waiting rank takes its operations back.
     pub proxy_timeout_ms: u64,
-    /// How long a proxy polls after its last work before it sleeps.
+    /// How long a proxy polls after its last work before it sleeps. One that shares its core with ranks sleeps at once, unless this is 1s or more.
     pub proxy_poll_us: u64,
     /// The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`).
     pub eager_bytes_max: u64,
@@ -312,7 +312,7 @@ pub const TABLE: &[Setting] = &[
         default: "1ms",
         scope: Scope::Proxy,
         internal: false,
-        doc: "How long a proxy polls after its last work before it sleeps.",
+        doc: "How long a proxy polls after its last work before it sleeps. One that shares its core with ranks sleeps at once, unless this is 1s or more.",
         why: "A wake-up costs the host some microseconds; a proxy with a core of its own can afford to poll.",
     },
     Setting {

@@ -14,6 +14,7 @@ pub mod host;
 pub mod limits;
 pub mod memory;
 pub mod pool;
+pub mod ppoll;
 pub mod process;
 pub mod remote;
 pub mod signal;

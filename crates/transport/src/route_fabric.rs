@@ -17,15 +17,31 @@ use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
 use fabric::{Endpoint, Library, Region, RemoteMemory};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use sys::Span;
 
 /// This process's way into the network.
 pub struct Port {
     net: Arc<Mutex<Net>>,
-    sleeper: Option<Arc<Sleeper>>,
+    waits: Waits,
 }
+
+/// What ends a sleep of the process when something arrives.
+enum Waits {
+    /// A thread rings its bell: a rank sleeps on that alone, since signals and descriptors are the program's.
+    Watched(Arc<Sleeper>),
+    /// A proxy sleeps on the descriptor itself.
+    Descriptor(OwnedFd),
+    /// Nothing does.
+    Nothing,
+}
+
+/// How long a proxy sleeps at most where nothing tells it of what it waits for: a provider without a
+/// descriptor, or one that had no room for a packet.
+const BLIND_MAX: Duration = Duration::from_millis(1);
 
 /// Both directions between this process and one peer.
 pub struct Link {
@@ -88,9 +104,15 @@ impl Port {
         let number = member.number(segment);
         segment.set_endpoint(number, name);
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
-        let sleeper = fd.and_then(|fd| Sleeper::start(fd, segment.clone(), member));
+        let waits = match (fd, member) {
+            (Some(fd), Member::Proxy(_)) => Waits::Descriptor(fd),
+            (Some(fd), Member::Rank(rank)) => {
+                Sleeper::start(fd, segment.clone(), rank).map_or(Waits::Nothing, Waits::Watched)
+            }
+            (None, _) => Waits::Nothing,
+        };
         let net = Net::new(endpoint, segment, number);
-        Ok(Port { net: Arc::new(Mutex::new(net)), sleeper })
+        Ok(Port { net: Arc::new(Mutex::new(net)), waits })
     }
 
     /// The link to a peer.
@@ -146,15 +168,33 @@ impl Port {
         lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }
 
-    /// Whether the process may sleep: its bell is then rung when something arrives.
+    /// Whether a rank may sleep: its bell is then rung when something arrives.
     pub fn may_sleep(&self) -> bool {
         let net = lock(&self.net);
-        let Some(sleeper) = &self.sleeper else { return false };
+        let Waits::Watched(sleeper) = &self.waits else { return false };
         let may = net.is_idle() && net.endpoint.may_sleep();
         if may {
             sleeper.arm();
         }
         may
+    }
+
+    /// How long a proxy may sleep on `descriptor`; nothing if something has arrived.
+    pub fn nap_max(&self) -> Option<Duration> {
+        let net = lock(&self.net);
+        match self.waits {
+            Waits::Descriptor(_) if !net.endpoint.may_sleep() => None,
+            Waits::Descriptor(_) if net.is_idle() => Some(Duration::MAX),
+            _ => Some(BLIND_MAX),
+        }
+    }
+
+    /// What becomes readable when something arrives at a proxy, after `nap_max`.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.waits {
+            Waits::Descriptor(fd) => Some(fd.as_fd()),
+            _ => None,
+        }
     }
 
     /// Which of the processes that have had a peer's place it is, as far as its packets have told.
@@ -281,10 +321,9 @@ mod tests {
     use crate::sequence::Stamp;
     use crate::shm::Shape;
     use crate::wire::{PROBE, Wire};
-    use std::os::fd::OwnedFd;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
     use telemetry::{Counter, value};
 
     const SECRET: u64 = 0x5ec;
@@ -427,6 +466,39 @@ mod tests {
             ports[0].has_arrivals();
             taken += u32::from(ports[1].take_edge(|_, _, _| ()));
         }
+    }
+
+    /// Goal: a proxy that sleeps on its descriptor is woken by a packet, and does not sleep over one. Method:
+    /// the receiver polls only when it may not sleep, or was woken, or after a nap.
+    #[test]
+    fn a_proxy_sleeps_on_its_descriptor_until_a_packet_comes() {
+        let hosts = [0, 1].map(|node| {
+            let (segment, fd) = Segment::create(Shape { ranks: 2, proxies: 1, arena_bytes: 1 }).unwrap();
+            segment.set_nodes(node, 2, &[0, 1], SECRET);
+            segment.job().address.set("127.0.0.1");
+            (segment, fd)
+        });
+        let [mut near, mut far] =
+            [0, 1].map(|at| Port::open(&hosts[at].0, Member::Proxy(0), None, Some("tcp")).unwrap());
+        let [here, there] = [0, 1].map(|at| hosts[at].0.proxy_endpoint(0));
+        hosts[0].0.set_endpoint(there, &hosts[1].0.endpoint(there).unwrap());
+        hosts[1].0.set_endpoint(here, &hosts[0].0.endpoint(here).unwrap());
+        let header = Header { kind: crate::packet::EDGE, tag: 0, context: 0 };
+        let (begin, mut sent, mut taken, mut woken) = (Instant::now(), 0, 0, 0);
+        while taken < 10 {
+            assert!(begin.elapsed() < LIMIT, "{sent} sent, {taken} taken");
+            if sent == taken && near.send_edge(there, &header, 8, |_| ()) == Sent::Done {
+                sent += 1;
+            }
+            near.has_arrivals();
+            if let Some(most) = far.nap_max() {
+                let nap = most.min(Duration::from_millis(5));
+                woken += u32::from(sys::process::readable(far.descriptor().unwrap(), Some(nap)).unwrap());
+            }
+            taken += u32::from(far.take_edge(|from, _, _| assert_eq!(from, here)));
+        }
+        assert!(woken > 0, "the descriptor never became readable");
+        assert!(!far.may_sleep(), "that is for ranks");
     }
 
     /// Goal: what was sent arrives though its sender moves nothing on any more, the first packet as well.

@@ -1,6 +1,8 @@
-//! What wakes a process that sleeps on its bell when something arrives from another host.
+//! What wakes a rank that sleeps on its bell when something arrives from another host. A proxy needs no
+//! thread for that: it sleeps on its bell and on the network at once (`Doorbell::sleep_on`), by a signal,
+//! which in a rank belongs to the program.
 
-use crate::shm::{Member, Segment};
+use crate::shm::{LocalRank, Segment};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +11,15 @@ use std::time::Duration;
 /// How long the watching thread sleeps before it looks whether its process has left the network.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// The thread that watches the network while the process sleeps on its bell.
+/// The thread that watches the network while the rank sleeps on its bell.
 pub(crate) struct Sleeper {
-    /// 1 while the process may be asleep.
+    /// 1 while the rank may be asleep.
     armed: AtomicU32,
 }
 
 impl Sleeper {
     /// Nothing where a thread or a descriptor is not to be had.
-    pub(crate) fn start(fd: OwnedFd, segment: Segment, member: Member) -> Option<Arc<Sleeper>> {
+    pub(crate) fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
         let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
         let watching = Arc::downgrade(&sleeper);
         let watch = move || {
@@ -28,7 +30,7 @@ impl Sleeper {
                     sys::futex::wait(&sleeper.armed, 0, Some(WATCH));
                 } else if sys::process::readable(&fd, Some(WATCH)).unwrap_or(true) {
                     sleeper.armed.store(0, Ordering::Release);
-                    member.bell(&segment).ring();
+                    segment.rank(rank).bell.ring();
                 }
             }
         };

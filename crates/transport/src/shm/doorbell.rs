@@ -5,14 +5,25 @@
 //! is unchanged. One of the fences comes first: either the ringer sees the bit, or the sleeper sees the news.
 //! Where processes hardly ever sleep, the sleeper fences for both (`sys::fence`). After a time-out the bit
 //! stays set, which costs the next ringer one system call.
+//!
+//! A rank sleeps on the word itself (futex). A proxy sleeps on descriptors of the network, too, and is woken
+//! by a signal (`sleep_on`); the word is the same.
 
-use super::atomic::{AtomicU32, Ordering, heavy, light};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, heavy, light};
+#[cfg(not(loom))]
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
+#[cfg(not(loom))]
+use sys::ppoll::{Ended, Thread, Waiter, wake};
 
 /// A process sleeps or is about to.
 const ASLEEP: u32 = 1;
 
-/// The longest sleep of a process that cannot fence for others.
+/// After so many rings in a row whose signal did not come, signals count as lost: a rank in another
+/// namespace of processes knows ours by another number.
+const MISSED_MAX: u32 = 3;
+
+/// The longest sleep of a process that cannot fence for others, or to which signals do not come.
 const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How `Doorbell::sleep` ended.
@@ -31,6 +42,10 @@ pub enum Rest {
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
+    /// Of one that is woken by a signal: the rings in a row whose signal did not come.
+    missed: AtomicU32,
+    /// The thread to which a signal goes; 0 where sleepers are woken by the word.
+    thread: AtomicU64,
     #[cfg(loom)]
     kernel: kernel::Kernel,
 }
@@ -59,7 +74,8 @@ impl Doorbell {
     #[cold]
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);
-        if self.word.compare_exchange(word, rung, Ordering::Release, Ordering::Relaxed).is_ok() {
+        // Acquire: `thread` was stored before the bit.
+        if self.word.compare_exchange(word, rung, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.wake_all();
         }
     }
@@ -67,18 +83,53 @@ impl Doorbell {
     /// Sleeps until rung or `timeout` is over, unless `still_idle`, asked once after the bell is armed, says
     /// that there is news. May wake early. The timeout is for what rings no bell (a peer's death).
     pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
+        match self.arm(|| still_idle().then_some(timeout)) {
+            Some((armed, timeout)) => self.wait(armed, timeout),
+            None => Rest::Awake,
+        }
+    }
+
+    /// Arms the bell, and asks for how long there may be nothing to do: the armed word, and for how long to
+    /// sleep; nothing if there is news.
+    fn arm(&self, still_idle: impl FnOnce() -> Option<Duration>) -> Option<(u32, Duration)> {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
         // Where the fence may not have reached a ringer, a lost ring must cost little.
-        let timeout = if heavy() { timeout } else { timeout.min(UNSURE_MAX) };
-        if !still_idle() {
-            return Rest::Awake;
-        }
-        self.wait(armed, timeout)
+        let is_sure = heavy() && self.missed.load(Ordering::Relaxed) < MISSED_MAX;
+        let timeout = still_idle()?;
+        Some((armed, if is_sure { timeout } else { timeout.min(UNSURE_MAX) }))
     }
 }
 
 #[cfg(not(loom))]
 impl Doorbell {
+    /// Has rings come as signals to the calling thread, which from now on sleeps by `sleep_on`.
+    pub fn signal_to(&self, waiter: &Waiter) {
+        self.thread.store(waiter.thread().0, Ordering::Relaxed);
+    }
+
+    /// As `sleep`, until one of `fds` is readable, too, in the thread of `signal_to`. `may_sleep` says for
+    /// how long; nothing if there is news.
+    pub fn sleep_on(
+        &self,
+        waiter: &Waiter,
+        fds: &[BorrowedFd],
+        may_sleep: impl FnOnce() -> Option<Duration>,
+    ) -> Rest {
+        let Some((armed, timeout)) = self.arm(may_sleep) else { return Rest::Awake };
+        match waiter.wait(fds, timeout) {
+            Ended::TimedOut if self.word.load(Ordering::Relaxed) != armed => {
+                self.missed.fetch_add(1, Ordering::Relaxed);
+                Rest::Woken
+            }
+            Ended::TimedOut => Rest::TimedOut,
+            Ended::Ready => Rest::Woken,
+            Ended::Woken => {
+                self.missed.store(0, Ordering::Relaxed);
+                Rest::Woken
+            }
+        }
+    }
+
     fn wait(&self, armed: u32, timeout: Duration) -> Rest {
         match sys::futex::wait(&self.word, armed, Some(timeout)) {
             sys::futex::Woken::TimedOut => Rest::TimedOut,
@@ -87,13 +138,16 @@ impl Doorbell {
     }
 
     fn wake_all(&self) {
-        let woken = sys::futex::wake(&self.word, i32::MAX as u32);
+        let woken = match self.thread.load(Ordering::Relaxed) {
+            0 => sys::futex::wake(&self.word, i32::MAX as u32),
+            thread => wake(Thread(thread)).into(),
+        };
         telemetry::count(telemetry::Counter::BellsRung, woken as u64);
     }
 }
 
-/// Loom knows no futex. A lock and a condition variable stand for the kernel, without time-outs, so loom
-/// reports a lost wake as a deadlock.
+/// Loom knows no futex and no signal. A lock and a condition variable stand for the kernel, without
+/// time-outs, so loom reports a lost wake as a deadlock.
 #[cfg(loom)]
 mod kernel {
     use super::{Doorbell, Duration, Ordering, Rest};
@@ -101,7 +155,8 @@ mod kernel {
 
     #[derive(Debug, Default)]
     pub(super) struct Kernel {
-        queue: Mutex<()>,
+        /// Whether a signal is pending.
+        queue: Mutex<bool>,
         awake: Condvar,
     }
 
@@ -115,8 +170,23 @@ mod kernel {
         }
 
         pub(super) fn wake_all(&self) {
-            let _guard = self.kernel.queue.lock().unwrap();
+            let mut pending = self.kernel.queue.lock().unwrap();
+            *pending = self.thread.load(Ordering::Relaxed) != 0;
             self.kernel.awake.notify_all();
+        }
+
+        /// As outside of loom, of one thread.
+        pub(super) fn signal_to(&self) {
+            self.thread.store(1, Ordering::Relaxed);
+        }
+
+        pub(super) fn sleep_on(&self, still_idle: impl FnOnce() -> bool) {
+            if self.arm(|| still_idle().then_some(Duration::MAX)).is_some() {
+                let mut pending = self.kernel.queue.lock().unwrap();
+                while !std::mem::take(&mut *pending) {
+                    pending = self.kernel.awake.wait(pending).unwrap();
+                }
+            }
         }
     }
 }
@@ -175,6 +245,25 @@ mod loom_tests {
     }
 
     #[test]
+    fn loom_no_signal_is_lost() {
+        check(|| {
+            let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
+            let ringer = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.store(1, Ordering::Release);
+                    shared.0.ring();
+                })
+            };
+            shared.0.signal_to();
+            while shared.1.load(Ordering::Acquire) < 1 {
+                shared.0.sleep_on(|| shared.1.load(Ordering::Acquire) < 1);
+            }
+            ringer.join().unwrap();
+        });
+    }
+
+    #[test]
     fn loom_one_ring_wakes_two_sleepers() {
         check(|| {
             let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
@@ -199,6 +288,8 @@ mod loom_tests {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
 
@@ -208,6 +299,51 @@ mod tests {
         assert_eq!(bell.sleep(Duration::from_secs(100), || false), Rest::Awake);
         bell.ring();
         assert_eq!(bell.sleep(Duration::from_millis(1), || true), Rest::TimedOut);
+    }
+
+    /// Goal: a ring, a descriptor, or time ends a sleep on descriptors, and a ring that comes before the
+    /// sleep is not lost.
+    #[test]
+    fn a_signal_is_a_ring() {
+        let (bell, waiter) = (Doorbell::default(), Waiter::new().unwrap());
+        let (far, near) = UnixStream::pair().unwrap();
+        let fds = [near.as_fd()];
+        bell.signal_to(&waiter);
+        let long = Duration::from_secs(100);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || None), Rest::Awake);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(Duration::from_millis(1))), Rest::TimedOut);
+        bell.ring();
+        bell.ring();
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                bell.ring();
+            });
+            assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+        });
+        drop(far);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+    }
+
+    /// Goal: where signals go to another thread, as they do from another namespace of processes, sleeps
+    /// become short.
+    #[test]
+    fn a_process_to_which_no_signals_come_naps() {
+        let (bell, waiter) = (Doorbell::default(), Waiter::new().unwrap());
+        let other = std::thread::spawn(|| Waiter::new().unwrap().thread()).join().unwrap();
+        bell.thread.store(other.0, Ordering::Relaxed);
+        let sleep = |timeout: Duration| {
+            let begun = std::time::Instant::now();
+            let rest = bell.sleep_on(&waiter, &[], || {
+                bell.ring();
+                Some(timeout)
+            });
+            assert_eq!(rest, Rest::Woken);
+            begun.elapsed()
+        };
+        (0..MISSED_MAX).for_each(|_| _ = sleep(Duration::from_millis(1)));
+        assert!(sleep(Duration::from_secs(1000)) < Duration::from_secs(500));
     }
 
     #[test]

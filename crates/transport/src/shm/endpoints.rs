@@ -2,7 +2,7 @@
 //! numbers of their own.
 
 use super::pages::{Peer, RANKS_MAX};
-use super::{Doorbell, LocalRank, Segment};
+use super::{LocalRank, Segment};
 use std::sync::atomic::Ordering;
 
 /// Set in the number of a proxy's endpoint.
@@ -27,14 +27,6 @@ impl Member {
         match self {
             Member::Rank(rank) => rank.peer(),
             Member::Proxy(proxy) => segment.proxy_endpoint(proxy),
-        }
-    }
-
-    /// What wakes it.
-    pub(crate) fn bell(self, segment: &Segment) -> &Doorbell {
-        match self {
-            Member::Rank(rank) => &segment.rank(rank).bell,
-            Member::Proxy(proxy) => &segment.proxy(proxy).bell,
         }
     }
 }

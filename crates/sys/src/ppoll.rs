@@ -1,0 +1,143 @@
+//! A thread's wait in one system call: for descriptors, for another process that wakes it, or for time.
+//!
+//! A signal wakes it: blocked in the thread, but while it waits (ppoll). So one that comes just before the
+//! wait ends it at once. By default a process ignores that signal: a late one harms nobody. For processes of
+//! our own; in a program the signals are the program's.
+
+use std::io::Result;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+const SIGNAL: libc::c_int = libc::SIGURG;
+/// Descriptors in one wait.
+const FDS_MAX: usize = 4;
+
+/// A thread that can wait in this way. It stays in that thread.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The mask of the thread while it waits.
+    open: libc::sigset_t,
+    thread: Thread,
+    /// The mask is that of one thread.
+    _here: PhantomData<*const ()>,
+}
+
+/// A thread of any process of this host, in a word: its process and itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread(pub u64);
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody woke the thread.
+    Woken,
+    /// A descriptor is readable, or has failed.
+    Ready,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Waiter {
+    /// Makes the calling thread one. Errors: the kernel refuses.
+    pub fn new() -> Result<Waiter> {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: zeroes are a valid value.
+        let action = unsafe { action.assume_init_mut() };
+        action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler does nothing, which is safe at any time; the old action is not asked for.
+        if unsafe { libc::sigaction(SIGNAL, action, std::ptr::null_mut()) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the whole set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: initialised just now.
+        let mut set = unsafe { set.assume_init() };
+        // SAFETY: `set` is initialised, and the number is a signal's.
+        unsafe { libc::sigaddset(&mut set, SIGNAL) };
+        let mut open = MaybeUninit::zeroed();
+        // SAFETY: both sets are live; the second gets the mask from before.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, open.as_mut_ptr()) };
+        if error != 0 {
+            return Err(std::io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: the call has written it.
+        let mut open = unsafe { open.assume_init() };
+        // SAFETY: `open` is initialised, and the number is a signal's.
+        unsafe { libc::sigdelset(&mut open, SIGNAL) };
+        // SAFETY: takes no arguments and cannot fail.
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
+        let thread = Thread(u64::from(crate::process::id()) << 32 | thread);
+        Ok(Waiter { open, thread, _here: PhantomData })
+    }
+
+    /// The thread, for `wake`.
+    pub fn thread(&self) -> Thread {
+        self.thread
+    }
+
+    /// Waits. At most `FDS_MAX` descriptors.
+    pub fn wait(&self, fds: &[BorrowedFd], timeout: Duration) -> Ended {
+        let mut list = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; FDS_MAX];
+        for (entry, fd) in list[..fds.len()].iter_mut().zip(fds) {
+            entry.fd = fd.as_raw_fd();
+        }
+        let time = libc::timespec {
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: timeout.subsec_nanos() as _,
+        };
+        // SAFETY: the kernel reads and writes so many entries of the list, and reads the time and the mask.
+        match unsafe { libc::ppoll(list.as_mut_ptr(), fds.len() as libc::nfds_t, &time, &self.open) } {
+            0 => Ended::TimedOut,
+            // It has no other errors for descriptors that are held.
+            ready if ready < 0 => Ended::Woken,
+            _ => Ended::Ready,
+        }
+    }
+}
+
+/// Wakes a thread that waits, or ends its next wait at once. Whether there is such a thread.
+pub fn wake(thread: Thread) -> bool {
+    let (process, thread) = ((thread.0 >> 32) as libc::pid_t, thread.0 as u32 as libc::pid_t);
+    // SAFETY: the call takes numbers and touches no memory of ours; the signal ends no process.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, SIGNAL) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn a_descriptor_a_call_or_time_ends_a_wait() {
+        let waiter = Waiter::new().unwrap();
+        let (mut far, near) = UnixStream::pair().unwrap();
+        assert_eq!(waiter.wait(&[near.as_fd()], Duration::from_millis(1)), Ended::TimedOut);
+        assert!(wake(waiter.thread()));
+        assert_eq!(waiter.wait(&[near.as_fd()], LONG), Ended::Woken, "a call before the wait counts");
+        assert_eq!(waiter.wait(&[], Duration::ZERO), Ended::TimedOut, "and counts once");
+        far.write_all(&[1]).unwrap();
+        assert_eq!(waiter.wait(&[near.as_fd()], LONG), Ended::Ready);
+        let thread = waiter.thread();
+        let caller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            wake(thread)
+        });
+        assert_eq!(waiter.wait(&[], LONG), Ended::Woken);
+        assert!(caller.join().unwrap());
+    }
+
+    #[test]
+    fn nobody_is_woken_where_nobody_is() {
+        let thread = std::thread::spawn(|| Waiter::new().unwrap().thread()).join().unwrap();
+        assert!(!wake(thread));
+    }
+}
