@@ -78,20 +78,21 @@ def a_signal_to_mpirun_or_its_death_ends_all_nodes():
 
 @test
 def ctrl_z_stops_all_nodes_until_they_are_continued():
-    with tempfile.TemporaryDirectory() as folder:
-        counts = f"while ! test -e {folder}/end; do sleep 0.02; done; echo it ended"
-        child = start(BIN / "mpirun", "--launcher-exec", HERE / "here", "-hosts", HOSTS, "sh", "-c", counts)
-        ranks = lambda: subprocess.run(["pgrep", "-f", f"^sh -c while .*{folder}"], capture_output=True, text=True).stdout.split()
-        in_state = lambda state: [pid for pid in map(int, ranks()) if (stat(pid) or "?")[-1] in state]
-        wait_for("both ranks", lambda: len(in_state("RS")) == 2)
-        os.kill(child.pid, signal.SIGTSTP)
-        wait_for("stopped ranks", lambda: len(in_state("T")) == 2)
-        wait_for("a stopped mpirun", lambda: stat(child.pid)[-1] == "T")
-        os.kill(child.pid, signal.SIGCONT)
-        wait_for("ranks that go on", lambda: len(in_state("RS")) == 2)
-        (Path(folder) / "end").touch()
-        ended, output = finish(child)
-        expect((ended, output) == (0, "it ended\nit ended\n"), f"{ended}\n{output}")
+    for where in [("--launcher-exec", HERE / "here", "-hosts", HOSTS), ("-n", 2)]:
+        with tempfile.TemporaryDirectory() as folder:
+            counts = f"while ! test -e {folder}/end; do sleep 0.02; done; echo it ended"
+            child = start(BIN / "mpirun", *where, "sh", "-c", counts)
+            ranks = lambda: subprocess.run(["pgrep", "-f", f"^sh -c while .*{folder}"], capture_output=True, text=True).stdout.split()
+            in_state = lambda state: [pid for pid in map(int, ranks()) if (stat(pid) or "?")[-1] in state]
+            wait_for("both ranks", lambda: len(in_state("RS")) == 2)
+            os.kill(child.pid, signal.SIGTSTP)
+            wait_for("stopped ranks", lambda: len(in_state("T")) == 2)
+            wait_for("a stopped mpirun", lambda: stat(child.pid)[-1] == "T")
+            os.kill(child.pid, signal.SIGCONT)
+            wait_for("ranks that go on", lambda: len(in_state("RS")) == 2)
+            (Path(folder) / "end").touch()
+            ended, output = finish(child)
+            expect((ended, output) == (0, "it ended\nit ended\n"), f"{where}: {ended}\n{output}")
 
 
 @test

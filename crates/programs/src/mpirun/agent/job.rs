@@ -39,17 +39,6 @@ pub(super) enum Member {
     Proxy(u32),
 }
 
-/// What the command line says about the whole job.
-#[derive(Default)]
-pub struct Options {
-    /// How lines of output are shown.
-    pub style: Style,
-    /// Whether to say what is started where.
-    pub verbose: bool,
-    /// Whether to say where ranks run.
-    pub report: bool,
-}
-
 /// The processes of one MPI_COMM_WORLD, as long as their places in the segment are taken.
 pub(super) struct World {
     /// Its first rank in the segment.
@@ -85,7 +74,8 @@ impl World {
 
 /// The part of a job that runs on a host.
 pub struct Job {
-    pub(super) options: Options,
+    /// How lines of output are shown.
+    pub(super) style: Style,
     pub(super) segment: Segment,
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
@@ -120,7 +110,6 @@ pub struct Job {
 impl Job {
     /// A job of which nothing runs yet; `here` are the ranks of its first world that are to run on this host.
     pub fn new(
-        options: Options,
         segment: Segment,
         signals: Arc<Signals>,
         setup: Setup,
@@ -128,7 +117,7 @@ impl Job {
         upstream: Upstream,
     ) -> Job {
         Job {
-            options,
+            style: Style::of(&setup.global),
             segment,
             setup,
             forwarder: None,

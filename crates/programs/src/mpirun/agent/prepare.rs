@@ -8,15 +8,14 @@ use settings::{Settings, agree};
 use sys::signal::Signals;
 use transport::shm::Segment;
 
-use super::job::{Job, Options};
+use super::job::Job;
 use super::start::Setup;
 use super::upstream::Upstream;
-use crate::mpirun::command::arguments::{Global, Universe};
+use crate::mpirun::command::arguments::Universe;
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::command::variables;
 use crate::mpirun::place::claims::Claims;
 use crate::mpirun::place::cpus::{self, Core, Plan, Want};
-use crate::mpirun::streams::output::Style;
 use crate::mpirun::wire::frame::Start;
 
 impl Job {
@@ -54,16 +53,12 @@ impl Job {
         let setup = Setup {
             fd,
             id: Setup::new_id(),
-            genv: global.genv(),
-            readers: global.stdin.clone(),
+            global: global.clone(),
             reads_ours: upstream.is_here(),
-            pty: global.pty,
             universe,
             trace: Setup::trace_path(&settings, (!upstream.is_here()).then_some(start.node)),
         };
-        let options =
-            Options { style: style(global), verbose: global.verbose, report: global.report_bindings };
-        let mut job = Job::new(options, segment, signals, setup, here, upstream);
+        let mut job = Job::new(segment, signals, setup, here, upstream);
         job.is_dpu = start.serves().is_some();
         job.claims = Some(claims);
         Ok((job, plan))
@@ -84,7 +79,7 @@ fn memory(
     segment.set_nodes(node, start.nodes.len() as u32, &start.node_of, start.secret);
     let has_dpu = start.is_served() || start.serves().is_some();
     job.dpu.store(u32::from(has_dpu), Ordering::Relaxed);
-    job.id.store(start.job, Ordering::Relaxed);
+    start.job.iter().for_each(|number| job.id.store(*number, Ordering::Relaxed));
     // So that no two hosts make one number.
     job.connections.store(u64::from(start.node) << 40, Ordering::Relaxed);
     job.address.set(&start.nodes[start.node as usize].address);
@@ -101,21 +96,6 @@ fn memory(
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
     Ok((segment, fd, found.complaint))
-}
-
-/// How lines of output are shown.
-fn style(global: &Global) -> Style {
-    let file = |pattern: &Option<String>, ending: &str| {
-        let named =
-            global.output_filename.as_ref().map(|name| format!("{}.%r.{ending}", name.replace('%', "%%")));
-        pattern.clone().or(named)
-    };
-    Style {
-        label: global.label,
-        tag: global.tag_output,
-        stamp: global.timestamp_output,
-        files: [file(&global.outfile_pattern, "out"), file(&global.errfile_pattern, "err")],
-    }
 }
 
 /// Who runs where: on cores that no other job has, if there are enough.

@@ -11,7 +11,7 @@ use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcset
 use settings::Settings;
 
 use super::guardian::JOB_ID;
-use crate::mpirun::command::arguments::{Program, Readers};
+use crate::mpirun::command::arguments::{Global, Program};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
@@ -35,14 +35,10 @@ pub struct Setup {
     pub fd: OwnedFd,
     /// By which the job's processes are known, whatever becomes of pids.
     pub id: String,
-    /// `-genv`.
-    pub genv: Vec<(OsString, OsString)>,
-    /// Which ranks read our standard input.
-    pub readers: Readers,
-    /// Whether that is the standard input of this process.
+    /// What the command line says about the whole job.
+    pub global: Global,
+    /// Whether the standard input that ranks read is that of this process.
     pub reads_ours: bool,
-    /// Whether ranks print to a terminal of their own.
-    pub pty: bool,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
     /// Where the trace goes, as an absolute path, if there is one.
@@ -110,10 +106,10 @@ impl Setup {
         command.stdin(if spawned {
             Stdio::null()
         } else {
-            input::for_rank(place.rank, &self.readers, self.reads_ours)
+            input::for_rank(place.rank, &self.global.stdin, self.reads_ours)
         });
         command.stderr(Stdio::piped());
-        let ours = if self.pty {
+        let ours = if self.global.pty {
             let (ours, theirs) =
                 pty().map_err(|error| Refusal::other(format!("--pty: cannot make a terminal: {error}")))?;
             command.stdout(theirs);
@@ -148,7 +144,7 @@ impl Setup {
     pub fn start_proxy(&self, proxy: u32, cpus: &[usize]) -> Result<Child, Refusal> {
         let path = beside_us("outboard-proxy");
         let mut command = Command::new(&path);
-        self.prepare(&mut command, &self.genv);
+        self.prepare(&mut command, &self.global.genv());
         command.env("OUTBOARD_PROXY", proxy.to_string());
         command.stdin(Stdio::null());
         sys::child::tie(&mut command, cpus);

@@ -129,7 +129,7 @@ impl Job {
         for (proxy, cpus) in (0..).zip(&plan.proxies) {
             let child = self.setup.start_proxy(proxy, cpus)?;
             self.living.insert(child.id() as i32, Member::Proxy(proxy));
-            if self.options.verbose {
+            if self.setup.global.verbose {
                 self.say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
             }
         }
@@ -180,10 +180,10 @@ impl Job {
         self.used = self.used.max(place.rank + 1);
         let name = self.segment.name(place.rank);
         let program = program.words[0].to_string_lossy();
-        if self.options.verbose {
+        if self.setup.global.verbose {
             self.say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
         }
-        if self.options.report {
+        if self.setup.global.report_bindings {
             let place =
                 if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", told(cpus)) };
             self.say(&format!("{name} ({program}) on {}: {place}", self.host));
@@ -191,7 +191,7 @@ impl Job {
         let world = self.segment.world_of(self.local(place.rank)).id.load(Ordering::Relaxed);
         if let Some(forwarder) = &mut self.forwarder {
             let mut add = |pipe: Option<OwnedFd>, to| match pipe {
-                Some(pipe) => forwarder.add(pipe, &self.options.style, (world, place.number), &self.host, to),
+                Some(pipe) => forwarder.add(pipe, &self.style, (world, place.number), &self.host, to),
                 None => Ok(()),
             };
             add(output, To::Output)

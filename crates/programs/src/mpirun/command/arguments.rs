@@ -305,20 +305,22 @@ impl Arguments {
                 locals[0].hosts = Some(hosts.clone());
             }
         }
-        let (mut slots, mut has_hosts) = (0, false);
+        let mut slots = 0;
+        let has_hosts = common.is_some() || locals.iter().any(|local| local.hosts().is_some());
         let mut placement = Placement::default();
         let mut programs = Vec::new();
         for local in locals {
             slots += local.hosts().map_or(0, Hosts::slots);
             let hosts = local.hosts().or(common.as_ref()).cloned();
-            has_hosts |= hosts.is_some();
             let how = match local.ppn.or(each) {
                 Some(each) => Deal::Each(each),
                 None if map.by == "Machine" => Deal::Turns,
                 None => Deal::Slots,
             };
             let program = program(&genv, local, each);
-            placement.add(&hosts.unwrap_or_else(|| Hosts::own(1)), program.count, how);
+            if let Some(hosts) = hosts.or_else(|| has_hosts.then(|| Hosts::own(1))) {
+                placement.add(&hosts, program.count, how);
+            }
             programs.push(program);
         }
         // Whoever names a launcher wants nodes, even on this machine.
@@ -336,7 +338,7 @@ impl Arguments {
                 && placement.dpus.is_empty()
                 && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()));
         if is_here {
-            let ranks = placement.node_of.len() as u32;
+            let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
             placement = Placement { how: placement.how, ..Placement::here(ranks, slots.max(ranks)) };
         }
         Ok(Arguments { global: first.global, programs, slots, placement, is_here, notes })

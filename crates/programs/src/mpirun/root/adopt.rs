@@ -12,9 +12,9 @@ use sys::signal::Signals;
 use transport::shm::Segment;
 
 use super::Root;
-use crate::mpirun::agent::job::{self, Job, Options};
+use crate::mpirun::agent::job::{self, Job};
 use crate::mpirun::agent::start::Setup;
-use crate::mpirun::command::arguments::{Arguments, Global, Readers};
+use crate::mpirun::command::arguments::{Arguments, Global};
 use crate::mpirun::command::say::{Refusal, say};
 use crate::mpirun::place::hosts::Placement;
 
@@ -77,10 +77,8 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let setup = Setup {
         fd,
         id: Setup::new_id(),
-        genv: Vec::new(),
-        readers: Readers::default(),
+        global: Global::default(),
         reads_ours: true,
-        pty: false,
         universe: None,
         trace: Setup::trace_path(settings, None),
     };
@@ -95,7 +93,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let mut root = Root::new(&arguments, settings, signals)?;
     let upstream = root.open_here();
     let signals = root.signals.clone();
-    let mut job = Job::new(Options::default(), segment, signals, setup, vec![0], upstream);
+    let mut job = Job::new(segment, signals, setup, vec![0], upstream);
     job.adopt(pid as i32, process)?;
     root.here = Some(job);
     Ok(root.run())

@@ -27,7 +27,7 @@ impl Root {
     /// Makes the two queues between the root and an agent here.
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
-        let name = sys::host::name();
+        let name = self.placement.nodes[0].clone();
         self.start.nodes.push(Node { name: name.clone(), address: String::new() });
         let mut agent = Agent::new(name, 0, String::new(), queue);
         agent.has_started = true;

@@ -120,16 +120,20 @@ impl Root {
         let number =
             || sys::host::secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")));
         let (placement, is_here) = (arguments.placement.clone(), arguments.is_here);
-        let libraries = match is_here {
-            true => None,
-            false => Some(crate::tables::find(&settings.tuning).map_err(Refusal::other)?.tuning.libraries()),
+        // One host has nobody to agree with.
+        let (secret, job, libraries) = match is_here {
+            true => (0, None, None),
+            false => {
+                let found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+                (number()?, Some(number()? | 1), Some(found.tuning.libraries()))
+            }
         };
         let start = Start {
             node: 0,
             node_of: placement.node_of.clone(),
             dpus: placement.dpus.clone(),
-            secret: number()?,
-            job: number()? | 1,
+            secret,
+            job,
             environment: std::env::vars_os().collect(),
             directory: std::env::current_dir().unwrap_or_default(),
             global: arguments.global.clone(),

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
 
+use crate::mpirun::command::arguments::Global;
 use crate::mpirun::wire::frame::{To, Up};
 use crate::mpirun::wire::way::Way;
 
@@ -38,6 +39,21 @@ pub struct Style {
 }
 
 impl Style {
+    /// What the command line asks for.
+    pub fn of(global: &Global) -> Style {
+        let file = |pattern: &Option<String>, ending: &str| {
+            let all = global.output_filename.as_ref();
+            let named = || all.map(|name| format!("{}.%r.{ending}", name.replace('%', "%%")));
+            pattern.clone().or_else(named)
+        };
+        Style {
+            label: global.label,
+            tag: global.tag_output,
+            stamp: global.timestamp_output,
+            files: [file(&global.outfile_pattern, "out"), file(&global.errfile_pattern, "err")],
+        }
+    }
+
     /// What lines of a rank of a world begin with, but for the time.
     pub fn prefix(&self, world: u64, rank: u32, to: To) -> String {
         let job = world + 1;

@@ -53,7 +53,7 @@ pub struct Start {
     pub dpus: std::ops::Range<u32>,
     /// The node of each rank.
     pub node_of: Vec<u32>,
-    /// What all packets of the job carry.
+    /// What all packets between hosts carry.
     pub secret: u64,
     /// The environment of `mpirun`.
     pub environment: Vec<(OsString, OsString)>,
@@ -63,8 +63,8 @@ pub struct Start {
     pub global: Global,
     /// The programs, in the order of their ranks.
     pub programs: Vec<Program>,
-    /// The number of the job, the same on all hosts.
-    pub job: u64,
+    /// The number of the job, where all hosts must have the same.
+    pub job: Option<u64>,
     /// `Tuning::libraries` of the root's table, where that is another: ranks must decide alike.
     pub libraries: Option<Vec<u64>>,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
