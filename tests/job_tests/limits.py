@@ -113,6 +113,22 @@ def arenas_longer_than_the_address_space():
 
 
 @test
+def memory_of_peers_that_cannot_be_mapped():
+    """All ranks of a collective learn why, and none waits."""
+    program = compile_c(HERE / "faults/unmapped.c")
+    for why, class_of, reason in [("descriptors", "OTHER", "Bad file descriptor"), ("descriptor", "OTHER", "Bad file descriptor"),
+                                  ("space", "NO_MEM", "RLIMIT_AS"), ("maps", "NO_MEM", "vm.max_map_count")]:
+        for call in ["allreduce", "iallreduce", "barrier", "alltoall"] + ["bcast"] * (why != "descriptor"):
+            with tempfile.TemporaryDirectory() as folder:
+                _, output = mpirun("-n", 3, program, why, call, folder, timeout=60)
+            told = [line for line in output.splitlines() if re.match(r"rank \d: ", line)]
+            # Of one rank that cannot map, others may have all they need.
+            faulty = [line for line in told if why != "descriptor" or line.startswith("rank 1: ")]
+            expect(len(told) == 3 and all(class_of in line and "cannot map" in line and reason in line for line in faulty),
+                   f"{why} {call}:\n{output}")
+
+
+@test
 def memfd_noexec():
     """Where the kernel makes memfds only for those who say that no program will lie in them."""
     program = compile_c(HERE / "faults/churn.c")

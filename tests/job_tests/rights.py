@@ -2,7 +2,7 @@
 import os, shutil, subprocess, tempfile
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, PROGRAMS, ROOT, compile_c, expect, run, test
+from job_tests.running import BIN, HERE, PROGRAMS, ROOT, compile_c, expect, mpirun, run, test
 
 
 def some_programs(*wrap, programs=("p2p_modes", "p2p_pairs", "coll_regular", "coll_outstanding"), env=None):
@@ -20,6 +20,21 @@ def cross_memory_attach_refused_by_seccomp():
     one = compile_c(HERE / "faults/churn.c")
     code, output = run(wrapper, BIN / "mpirun", "-n", 3, "--proxies", 1, one, 300, env={"OUTBOARD_OFFLOAD": "on"})
     expect(code == 0, output)
+
+
+@test
+def cross_memory_attach_that_works_one_way():
+    """A rank in a user namespace of its own reads no other's memory, and is read; one may also lose the right in the middle."""
+    program = compile_c(HERE / "faults/one_way.c")
+    ways = [("seccomp", ["-n", 3, program, "refuse"])]
+    if run("unshare", "--user", "--map-root-user", "true")[0] == 0:
+        ways.append(("a user namespace", ["-n", 1, "unshare", "--user", "--map-root-user", program, ":", "-n", 2, program]))
+    for way, words in ways:
+        # Short blocks are read in the members' memory, too, after the first calls (coll/pull.rs).
+        for proxies, env in [((), {}), ((), {"OUTBOARD_INLINE_BYTES_MAX": "8KiB"}), (("--proxies", 1), {"OUTBOARD_OFFLOAD": "on"})]:
+            code, output = mpirun(*proxies, *words, env=env)
+            expect(code == 0, f"{way} {proxies} {env}: exit code {code}\n{output}")
+    return "no user namespaces here" if len(ways) == 1 else None
 
 
 @test

@@ -11,6 +11,7 @@ use crate::call::Part;
 use crate::pull::Pull;
 use crate::queue::{CallQueue, QueueState, QueueTicket, QueuedCall};
 use crate::round::COMBINED_BYTES;
+use crate::set::ActiveRound;
 use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, FlatAllreduce, Phase, Short};
 use Collective::*;
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -392,6 +393,52 @@ fn members_of_which_one_pulls_are_told() {
         for outcome in outcomes {
             assert_eq!(outcome.expect("all have posted").unwrap_err().class, class);
         }
+    }
+}
+
+/// Goal: a call is right although one member's memory cannot be read; later calls do not try.
+#[test]
+fn blocks_that_cannot_be_read_go_through_slots() {
+    for (collective, in_place) in [(Alltoall, false), (Alltoall, true), (Allgather, false)] {
+        let [mut one, mut two] = pair();
+        // No process has this number.
+        let page = one.memory.segment.rank(one.memory.segment.require(1).unwrap());
+        page.pid.store(i32::MAX as u32, Ordering::Relaxed);
+        for round in 0..2 {
+            // Several pieces, of which the last one is shorter.
+            let block = 2 * one.blocking(0).set.contribution_max() / 8 + 5;
+            let memory = [0, 1].map(|_| (TestWords::new(2 * block, 0), TestWords::new(2 * block, 0xff)));
+            let calls = [0, 1].map(|rank| {
+                let (out, into) = (&memory[rank].0, &memory[rank].1);
+                let (mut call, expected) = call((collective, 0, block), (rank, round, 2), (out, into));
+                if in_place {
+                    (call.in_place, call.output) = (true, call.input.clone());
+                }
+                (Pull::new(&call, &one.memory.segment), expected)
+            });
+            let [(mut first, first_words), (mut second, second_words)] = calls;
+            let (mut here, mut there) = (Some(one.begin(0, &first)), Some(two.begin(0, &second)));
+            for _ in 0..100 {
+                turn(&mut one, &mut here, &mut first);
+                turn(&mut two, &mut there, &mut second);
+            }
+            assert!(here.is_none() && there.is_none(), "they do not end");
+            for ((out, into), expected) in memory.iter().zip([first_words, second_words]) {
+                assert!(if in_place { out } else { into }.to_vec() == expected, "{collective:?} {in_place}");
+            }
+            assert!(one.blocking(0).set.reads_fail.get() && two.blocking(0).set.reads_fail.get());
+        }
+    }
+}
+
+/// Takes a call as far as it goes.
+fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) {
+    while let Some(mut now) = active.take() {
+        match sets.advance(0, &mut now, call) {
+            None => return *active = Some(now),
+            Some(outcome) => assert_eq!(outcome, Ok(())),
+        }
+        *active = call.next_phase().then(|| sets.begin(0, call));
     }
 }
 

@@ -3,14 +3,15 @@
 //! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends
 //! on the processor (docs/measured/choices.md). Such a call takes two rounds: in the first, members publish
 //! addresses and read; a member begins the second when it has read all its blocks, so after that round
-//! buffers may change.
+//! buffers may change. There it also says if it could not: then all blocks go through slots, a piece in each
+//! further round, as do those of all later calls.
 //!
-//! Invariants: a call is pulled only if every member has stated that it can read the memory of all; a member
-//! that fails to read makes the second round nevertheless, so that rounds stay equal.
+//! Invariants: a call is pulled only if every member has stated that it can read the memory of all; what
+//! members do in a round follows from the words of the rounds before.
 
 use crate::set::{FlatSet, Round};
-use crate::short::{Phase, Short, is_pullable};
-use crate::word::{disagree, facts, with_length};
+use crate::short::{Short, is_pullable};
+use crate::word::{LENGTH_BITS, disagree, facts, with_length};
 use error::{Error, Result};
 use schedule::algorithm::Collective;
 use std::ops::Range;
@@ -21,6 +22,19 @@ use transport::shm::{Segment, cma};
 
 /// Stands for the root, which these collectives lack, in the facts of the first round.
 const PULLED: usize = 15;
+/// In the facts of the second round: this member could not read.
+const UNREAD: u64 = 1 << LENGTH_BITS;
+
+/// What a round of a pulled call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Members publish addresses, and read.
+    Read,
+    /// They say how that went.
+    Close,
+    /// They put the bytes of each block from this one on into their slots.
+    Pieces(usize),
+}
 
 /// An all-to-all or allgather of long blocks.
 #[derive(Debug)]
@@ -30,10 +44,12 @@ pub struct Pull {
     /// Where the others read.
     address: u64,
     /// A copy of this member's blocks, if the others cannot read them in its buffer.
-    _packed: Option<Block>,
+    packed: Option<Block>,
     segment: Segment,
-    /// Why this member could not read.
-    failed: Option<Error>,
+    /// Whether this member could not read.
+    failed: bool,
+    /// Whether some member could not.
+    in_pieces: bool,
 }
 
 impl Pull {
@@ -56,9 +72,10 @@ impl Pull {
             call: call.clone(),
             phase: Phase::Read,
             address: address as u64,
-            _packed: packed,
+            packed,
             segment: segment.clone(),
-            failed: None,
+            failed: false,
+            in_pieces: false,
         }
     }
 
@@ -88,14 +105,55 @@ impl Pull {
         }
     }
 
+    /// Reads what all other members have for this one.
+    fn read_all(&self, set: &FlatSet) -> Result<()> {
+        // Each member begins with another one, or all would read the same memory at once.
+        let members = set.size();
+        (1..members).map(|after| (set.rank() + after) % members).try_for_each(|rank| self.read(set, rank))
+    }
+
+    /// The blocks in a contribution, and the bytes of each that a round of pieces from `at` on carries.
+    fn pieces(&self, set: &FlatSet, at: usize) -> (usize, usize) {
+        let blocks = if self.call.collective == Collective::Alltoall { set.size() } else { 1 };
+        let most = (set.contribution_max() / blocks).max(1);
+        (blocks, most.min(self.call.bytes as usize - at))
+    }
+
+    /// Puts a piece of each of this member's blocks into its slot.
+    fn put_pieces(&self, set: &FlatSet, at: usize) {
+        let (blocks, bytes) = self.pieces(set, at);
+        let slot = set.contribution(set.rank(), u64::MAX);
+        for index in 0..blocks {
+            let (from, to) = (index * self.call.bytes as usize + at, slot.slice(index * bytes, bytes));
+            match &self.packed {
+                Some(packed) => packed.span().slice(from, bytes).copy_to(to),
+                None => self.call.input.pack(from, to),
+            }
+        }
+    }
+
+    /// Takes the pieces for this member from the others' slots.
+    fn take_pieces(&self, set: &FlatSet, at: usize) {
+        let (blocks, bytes) = self.pieces(set, at);
+        let index = if blocks == 1 { 0 } else { set.rank() };
+        for rank in set.others() {
+            let piece = set.contribution(rank, u64::MAX).slice(index * bytes, bytes);
+            self.call.output.unpack(rank * self.call.bytes as usize + at, piece);
+        }
+    }
+
     /// Root and bytes in the facts.
     fn root_and_bytes(&self) -> (usize, u64) {
-        if self.phase == Phase::Read { (PULLED, self.call.bytes) } else { (0, 0) }
+        match self.phase {
+            Phase::Read => (PULLED, self.call.bytes),
+            Phase::Close => (0, 0),
+            Phase::Pieces(at) => (0, at as u64),
+        }
     }
 }
 
 impl Round for Pull {
-    const MINE: u64 = 0;
+    const MINE: u64 = UNREAD;
 
     fn facts(&self) -> u64 {
         let (root, bytes) = self.root_and_bytes();
@@ -103,13 +161,14 @@ impl Round for Pull {
     }
 
     fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
-        if self.phase == Phase::Close {
-            return word;
+        match self.phase {
+            Phase::Close => return if self.failed { word | UNREAD } else { word },
+            Phase::Pieces(at) => self.put_pieces(set, at),
+            Phase::Read if self.call.given != self.call.bytes => {
+                return with_length(word, self.call.given);
+            }
+            Phase::Read => set.contribution(set.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes()),
         }
-        if self.call.given != self.call.bytes {
-            return with_length(word, self.call.given);
-        }
-        set.contribution(set.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes());
         word
     }
 
@@ -124,25 +183,28 @@ impl Round for Pull {
     }
 
     fn take(&mut self, set: &FlatSet) -> Result<()> {
-        if self.phase == Phase::Close {
-            return self.failed.take().map_or(Ok(()), Err);
-        }
-        // Each member begins with another one, or all would read the same memory at once.
-        let members = set.size();
-        for rank in (1..members).map(|after| (set.rank() + after) % members) {
-            if let Err(error) = self.read(set, rank) {
-                let (name, me) = (self.call.collective.name(), set.rank());
-                let mut sentence = format!("in {name} rank {me} cannot have rank {rank}'s block: ");
-                sentence += &error.message;
-                sentence += "; OUTBOARD_CMA=off moves everything through shared memory";
-                self.failed = Some(Error::new(error.class, sentence));
+        match self.phase {
+            Phase::Read => self.failed = set.reads_fail.get() || self.read_all(set).is_err(),
+            Phase::Close => {
+                self.in_pieces = (0..set.size()).any(|rank| set.facts_of(rank) & UNREAD != 0);
+                set.reads_fail.set(set.reads_fail.get() || self.in_pieces);
+            }
+            Phase::Pieces(at) => {
+                self.take_pieces(set, at);
+                self.phase = Phase::Pieces(at + self.pieces(set, at).1);
             }
         }
         Ok(())
     }
 
     fn next_phase(&mut self) -> bool {
-        std::mem::replace(&mut self.phase, Phase::Close) == Phase::Read
+        match self.phase {
+            Phase::Read => self.phase = Phase::Close,
+            Phase::Close if self.in_pieces => self.phase = Phase::Pieces(0),
+            Phase::Close => return false,
+            Phase::Pieces(at) => return at < self.call.bytes as usize,
+        }
+        true
     }
 
     fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error {

@@ -14,6 +14,7 @@
 use crate::word::{FACTS_BITS, collective_of, is_of};
 use error::{Error, Result};
 use schedule::algorithm::Collective;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -76,6 +77,8 @@ pub struct FlatSet {
     missed: (usize, u64),
     /// Buffers of up to so many bytes in all stay in the L2 cache and are copied by vector instructions.
     pub(crate) near_bytes_max: usize,
+    /// Whether a member could not read another's memory in some call: all members know that.
+    pub(crate) reads_fail: Cell<bool>,
 }
 
 /// A process that shares slots.
@@ -104,7 +107,16 @@ impl FlatSet {
         slots: [Vec<FlatSlot>; 2],
         near_bytes_max: usize,
     ) -> FlatSet {
-        FlatSet { rank, members, slots, round: 0, begun: 0, missed: (0, 0), near_bytes_max }
+        FlatSet {
+            rank,
+            members,
+            slots,
+            round: 0,
+            begun: 0,
+            missed: (0, 0),
+            near_bytes_max,
+            reads_fail: Cell::new(false),
+        }
     }
 
     /// The number of the last round.
@@ -152,6 +164,11 @@ impl FlatSet {
     #[inline]
     pub(crate) fn contribution(&self, rank: usize, total: u64) -> Span {
         self.bytes_of(self.round, rank, total)
+    }
+
+    /// The longest contribution for which all members have space.
+    pub(crate) fn contribution_max(&self) -> usize {
+        self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
 
     /// This member's contribution of `total` bytes to the round before, until it begins the next one.

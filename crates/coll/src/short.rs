@@ -40,10 +40,6 @@ pub(crate) enum Phase {
     ReduceShares,
     /// The second: each member takes the others' shares from its own slot.
     GatherShares,
-    /// The first of a pulled call: members publish addresses and read.
-    Read,
-    /// The second: a member that begins it has read all that it wants.
-    Close,
 }
 
 /// A collective over slots, as one member makes it.

@@ -105,6 +105,8 @@ pub struct Facts {
     pub class: Class,
     /// What the MPI call returns instead: a code that a function of the program returned to us.
     pub code: Option<i32>,
+    /// What the system said (errno), where that is the cause.
+    pub errno: Option<i32>,
     /// One sentence with the facts: which ranks and arguments, how many bytes, and what would be right.
     pub message: String,
 }
@@ -113,12 +115,18 @@ impl Error {
     /// Makes an error; `message` is the whole sentence without a final stop.
     #[cold]
     pub fn new(class: Class, message: impl Into<String>) -> Error {
-        Error(Box::new(Facts { class, code: None, message: message.into() }))
+        Error(Box::new(Facts { class, code: None, errno: None, message: message.into() }))
     }
 
     /// The same error, of which the MPI call returns `code`.
     pub fn with_code(mut self, code: i32) -> Error {
         self.0.code = Some(code);
+        self
+    }
+
+    /// The same error, whose cause is what the system said.
+    pub fn with_errno(mut self, errno: Option<i32>) -> Error {
+        self.0.errno = errno;
         self
     }
 

@@ -11,11 +11,12 @@ use crate::lent::{ARENA, Launch};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
+use crate::staging::{Readers, Staging};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
 use error::{Class, Error, Result, fail};
-use schedule::{Action, Blocks, BufferId, Schedule};
+use schedule::{Action, BufferId, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -62,8 +63,10 @@ pub struct InstanceBlock {
     bound: Option<Bound>,
     /// Where scratch and staging lie.
     data: Option<(u64, u64)>,
-    /// For which driver and peers the addresses were chosen: (a proxy, peers that can read private memory).
-    addressed: Option<(bool, bool)>,
+    /// Copies for receivers that could not read a send's bytes.
+    copies: Vec<u64>,
+    /// For which driver and readers the addresses were chosen: (a proxy, who can read private memory).
+    addressed: Option<(bool, Readers)>,
     /// Whether a proxy on another computer carries edges to ranks of this host, too.
     lent: bool,
     scratch: Vec<u64>,
@@ -160,6 +163,7 @@ impl Program {
             runs: 0,
             bound: None,
             data: None,
+            copies: Vec::new(),
             addressed: None,
             lent: false,
             scratch: Vec::new(),
@@ -252,6 +256,28 @@ impl InstanceBlock {
         }
     }
 
+    /// Gives a send whose receiver cannot read its bytes a place in the arena.
+    pub fn stage(&mut self, step: u32, executor: &mut ExecutorParts) {
+        let bytes = self.run.buffers.spots[step as usize].bytes;
+        let rank = executor.rank.peer();
+        let at = executor.allocator.alloc(bytes).map_err(|error| match error.errno {
+            Some(_) => Fault::of_arena(rank, rank, bytes, &error),
+            None => Fault::Full { peer: rank, bytes },
+        });
+        self.copies.extend(at.ok());
+        self.run.stage(step, at, executor.reach);
+    }
+
+    /// Frees the copies of `stage`, once the operation has ended.
+    pub fn free_copies(&mut self, allocator: &mut Allocator) {
+        if !self.copies.is_empty() {
+            self.addressed = None;
+            for at in self.copies.drain(..) {
+                allocator.free(at);
+            }
+        }
+    }
+
     /// Frees scratch and staging, but keeps the record.
     pub fn free_data(&mut self, allocator: &mut Allocator) {
         if let Some((at, _)) = self.data.take() {
@@ -331,15 +357,14 @@ impl InstanceBlock {
     }
 
     /// Chooses where scratch, staging and the bytes of sends lie. For a proxy, short private sends stay where
-    /// they are, since fetching them costs it as much as their receiver. `readable`: peers can read private
-    /// memory.
-    pub fn address(&mut self, offloaded: bool, readable: bool, executor: &mut ExecutorParts) -> Result<()> {
-        if self.addressed == Some((offloaded, readable)) {
+    /// they are, since fetching them costs it as much as their receiver.
+    pub fn address(&mut self, offloaded: bool, readers: Readers, executor: &mut ExecutorParts) -> Result<()> {
+        if self.addressed == Some((offloaded, readers)) {
             return Ok(());
         }
-        let result = self.choose_addresses(offloaded, readable, executor);
+        let result = self.choose_addresses(offloaded, readers, executor);
         match result.is_ok() {
-            true => self.addressed = Some((offloaded, readable)),
+            true => self.addressed = Some((offloaded, readers)),
             false => self.bound = None,
         }
         result
@@ -348,11 +373,12 @@ impl InstanceBlock {
     fn choose_addresses(
         &mut self,
         offloaded: bool,
-        readable: bool,
+        readers: Readers,
         executor: &mut ExecutorParts,
     ) -> Result<()> {
         let short = if offloaded { 0 } else { executor.config.inline_bytes_max };
-        let readable = readable && (self.private_bytes <= short || self.attachable());
+        let attachable = !readers.local || self.private_bytes <= short || self.attachable();
+        let rule = Staging { short, readers, attachable, rank: executor.rank };
         let plan = self.run.plan.clone();
         let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
             fail!(Class::Intern, "an instance without parameters was started");
@@ -370,9 +396,10 @@ impl InstanceBlock {
             self.scratch.push(need);
             need += partitions.scratch_bytes(&plan, index).next_multiple_of(64);
         }
+        let (peers, arena) = (&self.run.peers, executor.allocator.arena());
         for (step, spot) in plan.schedule.steps.iter().zip(&buffers.spots) {
-            if let Action::Send { from, .. } = step.action
-                && staged(buffers, from, spot.at[0], spot.bytes, short, readable, executor)
+            if let Action::Send { to, from, .. } = step.action
+                && rule.stages(buffers, from, spot, peers[to as usize], executor.reach, arena)
             {
                 need += spot.bytes.next_multiple_of(64);
             }
@@ -390,7 +417,7 @@ impl InstanceBlock {
             executor.rank,
         )
         .map_err(|fault| fault.error(executor.rank.peer()))?;
-        self.write_addresses(base, short, readable, executor);
+        self.write_addresses(base, &rule, executor);
         self.version = 0;
         Ok(())
     }
@@ -413,7 +440,7 @@ impl InstanceBlock {
         Ok(at)
     }
 
-    fn write_addresses(&mut self, base: u64, short: u64, readable: bool, executor: &ExecutorParts) {
+    fn write_addresses(&mut self, base: u64, rule: &Staging, executor: &ExecutorParts) {
         let run = &self.run;
         let partitions = partitions_of(&self.partitions);
         let scratch =
@@ -421,11 +448,11 @@ impl InstanceBlock {
         let mut staging = base + scratch.sum::<u64>();
         let arena = executor.allocator.arena();
         for (index, step) in run.plan.schedule.steps.iter().enumerate() {
-            let Action::Send { from, .. } = step.action else { continue };
+            let Action::Send { to, from, .. } = step.action else { continue };
             let spot = run.buffers.spots[index];
             let address = if spot.bytes == 0 {
                 IN_ARENA
-            } else if staged(&run.buffers, from, spot.at[0], spot.bytes, short, readable, executor) {
+            } else if rule.stages(&run.buffers, from, &spot, run.peers[to as usize], executor.reach, arena) {
                 staging += spot.bytes.next_multiple_of(64);
                 IN_ARENA | STAGED | (staging - spot.bytes.next_multiple_of(64))
             } else {
@@ -494,29 +521,6 @@ fn partitions_of(partitions: &Option<Partitions>) -> &Partitions {
 fn bindings_of(bound: &Option<Bound>) -> [&Binding; 2] {
     let bound = bound.as_ref().expect("bound before");
     [&bound.input, &bound.output]
-}
-
-/// Whether a send's bytes are packed into the arena: they are not contiguous, or are private and either short
-/// or out of the peers' reach.
-fn staged(
-    buffers: &Buffers,
-    from: Blocks,
-    at: u64,
-    bytes: u64,
-    short: u64,
-    readable: bool,
-    executor: &ExecutorParts,
-) -> bool {
-    if bytes == 0 {
-        return false;
-    }
-    match buffers.locate(from.buffer, at) {
-        Some((Region::Local(span), offset, here)) if here >= bytes => {
-            let address = span.address() + offset as usize;
-            executor.allocator.arena().offset_of(address, bytes).is_none() && (bytes <= short || !readable)
-        }
-        _ => true,
-    }
 }
 
 fn inside_span(arena: &Arena, span: sys::Span) -> bool {

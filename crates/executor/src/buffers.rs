@@ -252,8 +252,7 @@ pub fn bind_local(
     }
     for (index, &at) in scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
-        let outside = Fault::Corrupt { peer: rank.peer(), what: Corruption::Offset };
-        let region = Region::Local(reach.arena(rank)?.span(at, bytes).map_err(|_| outside)?);
+        let region = Region::Local(reach.span(rank, at, bytes)?);
         buffers.parts[2 + index].clear();
         buffers.parts[2 + index].push(BufferPart { start: 0, end: bytes, region });
     }

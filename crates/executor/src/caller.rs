@@ -70,8 +70,6 @@ pub struct Executor {
     waits: Waits,
     /// Whether this rank works beside messages, by their kind.
     habits: FxHashMap<(u64, u32), Habit>,
-    /// Whether peers can read this rank's private memory, once tried.
-    readable: Option<bool>,
     /// Last numbers given to programs, parameters and tickets.
     programs_made: u64,
     version: u64,
@@ -82,6 +80,8 @@ pub struct Executor {
     far: FarEdges,
     /// Where the rank's proxy runs on another computer.
     lending: Option<Lending>,
+    /// Instances that have ended and stay findable, because a receiver has yet to see that they failed.
+    owed: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -133,7 +133,6 @@ impl Executor {
             watch,
             waits: Waits::default(),
             habits: FxHashMap::default(),
-            readable: None,
             // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
             // program, and proxies what they decoded.
             programs_made: (u64::from(generation) << 12 | u64::from(rank.peer())) << 32,
@@ -143,10 +142,18 @@ impl Executor {
             edges: Vec::new(),
             far: FarEdges::default(),
             lending: None,
+            owed: Vec::new(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
         }
+    }
+
+    /// Tests: the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be mapped.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self, private: u64, arenas: u64) {
+        self.reach.refused.set(private);
+        self.reach.unmapped.set(arenas);
     }
 
     /// The rank's arena, for other allocations (MPI_Alloc_mem).
@@ -158,6 +165,12 @@ impl Executor {
     /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
     pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
+        for at in (0..self.owed.len()).rev() {
+            if !self.owed[at].1.run.record.is_owed() {
+                let (program, block) = self.owed.swap_remove(at);
+                self.leave(program, block);
+            }
+        }
         let has_nodes = self.reach.segment.has_nodes();
         // All members come to the same answer.
         start.fetched &=
@@ -243,6 +256,10 @@ impl Executor {
                     instance.finished = true;
                     self.driven.swap_remove(at);
                 }
+                Ok(Progress::Stage { step }) => {
+                    progressed = true;
+                    instance.block.stage(step, &mut parts!(self));
+                }
                 Ok(Progress::Call { step, left, into, blocks }) => {
                     let ticket = InstanceTicket { index, generation: instance.ticket };
                     let token = match instance.block.run.buffers.reduction {
@@ -323,9 +340,7 @@ impl Executor {
             return None;
         }
         let index = ticket.index as usize;
-        let record = &self.outstanding[index].block.run.record;
-        let fault = record.fault();
-        record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
+        let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
         if let Some(begun) = instance.begun {
             self.waits.judge(begun, &mut self.programs[instance.program].habit);
@@ -340,9 +355,19 @@ impl Executor {
         } else {
             self.count(Counter::Instances, 1);
         }
-        self.programs[instance.program].running -= 1;
-        self.retire(instance.program, instance.block);
+        if fault.is_some() && instance.block.run.record.is_owed() {
+            self.owed.push((instance.program, instance.block));
+        } else {
+            self.leave(instance.program, instance.block);
+        }
         Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))))
+    }
+
+    /// Nobody looks at the record of an ended instance any more.
+    fn leave(&mut self, program: usize, block: Box<InstanceBlock>) {
+        block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
+        self.programs[program].running -= 1;
+        self.retire(program, block);
     }
 
     /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
@@ -485,7 +510,6 @@ impl Executor {
 
     /// Fills a block with a start's parameters; who is to execute it.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
-        let readable = if start.fetched { self.can_be_read(start) } else { self.peers_can_read(start) };
         block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
             fail!(
@@ -495,7 +519,8 @@ impl Executor {
             );
         }
         let choice = self.choose(key, block, start);
-        block.address(choice.is_proxy(), readable, &mut parts!(self))?;
+        let readers = self.readers(start);
+        block.address(choice.is_proxy(), readers, &mut parts!(self))?;
         if choice.is_proxy() {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
@@ -560,6 +585,7 @@ impl Executor {
 
     /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
     fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
+        block.free_copies(&mut self.allocator);
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
             block.free_data(&mut self.allocator);
         }

@@ -17,11 +17,13 @@ pub(crate) use remote::Wanted;
 use crate::Reduction;
 use crate::buffers::Buffers;
 use crate::checked::CheckedSchedule;
-use crate::fault::{Corruption, Fault};
+use crate::fault::Fault;
 use crate::memory::Driver;
 use crate::memory::{Reach, Region, Stop};
 use crate::peer::Peer;
-use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
+use crate::record::{
+    self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, Lookup, STAGED,
+};
 use schedule::{Action, Blocks};
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,6 +58,8 @@ pub struct Execution {
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
+    /// Whether a fault has happened that voids what the rank would pass on.
+    is_void: bool,
     /// The driver's processor time when it began with the instance, where operations are timed.
     taken_cpu: u64,
     /// Where some ranks are on other nodes.
@@ -95,6 +99,8 @@ struct SendSource {
     region: Region,
     /// Its length.
     bytes: u64,
+    /// The bytes cannot be read there, and the sender has been asked to copy them to its arena.
+    asked: bool,
 }
 
 /// The result of one pass over an instance.
@@ -106,6 +112,8 @@ pub enum Progress {
     Moved,
     /// All steps are finished, and the record says so.
     Finished,
+    /// The receiver of this send cannot read its bytes: the rank is to give them a place in its arena.
+    Stage { step: u32 },
     /// A user's function is due for this step.
     Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
@@ -115,6 +123,7 @@ enum Did {
     Nothing,
     Something,
     All,
+    Stage,
     Call { left: Span, into: Span, blocks: Range<u64> },
 }
 
@@ -140,6 +149,7 @@ impl Execution {
             hints: vec![(0, 0); steps],
             active: Vec::with_capacity(steps),
             unfinished: 0,
+            is_void: false,
             taken_cpu: 0,
             remote: None,
             fetches: None,
@@ -156,6 +166,7 @@ impl Execution {
         self.active.clear();
         self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
+        self.is_void = false;
         for (index, state) in self.states.iter_mut().enumerate() {
             *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
             if state.waits == 0 {
@@ -167,6 +178,7 @@ impl Execution {
     /// Prepares to drive on from the shared words, after another driver has certainly died.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
+        self.is_void = self.record.fault().is_some_and(Fault::voids);
         self.active.clear();
         for index in 0..self.states.len() {
             let step = index as u32;
@@ -178,10 +190,10 @@ impl Execution {
             let unfinished = after.iter().filter(|a| !a.streaming && !self.states[a.step as usize].finished);
             let state = StepState {
                 waits: unfinished.count() as u32,
-                done: (done & !COMPLETE).min(total),
-                published: (published & !COMPLETE).min(total),
+                done: (done & BYTES).min(total),
+                published: (published & BYTES).min(total),
                 said_all: published & COMPLETE != 0,
-                finished: done & COMPLETE != 0,
+                finished: done & COMPLETE != 0 || published & GIVEN_UP != 0,
                 ..StepState::default()
             };
             self.states[index] = state;
@@ -223,19 +235,17 @@ impl Execution {
                     self.active.swap_remove(index);
                     self.finish(step);
                 }
+                Ok(Did::Stage) => return Ok(Progress::Stage { step }),
                 Ok(Did::Call { left, into, blocks }) => {
                     return Ok(Progress::Call { step, left, into, blocks });
                 }
                 Err(Stop::Fault(fault)) => {
                     // The rank may reach what a proxy is refused, so the operation does not fail.
-                    if matches!((fault, reach.driver), (Fault::Unreachable { .. }, Driver::Proxy(_))) {
+                    if fault.is_of_driver() && matches!(reach.driver, Driver::Proxy(_)) {
                         return Err(Stop::Fault(fault));
                     }
-                    self.record.set_fault(fault);
-                    self.give_up(step, reach)?;
+                    self.fail(step, fault, reach)?;
                     moved = true;
-                    self.active.swap_remove(index);
-                    self.finish(step);
                 }
                 #[cfg(test)]
                 Err(died) => return Err(died),
@@ -270,20 +280,28 @@ impl Execution {
                 return true;
             }
             match (self.plan.schedule.steps[step as usize].action, &state.source) {
-                (Action::Send { .. }, _) => {
+                (Action::Send { to, .. }, _) => {
                     let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
-                    done & COMPLETE != 0 || done != state.done
+                    done & COMPLETE != 0 || done & BYTES != state.done || self.must_stage(step, done) || {
+                        let to = self.peers[to as usize].local();
+                        reach.shut_out_by(self.rank, to).is_some()
+                    }
+                }
+                (Action::Recv { .. }, Some(source)) if source.asked => {
+                    let word = |field| source.record.step(source.step, field).load(Ordering::Acquire);
+                    word(Field::Address) & IN_ARENA != 0 || word(Field::Published) & GIVEN_UP != 0
                 }
                 (Action::Recv { .. }, Some(source)) => {
                     let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
-                    published & !COMPLETE != state.done || published & COMPLETE != 0
+                    published & BYTES != state.done || published & COMPLETE != 0
                 }
                 (Action::Recv { .. }, None) if self.record.is_withdrawn() && !state.settling => true,
                 (Action::Recv { from, .. }, None) => {
                     let Peer::Local(peer) = self.peers[from as usize] else { return false };
                     let directory = &reach.segment.rank(peer).directory[..];
                     let arena = reach.arena(peer);
-                    let find = |arena| record::find(directory, arena, self.context, self.sequence);
+                    let find =
+                        |arena| record::find(directory, arena, reach.me(), self.context, self.sequence);
                     state.settling || !matches!(arena.map(find), Ok(Ok(Lookup::Absent)))
                 }
                 _ => false,
@@ -388,12 +406,45 @@ impl Execution {
         }
     }
 
+    /// Ends an active step that has failed.
+    fn fail(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
+        self.record.set_fault(fault);
+        self.is_void |= fault.voids();
+        self.give_up(step, fault, reach)?;
+        self.active.retain(|&active| active != step);
+        self.finish(step);
+        Ok(())
+    }
+
+    /// The bytes of a send whose receiver cannot read them go through the arena, from offset `at`; without
+    /// one, it fails.
+    pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
+        let at = match at {
+            Ok(at) => at,
+            Err(fault) => {
+                // Only a test's driver dies, and a rank's never does.
+                let _ = self.fail(step, fault, reach);
+                return;
+            }
+        };
+        let state = &mut self.states[step as usize];
+        (state.published, state.said_all) = (state.done, false);
+        // Whoever sees the place sees that nothing lies there yet.
+        self.record.step(step, Field::Published).store(state.done, Ordering::Release);
+        self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
+    }
+
     /// Lets peers go on after a step has failed.
-    fn give_up(&mut self, step: u32, reach: &Reach) -> Result<(), Stop> {
+    fn give_up(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
-            self.record.step(step, Field::Published).store(COMPLETE, Ordering::Release);
-            self.wake(self.peers[to as usize].local(), reach);
+            let to = self.peers[to as usize].local();
+            if to.is_none() && self.fetches.is_none() {
+                // Its receiver gets a message, and looks at no word.
+                self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
+            }
+            self.record.step(step, Field::Published).store(COMPLETE | GIVEN_UP, Ordering::Release);
+            self.wake(to, reach);
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -403,6 +454,11 @@ impl Execution {
             source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
             reach.fault_point()?;
             self.peers[from as usize].local().into_iter().for_each(|peer| reach.wake(peer));
+        } else if let Action::Recv { from, .. } = action {
+            self.peers[from as usize]
+                .local()
+                .into_iter()
+                .for_each(|peer| reach.shut_out(self.rank, peer, fault));
         }
         Ok(())
     }
@@ -425,17 +481,32 @@ impl Execution {
         Ok(if complete { Did::All } else { Did::Something })
     }
 
+    /// Whether the receiver of a send, with this `done`, has asked for bytes in the arena that lie elsewhere.
+    fn must_stage(&self, step: u32, done: u64) -> bool {
+        let address = || self.record.step(step, Field::Address).load(Ordering::Acquire);
+        done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
+    }
+
     /// Drives a send to a rank here, or to one on another host, of which this rank's server takes care.
     fn send(&mut self, step: u32, to: Option<LocalRank>, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if done & COMPLETE != 0 {
             return Ok(Did::All);
         }
+        let (done, must_stage) = (done & BYTES, self.must_stage(step, done));
+        if must_stage {
+            self.states[step as usize].done = done;
+            return Ok(Did::Stage);
+        }
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
         let state = &mut self.states[step as usize];
         let moved = std::mem::replace(&mut state.done, done) != done;
         let begun = state.published;
+        let void = if self.is_void && !state.said_all { self.record.fault() } else { None };
+        if let Some(fault) = void.or_else(|| reach.shut_out_by(self.rank, to)) {
+            return Err(fault.into());
+        }
         if state.said_all || (limit == begun && !(all && begun == spot.bytes)) {
             return Ok(if moved { Did::Something } else { Did::Nothing });
         }
@@ -443,11 +514,7 @@ impl Execution {
         let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
         if address & STAGED != 0 && spot.bytes > 0 {
             end = limit.min(begun + reach.chunk_bytes);
-            let outside = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Offset };
-            let staging = reach
-                .arena(self.rank)?
-                .span(address & !(IN_ARENA | STAGED), spot.bytes)
-                .map_err(|_| outside)?;
+            let staging = reach.span(self.rank, address & !(IN_ARENA | STAGED), spot.bytes)?;
             let mut at = begun;
             while at < end {
                 let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;

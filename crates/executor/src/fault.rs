@@ -1,6 +1,8 @@
 //! What can go wrong while an instance is driven, as words by which a proxy can tell its rank.
 
 use error::{Class, Error};
+use std::io;
+use transport::shm::unmapped;
 
 /// Why an instance fails. Ranks are world ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,10 @@ pub enum Fault {
     Unequal { from: u64, into: u64 },
     /// Shared words of `peer` that no rank writes.
     Corrupt { peer: u32, what: Corruption },
+    /// Rank `by`, or a proxy (`u32::MAX`), cannot map so many bytes of `peer`'s memory.
+    Unmapped { by: u32, peer: u32, bytes: u64, code: i32 },
+    /// The arena of `peer` has no such space for a copy of what a receiver cannot read in its private memory.
+    Full { peer: u32, bytes: u64 },
     /// The kernel refused to copy private memory of `peer`.
     Unreachable { peer: u32, code: i32 },
     /// A message of a peer on another node is longer than the receive.
@@ -47,13 +53,17 @@ impl Fault {
             Fault::Unreachable { peer, code } => [4, peer.into(), code as u32 as u64, 0],
             Fault::Longer { peer, expected } => [5, peer.into(), expected, 0],
             Fault::Lost { peer } => [6, peer.into(), 0, 0],
+            Fault::Unmapped { by, peer, bytes, code } => {
+                [7, u64::from(by) << 32 | u64::from(peer), bytes, code as u32 as u64]
+            }
+            Fault::Full { peer, bytes } => [8, peer.into(), bytes, 0],
         }
     }
 
     /// The fault that four words encode, if they do.
     pub fn from_words(words: [u64; 4]) -> Option<Fault> {
-        let [kind, peer, a, b] = words;
-        let peer = peer as u32;
+        let [kind, ranks, a, b] = words;
+        let (by, peer) = ((ranks >> 32) as u32, ranks as u32);
         Some(match kind {
             0 => return None,
             1 => Fault::Truncated { peer, sent: a, expected: b },
@@ -61,8 +71,35 @@ impl Fault {
             4 => Fault::Unreachable { peer, code: a as i32 },
             5 => Fault::Longer { peer, expected: a },
             6 => Fault::Lost { peer },
+            7 => Fault::Unmapped { by, peer, bytes: a, code: b as i32 },
+            8 => Fault::Full { peer, bytes: a },
             _ => Fault::Corrupt { peer, what: Corruption::from_code(a) },
         })
+    }
+
+    /// The fault where `bytes` bytes of `peer`'s arena could not be had by `by`: the system refused to map
+    /// them, or they do not exist.
+    pub fn of_arena(by: u32, peer: u32, bytes: u64, error: &Error) -> Fault {
+        match error.errno {
+            Some(code) => Fault::Unmapped { by, peer, bytes, code },
+            None => Fault::Corrupt { peer, what: Corruption::Offset },
+        }
+    }
+
+    /// Whether another driver may not have it: that of a proxy's rank goes on then.
+    pub fn is_of_driver(self) -> bool {
+        matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
+    }
+
+    /// Whether what the rank would pass on means nothing, so that it gives up the rest of its sends.
+    pub fn voids(self) -> bool {
+        matches!(self, Fault::Unmapped { .. } | Fault::Full { .. })
+    }
+
+    /// Whether the kernel refuses all private memory of `peer`, not just this: then `peer` can copy it.
+    pub fn refuses(self, peer: u32) -> bool {
+        // EFAULT: that of a device, or none.
+        matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)
     }
 
     /// The error as world rank `me` reports it.
@@ -87,11 +124,24 @@ impl Fault {
             Fault::Lost { peer } => {
                 Error::new(Class::ProcAborted, format!("the connection of rank {me} to rank {peer} is lost"))
             }
+            Fault::Unmapped { by, peer, bytes, code } => {
+                let ((class, remedy), error) = (unmapped(code), io::Error::from_raw_os_error(code));
+                let who = if by == u32::MAX { "a proxy".into() } else { format!("rank {by}") };
+                let sentence =
+                    format!("{who} cannot map {bytes} bytes of rank {peer}'s memory: {error}; {remedy}");
+                Error::new(class, sentence).with_errno(Some(code))
+            }
+            Fault::Full { peer, bytes } => Error::new(
+                Class::NoMem,
+                format!(
+                    "rank {peer} has no {bytes} bytes left in its arena for what another rank may not read in its memory (OUTBOARD_ARENA_BYTES)"
+                ),
+            ),
             Fault::Unreachable { peer, code } => Error::new(
                 Class::Buffer,
                 format!(
                     "memory of rank {peer} cannot be copied: {}; OUTBOARD_CMA=off moves everything through shared memory",
-                    std::io::Error::from_raw_os_error(code)
+                    io::Error::from_raw_os_error(code)
                 ),
             ),
         }
@@ -137,6 +187,8 @@ mod tests {
             Fault::Unreachable { peer: 1, code: 14 },
             Fault::Longer { peer: 2, expected: 1 << 33 },
             Fault::Lost { peer: 4 },
+            Fault::Unmapped { by: 7, peer: 5, bytes: 1 << 40, code: 12 },
+            Fault::Full { peer: 4095, bytes: 1 << 40 },
         ] {
             assert_eq!(Fault::from_words(fault.words()), Some(fault));
         }

@@ -30,6 +30,7 @@ mod record;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod staging;
 mod start;
 mod watch;
 

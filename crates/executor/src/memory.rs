@@ -6,20 +6,25 @@
 use crate::fault::{Corruption, Fault};
 use crate::lent::LentMemory;
 use crate::note::{Kind, Note};
-use crate::record::InstanceRecord;
+use crate::record::{IN_ARENA, InstanceRecord, STAGED, record_bytes};
 use datatype::{Buffer, Layout};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use sys::memory::Map;
 use sys::remote::{self, Piece};
 use telemetry::Counter;
-use transport::shm::{Arena, LocalRank, Segment};
+use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
 /// Bytes of a bounce buffer: enough to make the cost of a system call small.
 const BOUNCE_BYTES: usize = 256 << 10;
+
+/// Indices into a rank's `scalars`: what it could not map last, in bytes, and what the system said.
+const UNMAPPED_BYTES: usize = 1;
+const UNMAPPED_CODE: usize = 2;
 
 /// The process that drives an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +48,11 @@ pub enum Region {
     Remote { rank: LocalRank, address: usize },
     /// Memory of another rank with gaps, private or in its arena.
     RemoteGaps(RemoteLayout),
+}
+
+impl Region {
+    /// No bytes.
+    pub const NOTHING: Region = Region::Local(Span::EMPTY);
 }
 
 /// Data with gaps that belongs to another process.
@@ -82,13 +92,21 @@ pub struct Reach {
     /// A proxy's on another computer: how it reaches the memory of ranks.
     pub lent: Option<LentMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    bounces: OnceCell<Option<Map>>,
+    /// By rank: the process whose private memory this one has reached.
+    reached: Box<[Cell<u32>]>,
+    bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
     /// The driver's processor time at the end of the last instance, where operations are timed.
     pub ended_cpu: Cell<u64>,
     /// Tests: memory operations until this driver dies; 0 for never.
     #[cfg(test)]
     pub fuse: Cell<u64>,
+    /// Tests: the ranks, as bits, whose private memory the kernel refuses.
+    #[cfg(test)]
+    pub refused: Cell<u64>,
+    /// Tests: the ranks whose arenas cannot be mapped.
+    #[cfg(test)]
+    pub unmapped: Cell<u64>,
 }
 
 /// Why a driver stops driving an instance.
@@ -117,11 +135,16 @@ impl Reach {
             chunk_bytes: chunk_bytes.max(64),
             lent: None,
             arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
+            reached: (0..ranks).map(|_| Cell::new(0)).collect(),
             bounces: OnceCell::new(),
             pieces: RefCell::new(Vec::new()),
             ended_cpu: Cell::new(0),
             #[cfg(test)]
             fuse: Cell::new(0),
+            #[cfg(test)]
+            refused: Cell::new(0),
+            #[cfg(test)]
+            unmapped: Cell::new(0),
         }
     }
 
@@ -132,13 +155,39 @@ impl Reach {
         if let Some(arena) = entry.get() {
             return Ok(arena);
         }
-        let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer, code: 12 })?;
+        let bytes = FIRST_EXTENT_BYTES.min(self.segment.shape().arena_bytes);
+        #[cfg(test)]
+        if self.unmapped.get() >> rank.index() & 1 != 0 {
+            return Err(Fault::Unmapped { by: self.me(), peer, bytes, code: 12 });
+        }
+        let arena =
+            self.segment.arena(rank).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))?;
         Ok(entry.get_or_init(|| arena))
+    }
+
+    /// Bytes of a rank's arena.
+    pub fn span(&self, rank: LocalRank, at: u64, bytes: u64) -> Result<Span, Fault> {
+        let span = self.arena(rank)?.span(at, bytes);
+        span.map_err(|error| Fault::of_arena(self.me(), rank.peer(), bytes, &error))
+    }
+
+    /// A record in an arena.
+    pub fn record(&self, arena: &Arena, at: u64, steps: u32) -> Result<InstanceRecord, Fault> {
+        let (peer, bytes) = (arena.rank().peer(), record_bytes(steps as usize));
+        InstanceRecord::new(arena, at, steps).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))
+    }
+
+    /// The driver, as `Fault::Unmapped` names it.
+    pub(crate) fn me(&self) -> u32 {
+        match self.driver {
+            Driver::Rank(rank) => rank.peer(),
+            Driver::Proxy(_) => u32::MAX,
+        }
     }
 
     /// Scratch of an instance, at an offset of its rank's arena.
     pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
-        let span = self.arena(rank).ok()?.span(at, bytes).ok()?;
+        let span = self.span(rank, at, bytes).ok()?;
         Some(match &self.lent {
             None => Region::Local(span),
             Some(lent) => Region::Mirrored { span, rank, address: lent.address(at)? as usize },
@@ -168,6 +217,60 @@ impl Reach {
             }
         }
         Ok(())
+    }
+
+    /// Where the bytes of a send of `rank` lie, by its words.
+    pub fn lies(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
+        if bytes == 0 {
+            return Ok(Region::NOTHING);
+        }
+        if address & IN_ARENA == 0 {
+            return Ok(Region::Remote { rank, address: address as usize });
+        }
+        Ok(Region::Local(self.span(rank, address & !(IN_ARENA | STAGED), bytes)?))
+    }
+
+    /// Tells `peer` that `rank` cannot map its arena, and so will not take what it sends to it.
+    pub(crate) fn shut_out(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
+        let Fault::Unmapped { bytes, code, .. } = fault else { return };
+        let page = self.segment.rank(rank);
+        page.scalars[UNMAPPED_BYTES].store(bytes, Ordering::Relaxed);
+        page.scalars[UNMAPPED_CODE].store(code as u32 as u64, Ordering::Relaxed);
+        page.unmapped.add(peer.peer());
+        self.segment.job().unmapped.store(1, Ordering::Release);
+        self.wake(peer);
+    }
+
+    /// Tells all that `rank` cannot read `peer`'s private memory, so that `peer` copies what it sends to it.
+    pub(crate) fn mark_unread(&self, rank: LocalRank, peer: LocalRank) {
+        let unread = &self.segment.rank(rank).unread;
+        if !unread.has(peer.peer()) {
+            unread.add(peer.peer());
+            self.segment.job().unread.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// `rank` has mapped `peer`'s arena.
+    pub(crate) fn let_in(&self, rank: LocalRank, peer: LocalRank) {
+        if self.segment.job().unmapped.load(Ordering::Relaxed) != 0 {
+            self.segment.rank(rank).unmapped.remove(peer.peer());
+        }
+    }
+
+    /// Why `to` will not take what `rank` sends to it, if it has said so.
+    #[inline]
+    pub(crate) fn shut_out_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
+        if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let to = to?;
+        let page = self.segment.rank(to);
+        page.unmapped.has(rank.peer()).then(|| Fault::Unmapped {
+            by: to.peer(),
+            peer: rank.peer(),
+            bytes: page.scalars[UNMAPPED_BYTES].load(Ordering::Relaxed),
+            code: page.scalars[UNMAPPED_CODE].load(Ordering::Relaxed) as i32,
+        })
     }
 
     /// Wakes the drivers of `rank`'s instances: itself and its proxy.
@@ -245,8 +348,7 @@ impl Reach {
                     return lent.read(*rank, &[piece], into);
                 }
                 self.count(Counter::CmaBytes, into.bytes() as u64);
-                remote::read(self.pid(*rank), &[piece], &[into])
-                    .map_err(|error| unreachable(*rank, &error))?;
+                self.attach(*rank, |pid| remote::read(pid, &[piece], &[into]))?;
             }
             Region::RemoteGaps(far) => self.far(far, offset, into, Transfer::Fetch)?,
         }
@@ -276,8 +378,7 @@ impl Reach {
                     return lent.write(*rank, &[piece], from);
                 }
                 self.count(Counter::CmaBytes, from.bytes() as u64);
-                remote::write(self.pid(*rank), &[piece], &[from])
-                    .map_err(|error| unreachable(*rank, &error))?;
+                self.attach(*rank, |pid| remote::write(pid, &[piece], &[from]))?;
             }
             Region::RemoteGaps(far) => self.far(far, offset, from, Transfer::Put)?,
         }
@@ -309,17 +410,42 @@ impl Reach {
 
     /// A bounce buffer.
     pub fn bounce(&self, which: Bounce) -> Result<Span, Fault> {
-        let map = self.bounces.get_or_init(|| {
-            let bytes = 3 * BOUNCE_BYTES;
-            let fd = sys::memory::create("outboard-bounce", bytes as u64).ok()?;
-            Map::shared(&fd, 0, bytes).ok()
-        });
-        let whole = map.as_ref().ok_or(Fault::Unreachable { peer: 0, code: 12 })?.span();
+        let bytes = 3 * BOUNCE_BYTES;
+        let whole = match self.bounces.get() {
+            Some(map) => map.span(),
+            None => {
+                let map = sys::memory::create("outboard-bounce", bytes as u64)
+                    .and_then(|fd| Map::shared(&fd, 0, bytes));
+                let map = map.map_err(|error| {
+                    let code = error.raw_os_error().unwrap_or(0);
+                    Fault::Unmapped { by: self.me(), peer: self.me(), bytes: bytes as u64, code }
+                })?;
+                self.bounces.get_or_init(|| map).span()
+            }
+        };
         Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
     }
 
-    fn pid(&self, rank: LocalRank) -> u32 {
-        self.segment.rank(rank).pid.load(Ordering::Relaxed)
+    /// Reads or writes private memory of a rank's process, which is tried at the first contact: its number
+    /// may be another process's here.
+    fn attach(&self, rank: LocalRank, access: impl FnOnce(u32) -> io::Result<()>) -> Result<(), Fault> {
+        let refused = Fault::Unreachable { peer: rank.peer(), code: 1 };
+        #[cfg(test)]
+        if self.refused.get() >> rank.index() & 1 != 0 {
+            return Err(refused);
+        }
+        let pid = self.segment.rank(rank).pid.load(Ordering::Relaxed);
+        let reached = &self.reached[rank.index()];
+        if reached.get() != pid || pid == 0 {
+            if !cma::reaches(&self.segment, rank) {
+                return Err(refused);
+            }
+            reached.set(pid);
+        }
+        access(pid).map_err(|error| {
+            reached.set(0);
+            Fault::Unreachable { peer: rank.peer(), code: error.raw_os_error().unwrap_or(0) }
+        })
     }
 
     fn far(&self, far: &RemoteLayout, offset: u64, span: Span, way: Transfer) -> Result<(), Fault> {
@@ -336,17 +462,14 @@ impl Reach {
         }
         self.count(if far.mapped { Counter::CopiedBytes } else { Counter::CmaBytes }, span.bytes() as u64);
         if !far.mapped {
-            let moved = match way {
-                Transfer::Fetch => remote::read(self.pid(far.rank), &pieces, &[span]),
-                Transfer::Put => remote::write(self.pid(far.rank), &pieces, &[span]),
-            };
-            return moved.map_err(|error| unreachable(far.rank, &error));
+            return self.attach(far.rank, |pid| match way {
+                Transfer::Fetch => remote::read(pid, &pieces, &[span]),
+                Transfer::Put => remote::write(pid, &pieces, &[span]),
+            });
         }
-        let arena = self.arena(far.rank)?;
         let mut done = 0;
         for &(at, bytes) in pieces.iter() {
-            let outside = Fault::Corrupt { peer: far.rank.peer(), what: Corruption::Offset };
-            let there = arena.span(at as u64, bytes as u64).map_err(|_| outside)?;
+            let there = self.span(far.rank, at as u64, bytes as u64)?;
             let here = span.slice(done, bytes);
             match way {
                 Transfer::Fetch => there.copy_to(here),
@@ -361,8 +484,4 @@ impl Reach {
 enum Transfer {
     Fetch,
     Put,
-}
-
-fn unreachable(rank: LocalRank, error: &std::io::Error) -> Fault {
-    Fault::Unreachable { peer: rank.peer(), code: error.raw_os_error().unwrap_or(0) }
 }

@@ -43,8 +43,8 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
 /// `mpirun` ends the job, or when its parent has died.
 /// `open` opens its way to other hosts, once the job has any. `borrow` is its way to the memory of its ranks,
-/// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED);
-/// its ranks had best go on without it.
+/// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED), or
+/// a rank's arena cannot be mapped; its ranks had best go on without it.
 pub fn run(
     segment: &Segment,
     index: u32,
@@ -73,6 +73,9 @@ pub fn run(
     let (mut looked, mut begun) = (0, sys::clock::now());
     loop {
         let mut moved = proxy.poll();
+        if let Some(error) = proxy.failed.take() {
+            return Err(error);
+        }
         if let Some(network) = &mut network {
             moved |= proxy.exchange(network)?;
         }
@@ -130,6 +133,8 @@ pub struct Proxy {
     words: Vec<u64>,
     far: FarEdges,
     dead: bool,
+    /// Why it cannot go on.
+    failed: Option<Error>,
 }
 
 impl Proxy {
@@ -150,6 +155,7 @@ impl Proxy {
             words: Vec::new(),
             far: FarEdges::default(),
             dead: false,
+            failed: None,
         }
     }
 
@@ -261,12 +267,12 @@ impl Proxy {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let Launch { stamp, program, version, steps, .. } = *launch;
         let arena = self.reach.arena(rank)?.clone();
-        let (at, outside) = (note.offset, corrupt(Corruption::Offset));
+        let at = note.offset;
         if !arena.mirror_extents(&launch.extents) {
-            return Err(outside);
+            return Err(corrupt(Corruption::Offset));
         }
-        let record = InstanceRecord::new(&arena, at, steps).ok_or(outside)?;
-        let Some(lent) = &self.reach.lent else { return Err(outside) };
+        let record = self.reach.record(&arena, at, steps)?;
+        let Some(lent) = &self.reach.lent else { return Err(corrupt(Corruption::Offset)) };
         let head = |which: Head| record.head(which).load(Ordering::Relaxed);
         let is_here = self.idle.contains_key(&(rank, at))
             && (head(Head::Program), head(Head::ParametersVersion)) == (program, version);
@@ -296,9 +302,15 @@ impl Proxy {
     /// more once the rank can see that.
     fn end_lent(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
         let Some(lent) = &self.reach.lent else { return };
-        let Ok(arena) = self.reach.arena(rank) else { return };
+        let arena = match self.reach.arena(rank) {
+            Ok(arena) => arena,
+            Err(fault) => {
+                self.failed = Some(fault.error(rank.peer()));
+                return;
+            }
+        };
         let directory = &self.reach.segment.rank(rank).directory[..];
-        let written = match record::find(directory, arena, key.1, key.2) {
+        let written = match record::find(directory, arena, self.reach.me(), key.1, key.2) {
             Ok(record::Lookup::Here(record, _)) if record.at() == at => {
                 record.unlink(directory);
                 lent.report(rank, &record)
@@ -364,6 +376,20 @@ impl Proxy {
         self.reach.fuse.set(operations);
     }
 
+    /// Tests: as `Executor::refuse`.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self, private: u64, arenas: u64) {
+        self.reach.refused.set(private);
+        self.reach.unmapped.set(arenas);
+    }
+
+    /// Tests: whether its process would end now.
+    #[cfg(test)]
+    pub(crate) fn has_failed(&mut self) -> bool {
+        self.dead |= self.failed.is_some();
+        self.failed.is_some()
+    }
+
     /// Tests: whether it has died.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
@@ -393,7 +419,7 @@ impl Proxy {
     fn adopt(&mut self, rank: LocalRank, offset: u64) -> std::result::Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();
-        let head = InstanceRecord::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
+        let head = self.reach.record(&arena, offset, 0)?;
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let (context, sequence) = (word(Head::Context), word(Head::Stamp) as u32);
         let version = word(Head::ParametersVersion);
@@ -410,7 +436,7 @@ impl Proxy {
         let decoded = buffers::decode(&self.words, &plan, &self.reach, rank).filter(|_| sound);
         let (buffers, peers) = decoded.ok_or(parameters)?;
         let steps = plan.schedule.steps.len() as u32;
-        let record = InstanceRecord::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
+        let record = self.reach.record(&arena, offset, steps)?;
         let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.expect_remote(true);
         run.version = version;
@@ -446,12 +472,15 @@ impl Proxy {
     }
 
     /// Returns an instance, which the rank then executes itself.
-    fn give_back(&self, rank: LocalRank, offset: u64) {
-        if let Ok(arena) = self.reach.arena(rank)
-            && let Some(head) = InstanceRecord::new(arena, offset, 0)
-        {
-            head.head(Head::State).store(RETURNED, Ordering::Release);
-            self.reach.segment.rank(rank).bell.ring();
+    fn give_back(&mut self, rank: LocalRank, offset: u64) {
+        match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
+            Ok(head) => {
+                head.head(Head::State).store(RETURNED, Ordering::Release);
+                self.reach.segment.rank(rank).bell.ring();
+            }
+            // The rank takes its work back when this process has ended.
+            Err(fault @ Fault::Unmapped { .. }) => self.failed = Some(fault.error(rank.peer())),
+            Err(_) => {}
         }
     }
 
@@ -475,9 +504,13 @@ impl Proxy {
                     self.end_run(&run, COMPLETE);
                     self.keep(run);
                 }
-                // Parameters cannot name a user's function, and the rank may reach what the proxy is refused.
-                Ok(engine::Progress::Call { .. }) | Err(Stop::Fault(_)) => {
+                // Parameters cannot name a user's function, only the rank allocates in its arena, and it may
+                // reach what the proxy is refused.
+                Ok(engine::Progress::Call { .. } | engine::Progress::Stage { .. }) | Err(Stop::Fault(_)) => {
                     let run = self.runs.swap_remove(at);
+                    if matches!(polled, Err(Stop::Fault(fault)) if fault.refuses(run.rank.peer())) {
+                        self.reach.segment.rank(run.rank).scalars[VERDICT].store(REFUSED, Ordering::Relaxed);
+                    }
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);
                     self.reach.segment.rank(run.rank).bell.ring();
                     self.end_run(&run, RETURNED);

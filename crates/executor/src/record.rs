@@ -19,6 +19,13 @@ pub const HEAD_WORDS: u64 = 24;
 pub const STEP_WORDS: u64 = 4;
 /// Set in a progress word that is final; the other bits count bytes.
 pub const COMPLETE: u64 = 1 << 63;
+/// Set, with `COMPLETE`, in what a send has published, if its driver has given it up.
+pub const GIVEN_UP: u64 = 1 << 62;
+/// Set in what a receiver has done of a send: it cannot read the bytes, so the sender is to copy them to its
+/// arena.
+pub const ASKS: u64 = 1 << 62;
+/// The bits of a progress word that count bytes.
+pub const BYTES: u64 = GIVEN_UP - 1;
 /// Set in an address that is an offset into its owner's arena, not an address in the owner's process.
 pub const IN_ARENA: u64 = 1 << 63;
 /// Set (with `IN_ARENA`) in the address of a send whose driver first packs its bytes there.
@@ -110,11 +117,9 @@ pub struct InstanceRecord {
 impl InstanceRecord {
     /// The record at offset `at`, if it lies inside the arena.
     #[inline]
-    pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<InstanceRecord> {
-        let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
-        let words = (last - at) / 8 + 1;
-        arena.words(at, words as usize).ok()?;
-        Some(InstanceRecord { arena: arena.clone(), at, steps })
+    pub fn new(arena: &Arena, at: u64, steps: u32) -> error::Result<InstanceRecord> {
+        arena.words(at, (record_bytes(steps as usize) / 8) as usize)?;
+        Ok(InstanceRecord { arena: arena.clone(), at, steps })
     }
 
     /// Its offset.
@@ -159,6 +164,27 @@ impl InstanceRecord {
                 self.head_word(Head::Fault as u64 + index).store(words[index as usize], Ordering::Release);
             }
         }
+    }
+
+    /// How many bytes a send of `bytes` bytes has published, and whether it is finished. Errors: why its
+    /// driver, that of rank `peer`, has given it up; or what no driver writes.
+    #[inline]
+    pub fn published(&self, step: u32, bytes: u64, peer: u32) -> Result<(u64, bool), Fault> {
+        let word = self.step(step, Field::Published).load(Ordering::Acquire);
+        let (have, is_whole) = (word & BYTES, word & COMPLETE != 0);
+        if word & GIVEN_UP != 0 || have > bytes || is_whole && have < bytes {
+            let cause = self.fault().filter(|fault| fault.voids());
+            return Err(cause.unwrap_or(Fault::Corrupt { peer, what: Corruption::Progress }));
+        }
+        Ok((have, is_whole))
+    }
+
+    /// Whether a receiver has yet to see that a send was given up.
+    pub fn is_owed(&self) -> bool {
+        (0..self.steps).any(|step| {
+            self.step(step, Field::Published).load(Ordering::Acquire) & GIVEN_UP != 0
+                && self.step(step, Field::Done).load(Ordering::Acquire) & COMPLETE == 0
+        })
     }
 
     /// Why the instance fails.
@@ -261,49 +287,57 @@ pub enum Lookup {
     Unclear,
 }
 
-/// Looks for the instance (context, sequence) of the rank with this directory and arena.
+/// Looks for the instance (context, sequence) of the rank with this directory and arena, for a process that
+/// `Fault` names `by`.
 pub fn find(
     directory: &[AtomicU64],
     arena: &Arena,
+    by: u32,
     context: u64,
     sequence: u32,
-) -> Result<Lookup, Corruption> {
+) -> Result<Lookup, Fault> {
+    let peer = arena.rank().peer();
+    let lost = |bytes: u64| move |error: error::Error| Fault::of_arena(by, peer, bytes, &error);
     let wanted = bucket(context, sequence);
     let mut at = directory[wanted].load(Ordering::Acquire);
     for _ in 0..HOPS_MAX {
         if at == 0 {
             return Ok(Lookup::Absent);
         }
-        let word = |head: Head| arena.word(at.checked_add(8 * head as u64)?).ok();
-        let (Some(stamp), Some(key), Some(next)) = (word(Head::Stamp), word(Head::Context), word(Head::Next))
-        else {
-            return Err(Corruption::Offset);
-        };
+        let words = arena.words(at, Head::Steps as usize + 1).map_err(lost(8 * HEAD_WORDS))?;
+        let word = |head: Head| &words[head as usize];
+        let (stamp, key, next) = (word(Head::Stamp), word(Head::Context), word(Head::Next));
         let before = stamp.load(Ordering::Acquire);
         let (key, next) = (key.load(Ordering::Acquire), next.load(Ordering::Acquire));
-        let steps = word(Head::Steps).map_or(0, |steps| steps.load(Ordering::Acquire));
+        let steps = word(Head::Steps).load(Ordering::Acquire);
         // A record that left this bucket meanwhile may lead anywhere.
         if before == 0 || stamp.load(Ordering::Acquire) != before || bucket(key, before as u32) != wanted {
             return Ok(Lookup::Unclear);
         }
         if key == context && before as u32 == sequence {
-            let steps = u32::try_from(steps).map_err(|_| Corruption::Offset)?;
-            let record = InstanceRecord::new(arena, at, steps).ok_or(Corruption::Offset)?;
+            let steps =
+                u32::try_from(steps).map_err(|_| Fault::Corrupt { peer, what: Corruption::Offset })?;
+            let bytes = record_bytes(steps as usize);
+            let record = InstanceRecord::new(arena, at, steps).map_err(lost(bytes))?;
             return Ok(Lookup::Here(record, before));
         }
         at = next;
     }
-    Err(Corruption::Chain)
+    Err(Fault::Corrupt { peer, what: Corruption::Chain })
 }
 
-/// The step of the send (receiver, edge) in a peer's record.
-pub fn export(record: &InstanceRecord, to: u32, edge: u32) -> Result<u32, Corruption> {
+/// The step of the send (receiver, edge) in a peer's record, for a process that `Fault` names `by`.
+pub fn export(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
+    let peer = record.arena.rank().peer();
+    let corrupt = |what| Fault::Corrupt { peer, what };
     let at = record.head(Head::ExportsAt).load(Ordering::Acquire);
     let count = record.head(Head::Exports).load(Ordering::Acquire);
     let word = |index: u64| {
-        let offset =
-            index.checked_mul(8).and_then(|offset| at.checked_add(offset)).ok_or(Corruption::Offset)?;
-        record.arena.word(offset).map(|word| word.load(Ordering::Acquire)).map_err(|_| Corruption::Offset)
+        let offset = index.checked_mul(8).and_then(|offset| at.checked_add(offset));
+        let word = record.arena.word(offset.ok_or(corrupt(Corruption::Offset))?);
+        let bytes = count.saturating_mul(16);
+        word.map(|word| word.load(Ordering::Acquire))
+            .map_err(|error| Fault::of_arena(by, peer, bytes, &error))
     };
     let key = Export::key(to, edge);
     let (mut low, mut high) = (0, count);
@@ -314,11 +348,12 @@ pub fn export(record: &InstanceRecord, to: u32, edge: u32) -> Result<u32, Corrup
             std::cmp::Ordering::Greater => high = middle,
             std::cmp::Ordering::Equal => {
                 let step = word(2 * middle + 1)?;
-                return u32::try_from(step).ok().filter(|&step| step < record.steps).ok_or(Corruption::Edge);
+                let step = u32::try_from(step).ok().filter(|&step| step < record.steps);
+                return step.ok_or(corrupt(Corruption::Edge));
             }
         }
     }
-    Err(Corruption::Edge)
+    Err(corrupt(Corruption::Edge))
 }
 
 /// The stamp of one use of a record.
@@ -363,7 +398,7 @@ mod tests {
 
     fn found(segment: &Segment, context: u64, sequence: u32) -> Option<u64> {
         let arena = segment.arena(segment.local(0).unwrap()).unwrap();
-        match find(&segment.rank(segment.local(0).unwrap()).directory[..], &arena, context, sequence) {
+        match find(&segment.rank(segment.local(0).unwrap()).directory[..], &arena, 0, context, sequence) {
             Ok(Lookup::Here(record, _)) => Some(record.at()),
             Ok(Lookup::Absent) => None,
             _ => Some(0),
@@ -412,9 +447,10 @@ mod tests {
         write_words(&arena, 4096 * 8, &[Export::key(1, 0), 0, Export::key(1, 7), 1, Export::key(2, 0), 9]);
         records[0].head(Head::ExportsAt).store(4096 * 8, Ordering::Relaxed);
         records[0].head(Head::Exports).store(3, Ordering::Relaxed);
-        assert_eq!((export(&records[0], 1, 0), export(&records[0], 1, 7)), (Ok(0), Ok(1)));
-        assert_eq!(export(&records[0], 1, 3), Err(Corruption::Edge));
+        let edge = Err(Fault::Corrupt { peer: 0, what: Corruption::Edge });
+        assert_eq!((export(&records[0], 0, 1, 0), export(&records[0], 0, 1, 7)), (Ok(0), Ok(1)));
+        assert_eq!(export(&records[0], 0, 1, 3), edge);
         // A step that the record does not have.
-        assert_eq!(export(&records[0], 2, 0), Err(Corruption::Edge));
+        assert_eq!(export(&records[0], 0, 2, 0), edge);
     }
 }

@@ -5,9 +5,9 @@
 //! two looks at the stamp of its record.
 
 use crate::fault::{Corruption, Fault};
-use crate::memory::{Reach, Region};
+use crate::memory::{Driver, Reach, Region};
 use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
-use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE, STAGED};
+use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
@@ -83,7 +83,7 @@ impl Server {
         }
         let rank = reach.segment.local(note.sender)?;
         if let Ok(Some((record, stamp))) = find(rank, &note, reach)
-            && let Ok(step) = record::export(&record, note.to, note.edge)
+            && let Ok(step) = record::export(&record, reach.me(), note.to, note.edge)
         {
             let total = record.step(step, Field::Total).load(Ordering::Acquire) & !MESSAGE;
             let word = record.step(step, Field::Done);
@@ -118,8 +118,8 @@ impl Server {
                         moved = true;
                         return false;
                     }
-                    // A rank that this computer does not reach any more answers itself.
-                    Err(Fault::Unreachable { .. }) if reach.lent.is_some() => {
+                    // A rank that this proxy does not reach any more answers itself.
+                    Err(Fault::Unreachable { .. }) if matches!(reach.driver, Driver::Proxy(_)) => {
                         kept.insert(instance(&job.note));
                         break;
                     }
@@ -179,19 +179,16 @@ impl Job {
             self.source = seek(&self.note, reach)?;
         }
         let Some(source) = &self.source else { return Ok(Turn::Wait) };
-        let published = source.published();
-        let (have, is_whole) = (published & !COMPLETE, published & COMPLETE != 0);
-        let Note { offset, total, sender, .. } = self.note;
+        let published = source.record.published(source.step, source.bytes, self.note.sender);
+        let Note { offset, total, .. } = self.note;
         let is_here =
             |source: &Source| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
         if !is_here(source) {
             self.source = None;
             return Ok(Turn::Wait);
         }
+        let (have, is_whole) = published?;
         let length = source.bytes.min(total);
-        if have > source.bytes || is_whole && have < source.bytes {
-            return Err(Fault::Corrupt { peer: sender, what: Corruption::Progress });
-        }
         let most = (port.payload_bytes_max() - NOTE_BYTES) as u64;
         let end = have.min(length).min(offset.saturating_add(most));
         // The last packet also says that the send is finished.
@@ -253,7 +250,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
     let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
     let Some((record, stamp)) = find(rank, note, reach)? else { return Ok(None) };
-    let step = record::export(&record, note.to, note.edge).map_err(corrupt)?;
+    let step = record::export(&record, reach.me(), note.to, note.edge)?;
     let total = record.step(step, Field::Total).load(Ordering::Acquire);
     let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
     let address = record.step(step, Field::Address).load(Ordering::Acquire);
@@ -266,22 +263,16 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     if note.offset > total.min(note.total) {
         return Err(corrupt(Corruption::Progress));
     }
-    let region = if total == 0 {
-        Region::Local(Span::EMPTY)
-    } else if address & IN_ARENA != 0 {
-        let span = reach.arena(rank)?.span(address & !(IN_ARENA | STAGED), total);
-        Region::Local(span.map_err(|_| corrupt(Corruption::Offset))?)
-    } else {
-        Region::Remote { rank, address: address as usize }
-    };
+    let region = reach.lies(rank, address, total)?;
     Ok(Some(Source { record, stamp, step, region, bytes: total }))
 }
 
 /// The sender's instance and its stamp, if it is certainly there.
 fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
     let directory = &reach.segment.rank(rank).directory[..];
-    match record::find(directory, reach.arena(rank)?, note.context, note.sequence) {
+    match record::find(directory, reach.arena(rank)?, reach.me(), note.context, note.sequence) {
         Ok(Lookup::Here(record, stamp)) => Ok(Some((record, stamp))),
+        Err(fault @ Fault::Unmapped { .. }) => Err(fault),
         // A stale link may lead anywhere, but not for long.
         Ok(Lookup::Absent | Lookup::Unclear) | Err(_) => Ok(None),
     }

@@ -24,7 +24,6 @@ pub struct Link {
     sender: Sender,
     receiver: Receiver,
     segment: Segment,
-    rank: LocalRank,
     peer: LocalRank,
     /// Packets received when the last was sent.
     heard: u64,
@@ -77,7 +76,6 @@ impl Port {
             sender: self.segment.ring_sender(self.rank, peer)?,
             receiver: self.segment.ring_receiver(peer, self.rank)?,
             segment: self.segment.clone(),
-            rank: self.rank,
             peer,
             heard: 0,
             readable: OnceCell::new(),
@@ -205,11 +203,7 @@ impl Link {
 
     pub(crate) fn read(&self, address: usize, to: Span) -> bool {
         let pid = self.segment.rank(self.peer).pid.load(Ordering::Acquire);
-        let readable = *self.readable.get_or_init(|| {
-            let reaches = cma::reaches(&self.segment, self.peer);
-            self.segment.rank(self.rank).cma.store(if reaches { 1 } else { 2 }, Ordering::Relaxed);
-            reaches
-        });
+        let readable = *self.readable.get_or_init(|| cma::reaches(&self.segment, self.peer));
         readable && cma::read(pid, &[(address, to.bytes())], to).is_ok()
     }
 }

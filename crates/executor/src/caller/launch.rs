@@ -28,7 +28,7 @@ impl Executor {
         }
         let directory = &self.reach.segment.rank(peer).directory[..];
         let found =
-            self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
+            self.reach.arena(peer).map(|arena| record::find(directory, arena, 0, run.context, run.sequence));
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 

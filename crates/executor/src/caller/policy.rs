@@ -4,10 +4,10 @@
 use super::Executor;
 use crate::block::InstanceBlock;
 use crate::habit::{Begun, Habit};
+use crate::staging::Readers;
 use crate::{Offload, Reduction, Start};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter};
-use transport::shm::{State, cma};
 
 /// Kinds of messages whose habits are kept. Beyond these all begin anew.
 const HABITS_MAX: usize = 1024;
@@ -133,18 +133,17 @@ impl Executor {
         self.config.judges && auto && asked && self.is_served() && self.is_here(block)
     }
 
-    /// Whether all who will read what this rank sends, its proxy among them, can read its private memory.
-    #[cold]
-    pub(super) fn can_be_read(&mut self, start: &Start) -> bool {
-        if self.reach.segment.has_dpu() {
-            // By keys; and if it comes to that, by itself.
-            return self.reach.segment.job().cma_forbidden.load(Ordering::Relaxed) == 0;
-        }
-        let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
-        let has_others = start.peers.iter().any(|peer| is_other(&peer));
+    /// Who can read what this rank sends in its private memory, as far as is known.
+    pub(super) fn readers(&self, start: &Start) -> Readers {
+        let job = self.reach.segment.job();
+        let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
-        let reached = verdict.load(Ordering::Relaxed) == crate::proxy::REACHED;
-        reached && !self.proxy_is_refused() && (!has_others || self.peers_can_read(start))
+        // By keys, and if it comes to that, by the rank itself.
+        let far = match self.reach.segment.has_dpu() || !start.fetched {
+            true => local,
+            false => local && verdict.load(Ordering::Relaxed) == crate::proxy::REACHED,
+        };
+        Readers { local, far, refusals: job.unread.load(Ordering::Acquire) }
     }
 
     /// Whether the proxy cannot reach this rank's private memory, or must not.
@@ -152,27 +151,6 @@ impl Executor {
         let segment = &self.reach.segment;
         let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);
         segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
-    }
-
-    /// Whether peers can read this rank's private memory: assumed if this rank can read that of one peer,
-    /// which it tries.
-    pub(super) fn peers_can_read(&mut self, start: &Start) -> bool {
-        if let Some(readable) = self.readable {
-            return readable;
-        }
-        let segment = &self.reach.segment;
-        let mut others = start.peers.iter().copied().filter(|&peer| peer != self.rank.peer());
-        let peer = others.find_map(|peer| segment.local(peer));
-        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
-        let Some(peer) = peer else { return false };
-        let page = segment.rank(self.rank);
-        let readable = match page.cma.load(Ordering::Relaxed) {
-            0 => cma::reaches(segment, peer),
-            verdict => verdict == 1 && segment.job().cma_forbidden.load(Ordering::Relaxed) == 0,
-        };
-        page.cma.store(if readable { 1 } else { 2 }, Ordering::Relaxed);
-        self.readable = Some(readable);
-        readable
     }
 
     /// Whether all members are on this host.

@@ -3,10 +3,9 @@
 use super::{Did, Execution, SendSource, UNCLEAR_MAX};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
-use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE, STAGED};
+use crate::record::{self, ASKS, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE};
 use schedule::Blocks;
-use std::sync::atomic::Ordering;
-use sys::Span;
+use std::sync::atomic::{Ordering, fence};
 use transport::shm::LocalRank;
 
 impl Execution {
@@ -29,15 +28,15 @@ impl Execution {
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
         let begun = self.states[step as usize].done;
-        let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
-        let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
-        let have = published & !COMPLETE;
-        // A sender that gave up completes too early.
-        if have > source.bytes || (published & COMPLETE != 0 && have < source.bytes) {
-            return Err(Fault::Corrupt { peer: peer.peer(), what: Corruption::Progress }.into());
+        let Some(source) = &mut self.states[step as usize].source else { return Ok(Did::Nothing) };
+        // Before what it has published: that counts the bytes in the place.
+        let waits = source.asked && !source.is_staged(peer, reach)?;
+        let (have, is_whole) = source.record.published(source.step, source.bytes, peer.peer())?;
+        if waits {
+            return Ok(Did::Nothing);
         }
         let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
-        let complete = end == source.bytes.min(spot.bytes) && published & COMPLETE != 0 && all;
+        let complete = end == source.bytes.min(spot.bytes) && is_whole && all;
         if end == begun && !complete {
             return Ok(Did::Nothing);
         }
@@ -45,13 +44,29 @@ impl Execution {
         while at < end {
             let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + at)?;
             let bytes = here.min(end - at);
-            reach.copy((&source.region, at), (region, offset), bytes)?;
+            match reach.copy((&source.region, at), (region, offset), bytes) {
+                Err(fault) if fault.refuses(peer.peer()) => {
+                    source.asked = true;
+                    let word = source.record.step(source.step, Field::Done);
+                    word.store(begun | ASKS, Ordering::Release);
+                    reach.fault_point()?;
+                    reach.mark_unread(self.rank, peer);
+                    reach.wake(peer);
+                    return Ok(Did::Something);
+                }
+                copied => copied?,
+            }
             at += bytes;
         }
         reach.fault_point()?;
+        if complete {
+            // A sender that has given up meanwhile may have changed them.
+            fence(Ordering::Acquire);
+            source.record.published(source.step, source.bytes, peer.peer())?;
+        }
         if complete && source.bytes > spot.bytes {
-            let (sent, expected) = (source.bytes, spot.bytes);
-            self.record.set_fault(Fault::Truncated { peer: peer.peer(), sent, expected });
+            let peer = peer.peer();
+            self.record.set_fault(Fault::Truncated { peer, sent: source.bytes, expected: spot.bytes });
         }
         let word = end | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
@@ -74,24 +89,23 @@ impl Execution {
     /// Finds the send of a receive; false if the peer has not started yet, or this rank has withdrawn.
     fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
         let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
-        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
-        let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
+        let theirs = self.edge_step(step, &record, edge, reach)?;
         let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
         let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
         let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
         let expected = self.buffers.spots[step as usize].bytes;
-        let region = if total == 0 {
-            Region::Local(Span::EMPTY)
-        } else if address & IN_ARENA != 0 {
-            let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
-            Region::Local(span.map_err(|_| corrupt(Corruption::Offset))?)
-        } else {
-            Region::Remote { rank: peer, address: address as usize }
-        };
+        let region = reach.lies(peer, address, total);
         if is_message && !self.record.begin() {
             return Ok(false);
         }
-        self.states[step as usize].source = Some(SendSource { record, step: theirs, region, bytes: total });
+        reach.let_in(self.rank, peer);
+        let (found, fault) =
+            region.map_or_else(|fault| (Region::NOTHING, Some(fault)), |found| (found, None));
+        self.states[step as usize].source =
+            Some(SendSource { record, step: theirs, region: found, bytes: total, asked: false });
+        if let Some(fault) = fault {
+            return Err(fault.into());
+        }
         if total != expected && !is_message {
             return Err(Fault::Truncated { peer: peer.peer(), sent: total, expected }.into());
         }
@@ -106,26 +120,33 @@ impl Execution {
         reach: &Reach,
     ) -> Result<Option<(InstanceRecord, u64)>, Stop> {
         let directory = &reach.segment.rank(peer).directory[..];
-        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
-        let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
+        let found = record::find(directory, reach.arena(peer)?, reach.me(), self.context, self.sequence);
         let unclear = &mut self.states[step as usize].unclear;
         match found {
             Ok(Lookup::Here(record, stamp)) => return Ok(Some((record, stamp))),
             Ok(Lookup::Absent) => *unclear = 0,
+            Err(fault @ Fault::Unmapped { .. }) => return Err(fault.into()),
             // A stale link may lead anywhere; only one that stays wrong is corrupt.
             Ok(Lookup::Unclear) | Err(_) => *unclear += 1,
         }
         if *unclear > UNCLEAR_MAX {
-            return Err(corrupt(found.err().unwrap_or(Corruption::Chain)).into());
+            let chain = Fault::Corrupt { peer: peer.peer(), what: Corruption::Chain };
+            return Err(found.err().unwrap_or(chain).into());
         }
         Ok(None)
     }
 
-    fn edge_step(&mut self, step: u32, record: &InstanceRecord, edge: u32) -> Result<u32, Corruption> {
+    fn edge_step(
+        &mut self,
+        step: u32,
+        record: &InstanceRecord,
+        edge: u32,
+        reach: &Reach,
+    ) -> Result<u32, Fault> {
         let program = record.head(Head::Program).load(Ordering::Acquire);
         let hint = &mut self.hints[step as usize];
         if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {
-            *hint = (program, record::export(record, self.plan.schedule.rank, edge)?);
+            *hint = (program, record::export(record, reach.me(), self.plan.schedule.rank, edge)?);
         }
         Ok(hint.1)
     }
@@ -147,7 +168,7 @@ impl Execution {
             let absent = self.states[step as usize].unclear <= before;
             return Ok(if absent { Did::All } else { Did::Nothing });
         };
-        let Ok(theirs) = self.edge_step(step, &record, edge) else {
+        let Ok(theirs) = self.edge_step(step, &record, edge, reach) else {
             return Ok(Did::Nothing);
         };
         let word = record.step(theirs, Field::Done);
@@ -161,5 +182,15 @@ impl Execution {
             reach.wake(peer);
         }
         Ok(Did::All)
+    }
+}
+
+impl SendSource {
+    /// Whether the sender has given its bytes the place in its arena that it was asked for.
+    fn is_staged(&mut self, peer: LocalRank, reach: &Reach) -> Result<bool, Fault> {
+        let address = self.record.step(self.step, Field::Address).load(Ordering::Acquire);
+        self.asked = address & IN_ARENA == 0;
+        self.region = reach.lies(peer, address, self.bytes)?;
+        Ok(!self.asked)
     }
 }

@@ -43,9 +43,12 @@ fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>>
                 ended[rank] = job.ranks[rank].executor.outcome(ticket);
             }
         }
-        job.proxies.iter_mut().for_each(|proxy| {
+        for (index, proxy) in (0..).zip(&mut job.proxies) {
             proxy.poll();
-        });
+            if proxy.has_failed() {
+                job.segment.proxy(index).set_state(State::Dead);
+            }
+        }
         if ended.iter().all(Option::is_some) {
             return ended.into_iter().flatten().collect();
         }
@@ -398,4 +401,88 @@ fn an_arena_that_is_full_is_an_error_with_facts() {
     let error = job.ranks[0].executor.start(start).unwrap_err();
     assert_eq!(error.class, Class::NoMem);
     assert!(error.message.contains("OUTBOARD_ARENA_BYTES"));
+}
+
+/// A job of three in which rank `rank` broadcasts, all sum up, or all exchange, with what the kernel refuses.
+fn refused(kind: Kind, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<error::Result<()>>) {
+    let config = Config { inline_bytes_max: 0, ..Config::default() };
+    let mut job = Job::new(3, 1, &config);
+    refuse(&job);
+    let mut tickets = vec![];
+    for rank in 0..3 {
+        let data = words((0..3000).map(|at| at + rank));
+        let memory = &mut job.ranks[rank as usize];
+        let (input, output) = (memory.buffer(&data, Home::Private), memory.buffer(&data, Home::Private));
+        let blocks = if kind == Kind::Alltoall { 3 } else { 1 };
+        let input = if kind == Kind::Bcast { Binding::None } else { even(&input, blocks) };
+        let mut start = start(&job, kind.schedule(rank, 3), input, even(&output, blocks), offload);
+        start.reduction = (kind == Kind::Allreduce).then_some(SUM);
+        tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
+    }
+    let ended = outcomes(&mut job, &tickets);
+    (job, ended)
+}
+
+/// Goal: nobody waits for a rank that cannot map its peers' arenas, and all learn why.
+#[test]
+fn arenas_that_cannot_be_mapped_are_told_to_all() {
+    for kind in [Kind::Bcast, Kind::Allreduce, Kind::Alltoall, Kind::Barrier] {
+        for offload in [Offload::Off, Offload::On] {
+            // All ranks have the fault, then rank 1 has it.
+            for all in [true, false] {
+                let (mut job, ended) = refused(kind, offload, |job| {
+                    for (rank, memory) in job.ranks.iter().enumerate().filter(|(rank, _)| all || *rank == 1) {
+                        memory.executor.refuse(0, 0b111 & !(1 << rank));
+                    }
+                    job.proxies[0].refuse(0, 0b101);
+                });
+                for (rank, outcome) in ended.iter().enumerate() {
+                    let Err(error) = outcome else {
+                        assert!(!all && rank != 1 || kind == Kind::Bcast && rank == 0, "{kind:?} {rank}");
+                        continue;
+                    };
+                    assert_eq!((error.class, error.errno), (Class::NoMem, Some(12)), "{error}");
+                    assert!(error.message.contains("cannot map") && error.message.contains("RLIMIT_AS"));
+                }
+                // Once they can, they go on.
+                job.ranks.iter().for_each(|rank| rank.executor.refuse(0, 0));
+                for sequence in [2, 3] {
+                    let tickets: Vec<_> = (0..3)
+                        .map(|rank| {
+                            let schedule = Kind::Barrier.schedule(rank, 3);
+                            let mut start = start(&job, schedule, Binding::None, Binding::None, Offload::Off);
+                            start.sequence = sequence;
+                            job.ranks[rank as usize].executor.start(start).unwrap()
+                        })
+                        .collect();
+                    let ended = outcomes(&mut job, &tickets);
+                    // The first may fail once more, since a rank has yet to find that it can.
+                    assert!(sequence == 2 || ended.iter().all(|ended| ended.is_ok()), "{ended:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Goal: a copy for a reader that is refused needs room, and without it both sides say so.
+#[test]
+fn a_copy_for_a_refused_reader_needs_room() {
+    let (job, ended) = refused(Kind::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));
+    assert!(ended.iter().all(|ended| ended.is_ok()), "{ended:?}");
+    let rank = |peer| job.segment.local(peer).unwrap();
+    assert!(job.segment.rank(rank(1)).unread.has(0) && !job.segment.rank(rank(0)).unread.has(1));
+    let mut job = Job::new(2, 0, &Config { inline_bytes_max: 0, ..Config::default() });
+    job.ranks[1].executor.refuse(0b1, 0);
+    let mut tickets = vec![];
+    for rank in [0, 1] {
+        let buffer = job.ranks[rank as usize].buffer(&[rank as u8; 5000], Home::Private);
+        let start = start(&job, Kind::Bcast.schedule(rank, 2), Binding::None, even(&buffer, 1), Offload::Off);
+        tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
+    }
+    while job.ranks[0].executor.memory().alloc(64).is_ok() {}
+    for ended in outcomes(&mut job, &tickets) {
+        let error = ended.unwrap_err();
+        assert_eq!(error.class, Class::NoMem);
+        assert!(error.message.contains("rank 0 has no 5000 bytes left"), "{error}");
+    }
 }

@@ -55,6 +55,8 @@ struct Simulation {
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
     /// Operations that started again with the buffers of an earlier one.
     kills: u32,
+    /// The kernel refuses private memory one way, from some time on.
+    refuses: bool,
 }
 
 /// The element that a member contributes.
@@ -117,7 +119,7 @@ impl Simulation {
             .collect();
         let members = (0..ranks).map(|_| Member { next: vec![0; comms.len()], started: vec![], finished: 0 });
         let members = members.collect();
-        Simulation { rng, job, comms, members, schedules: HashMap::new(), kills: 0 }
+        Simulation { rng, job, comms, members, schedules: HashMap::new(), kills: 0, refuses: false }
     }
 
     /// Starts the next operation of some comm on a rank.
@@ -134,9 +136,8 @@ impl Simulation {
         let size = peers.len();
         // One schedule for each kind, so that blocks are used again.
         let key = (operation.kind as usize, me, size, rank);
-        let schedule = self.schedules.entry(key);
-        let schedule =
-            schedule.or_insert_with(|| Arc::new(operation.kind.schedule(me as u32, size as u32))).clone();
+        let make = || Arc::new(operation.kind.schedule(me as u32, size as u32));
+        let schedule = self.schedules.entry(key).or_insert_with(make).clone();
         let n = operation.elements;
         let memory = &mut self.job.ranks[rank as usize];
         let mut buffers = |data: &[u8], count: usize, rng: &mut SmallRng| -> Vec<Buffer> {
@@ -232,12 +233,25 @@ impl Simulation {
         }
     }
 
+    /// From now on some process cannot read some ranks' memory, its own rank's included if it is a proxy.
+    fn refuse(&mut self) {
+        let ranks: u64 = self.rng.random_range(0..1 << self.members.len());
+        let process = self.rng.random_range(0..self.members.len() + self.job.proxies.len());
+        match self.job.ranks.get(process) {
+            Some(rank) => rank.executor.refuse(ranks, 0),
+            None => self.job.proxies[process - self.members.len()].refuse(ranks, 0),
+        }
+    }
+
     fn run(&mut self, kill: bool) {
         self.kills = if kill { self.rng.random_range(1..=self.job.proxies.len() as u32) } else { 0 };
         let total = |comm: &Comm| comm.members.len() * comm.operations.len();
         let wanted: usize = self.comms.iter().map(total).sum();
         for _ in 0..400_000 {
             let rank = self.rng.random_range(0..self.members.len() as u32);
+            if self.refuses && self.rng.random_ratio(1, 200) {
+                self.refuse();
+            }
             match self.rng.random_range(0..10) {
                 0 => self.start(rank),
                 1..5 => self.poll(rank),
@@ -289,11 +303,24 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
 /// The seed of a failed run, to run it alone.
 const REPLAY: Option<u64> = None;
 
+/// Cross-memory attach in a job.
+#[derive(Clone, Copy, PartialEq)]
+enum Attach {
+    Works,
+    Forbidden,
+    /// The kernel refuses it one way: for some from the beginning, for others in the middle of operations.
+    OneWay,
+}
+
 /// Runs a job for every seed; the sums of the executors' counters.
-fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, cma_forbidden: bool) -> crate::Counters {
+fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, attach: Attach) -> crate::Counters {
     let mut sum = crate::Counters::default();
     for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
-        let mut simulation = Simulation::new(seed, kinds, cma_forbidden);
+        let mut simulation = Simulation::new(seed, kinds, attach == Attach::Forbidden);
+        simulation.refuses = attach == Attach::OneWay;
+        if simulation.refuses && seed % 2 == 0 {
+            simulation.refuse();
+        }
         let run = std::panic::AssertUnwindSafe(|| simulation.run(kill));
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("failed with seed {seed}: set REPLAY");
@@ -312,28 +339,41 @@ fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, cma_forbidden:
 
 #[test]
 fn operations_of_callers_and_proxies_agree_with_their_definitions() {
-    let counters = seeds(0..400, &KINDS, false, false);
+    let counters = seeds(0..400, &KINDS, false, Attach::Works);
     eprintln!("{counters:?}");
     assert!(counters.offloaded > counters.started / 3 && counters.recovered == 0, "{counters:?}");
 }
 
 #[test]
 fn dying_proxies_lose_nothing() {
-    let counters = seeds(1000..1600, &KINDS, true, false);
+    let counters = seeds(1000..1600, &KINDS, true, Attach::Works);
     eprintln!("{counters:?}");
     assert!(counters.recovered > counters.started / 50, "{counters:?}");
 }
 
 #[test]
 fn in_place_allreduce_survives_dying_proxies() {
-    let counters = seeds(2000..2400, &[Kind::Allreduce], true, false);
+    let counters = seeds(2000..2400, &[Kind::Allreduce], true, Attach::Works);
     eprintln!("{counters:?}");
     assert!(counters.recovered > 0, "{counters:?}");
 }
 
 #[test]
 fn without_cross_memory_attach_everything_goes_through_arenas() {
-    let counters = seeds(3000..3200, &KINDS, false, true);
+    let counters = seeds(3000..3200, &KINDS, false, Attach::Forbidden);
     eprintln!("{counters:?}");
     assert!(counters.refused > 0 && counters.offloaded > 0, "{counters:?}");
+}
+
+/// Goal: whoever cannot read a sender's memory gets the bytes by its arena, whenever that begins.
+#[test]
+fn one_way_refusals_of_cross_memory_attach_lose_nothing() {
+    let counters = seeds(4000..4600, &KINDS, false, Attach::OneWay);
+    eprintln!("{counters:?}");
+    assert!(counters.recovered > 0, "proxies give back what they cannot do: {counters:?}");
+}
+
+#[test]
+fn one_way_refusals_and_dying_proxies_lose_nothing() {
+    seeds(5000..5400, &KINDS, true, Attach::OneWay);
 }

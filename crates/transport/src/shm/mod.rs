@@ -33,5 +33,5 @@ pub use pages::{
     Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
     RankSet, State, World,
 };
-pub use segment::{KeptPage, LocalRank, Segment, Shape};
+pub use segment::{KeptPage, LocalRank, Segment, Shape, unmapped};
 pub use wait::{Report, Wait};

@@ -66,6 +66,10 @@ pub struct Job {
     pub sleepers_fence: AtomicU32,
     /// 1 if cross-memory attach must not be used although it may work (a setting).
     pub cma_forbidden: AtomicU32,
+    /// 1 once some rank could not map another's arena (`RankPage::unmapped`).
+    pub unmapped: AtomicU32,
+    /// How often a rank has found that it cannot read another's private memory (`RankPage::unread`).
+    pub unread: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
     pub worlds: AtomicU64,
     /// Connections that MPI_Comm_accept and MPI_Comm_join have made so far.
@@ -335,9 +339,6 @@ pub struct RankPage {
     waits_on: AtomicU32,
     /// The thread level it asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
-    /// 1 if this rank could reach the first peer it tried by cross-memory attach, 2 if it was refused, 0
-    /// before.
-    pub cma: AtomicU32,
     /// What it waits for.
     pub wait: Line<Wait>,
     /// The same in full, on request.
@@ -363,6 +364,11 @@ pub struct RankPage {
     pub senders: Line<RankSet>,
     /// Where the extents of its arena end; those of an earlier process in this place stay.
     pub(super) extents: Line<ExtentTable>,
+    /// The ranks whose arenas it could not map when it last needed them.
+    pub unmapped: Line<RankSet>,
+    /// The ranks whose private memory it, or its proxy, cannot read: they copy to their arenas what it is to
+    /// have.
+    pub unread: Line<RankSet>,
     /// What it hands to its proxy.
     pub launches: LaunchRing,
     /// Its counters.
@@ -412,7 +418,6 @@ impl RankPage {
             &self.cpu,
             &self.waits_on,
             &self.thread_level,
-            &self.cma,
             &self.first,
             &self.application,
         ] {
@@ -425,7 +430,7 @@ impl RankPage {
         self.launches.clear();
         self.wait.clear();
         self.report.clear();
-        self.connected.clear();
+        [&self.connected, &self.unmapped, &self.unread].iter().for_each(|set| set.clear());
         self.directory.iter().chain(&self.scalars[..]).for_each(|word| word.store(0, Ordering::Relaxed));
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
         self.operations.clear();

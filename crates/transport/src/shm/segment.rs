@@ -26,7 +26,7 @@ use sys::memory::{self, Map, Memfd};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 /// Arenas and their extents begin at multiples of this and have multiples of it, so that huge pages can back
 /// them.
 pub(super) const ARENA_ALIGN: u64 = 2 << 20;
@@ -526,19 +526,25 @@ fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Ma
     let bytes = part.end - part.start;
     let mapped = fd.get().and_then(|fd| Map::shared(fd, part.start, bytes as usize));
     mapped.map_err(|error| {
-        let (class, remedy) = match error.raw_os_error() {
-            Some(Memfd::GONE) => (
-                Class::Other,
-                "the program has closed the descriptor of the job's memory, as one that closes all descriptors from 3 on does",
-            ),
-            Some(memory::LOCKED) => {
-                (Class::NoMem, "the program locks its memory (mlockall); raise `ulimit -l`")
-            }
-            _ => (Class::NoMem, "raise `ulimit -v`, or vm.max_map_count where the process has as many maps"),
-        };
-        let what = what();
-        Error::new(class, format!("cannot map {what}, {bytes} bytes of address space: {error}; {remedy}"))
+        let (class, remedy) = unmapped(error.raw_os_error().unwrap_or(0));
+        let sentence = format!("cannot map {}, {bytes} bytes of address space: {error}; {remedy}", what());
+        Error::new(class, sentence).with_errno(error.raw_os_error())
     })
+}
+
+/// The class of the error where memory cannot be mapped, and what helps.
+pub fn unmapped(errno: i32) -> (Class, &'static str) {
+    match errno {
+        Memfd::GONE => (
+            Class::Other,
+            "the program has closed the descriptor of the job's memory, as one that closes all descriptors from 3 on does",
+        ),
+        memory::LOCKED => (Class::NoMem, "the program locks its memory (mlockall); raise `ulimit -l`"),
+        _ => (
+            Class::NoMem,
+            "raise `ulimit -v` (RLIMIT_AS), or vm.max_map_count where the process has as many maps",
+        ),
+    }
 }
 
 fn unreadable(error: std::io::Error) -> Error {

@@ -1,0 +1,66 @@
+//! Which sends' bytes are packed into the arena, by who can read private memory.
+
+use crate::buffers::{Buffers, Spot};
+use crate::memory::{Reach, Region};
+use crate::peer::Peer;
+use schedule::Blocks;
+use transport::shm::{Arena, LocalRank};
+
+/// Who can read a rank's private memory, as far as the rank knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Readers {
+    /// Ranks of this host, but for those that have found out that they cannot (`RankPage::unread`).
+    pub local: bool,
+    /// Whoever answers ranks of other hosts.
+    pub far: bool,
+    /// How often a rank of the job has found that out.
+    pub refusals: u32,
+}
+
+/// Which sends' bytes are packed into the arena.
+pub(crate) struct Staging {
+    /// Private ones up to this length.
+    pub short: u64,
+    /// Longer ones go to these where they lie.
+    pub readers: Readers,
+    /// Whether the kernel lets anybody read them.
+    pub attachable: bool,
+    /// The sender.
+    pub rank: LocalRank,
+}
+
+impl Staging {
+    /// Whether a send's bytes are: they are not contiguous, or are private and either short or out of the
+    /// receiver's reach.
+    pub fn stages(
+        &self,
+        buffers: &Buffers,
+        from: Blocks,
+        spot: &Spot,
+        to: Peer,
+        reach: &Reach,
+        arena: &Arena,
+    ) -> bool {
+        if spot.bytes == 0 {
+            return false;
+        }
+        match buffers.locate(from.buffer, spot.at[0]) {
+            Some((Region::Local(span), offset, here)) if here >= spot.bytes => {
+                let address = span.address() + offset as usize;
+                arena.offset_of(address, spot.bytes).is_none()
+                    && (spot.bytes <= self.short || !self.attachable || !self.reads(to, reach))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a receiver can read private memory.
+    fn reads(&self, to: Peer, reach: &Reach) -> bool {
+        let Readers { local, far, refusals } = self.readers;
+        match to {
+            Peer::Remote(_) => far,
+            Peer::Local(_) if refusals == 0 => local,
+            Peer::Local(to) => local && !reach.segment.rank(to).unread.has(self.rank.peer()),
+        }
+    }
+}
