@@ -55,7 +55,7 @@ pub struct Shape {
 impl Shape {
     /// A shape whose arenas are as large as the machine's memory, or smaller where files (`ulimit -f`) are
     /// limited. There is room for `spawned` more ranks, unless that would leave less than
-    /// [`ARENA_BYTES_MIN`].
+    /// `ARENA_BYTES_MIN`.
     pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
         Shape::within(
             Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
