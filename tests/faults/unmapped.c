@@ -13,10 +13,11 @@
 static void use_up(const char *why, int me)
 {
     /* The heap has room, so that only maps fail. */
-    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
-    free(malloc(1 << 20));
+    void *volatile room = malloc(1 << 20);
+    free(room);
     if (strcmp(why, "descriptors") == 0 || (strcmp(why, "descriptor") == 0 && me == 1))
         for (int fd = 3; fd < 1024; fd++)
             close(fd);
