@@ -54,9 +54,7 @@ pub fn run(
 ) -> Result<()> {
     let mut network = segment.has_far_proxies().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
-    if let Some(way) = borrow {
-        proxy.borrow(way);
-    }
+    borrow.into_iter().for_each(|way| proxy.borrow(way));
     let page = segment.proxy(index);
     let waiter = Waiter::new()
         .map_err(|error| Error::new(Class::Other, format!("a proxy cannot wait for signals: {error}")))?;
