@@ -137,7 +137,7 @@ mod tests {
             ("OUTBOARD_OFFLOAD", "maybe", &["OUTBOARD_OFFLOAD=maybe", "auto, on, off"][..]),
             ("OUTBOARD_CHUNK_BYTES", "1KiB", &["4KiB", "1GiB"]),
             ("OUTBOARD_CHUNK_BYTES", "fast", &["OUTBOARD_CHUNK_BYTES=fast", "KiB"]),
-            ("OUTBOARD_ARENA_BYTES", "99999999999999999999GiB", &["1TiB"]),
+            ("OUTBOARD_ARENA_BYTES", "99999999999999999999GiB", &["64TiB"]),
             ("OUTBOARD_SPIN_US", "-1", &["OUTBOARD_SPIN_US=-1", "us"]),
             ("OUTBOARD_STATS", "perhaps", &["0", "1"]),
             ("OUTBOARD_CHECK", "3", &["2"]),
