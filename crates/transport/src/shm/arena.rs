@@ -75,12 +75,18 @@ impl Arena {
     /// The bytes `[offset, offset + bytes)`; an error if they are not all inside one extent. They are the
     /// arena's until the last view of this segment in the process ends; then the addresses stay reserved
     /// (`sys::memory::Map`).
-    #[inline]
+    #[inline(always)]
     pub fn span(&self, offset: u64, bytes: u64) -> Result<Span> {
         let first = self.first.bytes() as u64;
         if offset <= first && bytes <= first - offset {
             return Ok(self.first.slice(offset as usize, bytes as usize));
         }
+        self.later(offset, bytes)
+    }
+
+    /// Apart from `span`, so that the common case stays short where it is called.
+    #[inline(never)]
+    fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
         self.segment.extents(self.rank).later(offset, bytes)
     }
 
