@@ -1,8 +1,10 @@
 //! What `make tidy` checks beyond rustfmt and clippy. Every finding is one line: `file:line: what is wrong`.
 //!
-//! Here: layers between crates, where `unsafe` and the environment may be used, names in ARCHITECTURE.md,
-//! words for unfinished work. Read next: `cycles.rs` (modules of a crate), `sizes.rs` (lengths).
+//! Here: layers between crates, where `unsafe` and the environment may be used, words for unfinished work.
+//! Read next: `architecture.rs` (what ARCHITECTURE.md says), `cycles.rs` (modules of a crate), `sizes.rs`
+//! (lengths).
 
+mod architecture;
 mod cycles;
 mod edges;
 mod rust;
@@ -10,9 +12,8 @@ mod sizes;
 mod source;
 
 use serde::Deserialize;
-use source::{Source, WORKSPACES};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use source::{Source, WORKSPACES, leading_name, read};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Checks the repository at `root`; no finding means tidy.
@@ -26,7 +27,9 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     for source in &sources {
         check_words(source, &mut findings);
     }
-    check_names(&read(&root.join("ARCHITECTURE.md"))?, &sources, &mut findings);
+    let library = Layers::read(root, WORKSPACES[0])?.crates;
+    let layers = library.into_iter().map(|(name, rules)| (name, rules.layer)).collect();
+    architecture::check(root, &layers, &sources, &mut findings)?;
     check_counters(&sources, &mut findings);
     let sizes: sizes::Sizes =
         toml::from_str(&read(&root.join("tables/sizes.toml"))?).map_err(|e| format!("sizes.toml: {e}"))?;
@@ -270,30 +273,6 @@ fn check_words(source: &Source, findings: &mut Vec<String>) {
     }
 }
 
-/// In ARCHITECTURE.md, `name()` in backticks must be a function of ours, and `path.rs` a file.
-fn check_names(text: &str, sources: &[Source], findings: &mut Vec<String>) {
-    let mut functions = BTreeSet::new();
-    for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
-        functions.extend(source.text.split("fn ").skip(1).map(|rest| leading_name(rest).to_string()));
-    }
-    for (number, line) in text.lines().enumerate() {
-        for quoted in line.split('`').skip(1).step_by(2) {
-            if let Some((path, _)) = quoted.split_once('(') {
-                let name = path.rsplit([':', '.']).next().unwrap_or(path);
-                if name.starts_with(char::is_lowercase)
-                    && leading_name(name) == name
-                    && !functions.contains(name)
-                {
-                    findings.push(format!("ARCHITECTURE.md:{}: no function {name}", number + 1));
-                }
-            } else if quoted.ends_with(".rs") && !sources.iter().any(|source| is_named(&source.path, quoted))
-            {
-                findings.push(format!("ARCHITECTURE.md:{}: no file {quoted}", number + 1));
-            }
-        }
-    }
-}
-
 /// A counter that nothing counts would be 0 for ever.
 fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
     let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
@@ -313,21 +292,6 @@ fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
 /// Whether the file only shows counters.
 fn is_viewer(source: &Source) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
-}
-
-/// `executor/memory.rs` names `crates/executor/src/memory.rs`.
-fn is_named(path: &Path, quoted: &str) -> bool {
-    let path = path.to_string_lossy().replace("/src/", "/").replace("crates/", "");
-    path == quoted.replace("/src/", "/") || path.ends_with(&format!("/{quoted}"))
-}
-
-fn leading_name(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    &text[..end]
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 #[cfg(test)]
@@ -411,19 +375,6 @@ mod tests {
         findings.clear();
         check_environment(&layers, &test, &mut findings);
         assert!(findings.is_empty(), "{findings:?}");
-    }
-
-    #[test]
-    fn names_in_the_architecture_must_exist() {
-        let sources = [source("crates/executor/src/memory.rs", "pub fn reach(span: Span) {}")];
-        let mut findings = Vec::new();
-        check_names("`memory::reach()` `executor/memory.rs` `MPI_X`", &sources, &mut findings);
-        assert!(findings.is_empty(), "{findings:?}");
-        check_names("`gone()`\n`executor/gone.rs`", &sources, &mut findings);
-        assert_eq!(
-            findings,
-            ["ARCHITECTURE.md:1: no function gone", "ARCHITECTURE.md:2: no file executor/gone.rs"]
-        );
     }
 
     #[test]

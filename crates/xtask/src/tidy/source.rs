@@ -69,3 +69,14 @@ impl Source {
             .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
     }
 }
+
+/// The name that the text begins with.
+pub fn leading_name(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
