@@ -113,6 +113,8 @@ def install_and_uninstall():
         expect("-lmpifort_abi" in flags and "-lmpi_abi" in flags, flags)
         licences = (prefix / "share/doc/outboard/THIRD-PARTY").read_text()
         expect("cargo rustix" in licences and "Permission is hereby granted" in licences, licences[:2000])
+        complete = f"source '{prefix}/share/bash-completion/completions/mpirun'; COMP_WORDS=(mpirun --bind-); COMP_CWORD=1; _mpirun mpirun --bind- mpirun; echo ${{COMPREPLY[*]}}"
+        expect("--bind-to" in run("bash", "-c", complete)[1], "bash does not complete --bind-to")
         for page in ("mpicc.1", "mpicxx.1", "mpirun.1", "outboard.1"):
             expect((prefix / "share/man/man1" / page).exists(), page)
         for page in ("MPI_Send.3", "MPI_Send_c.3", "MPI_T_init_thread.3"):

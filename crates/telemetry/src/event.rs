@@ -118,7 +118,8 @@ pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
 /// Keeps a text that may be longer than a record's name, in parts.
 pub(crate) fn tell<'a>(number: u32, mut text: &'a str, event: impl Fn(u32, &'a str) -> Event<'a>) {
     while !text.is_empty() {
-        let (part, rest) = text.split_at(text.floor_char_boundary(NAME_BYTES));
+        let end = (1..=NAME_BYTES.min(text.len())).rfind(|&at| text.is_char_boundary(at));
+        let (part, rest) = text.split_at(end.unwrap_or(text.len()));
         keep(&event(number, part), now(), 0);
         text = rest;
     }

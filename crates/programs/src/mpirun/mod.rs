@@ -71,7 +71,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     root::launch(arguments, signals)
 }
 
-/// The command line's description, for its manual page.
+/// The command line's description, for its manual page and its completion.
 pub fn command() -> clap::Command {
     arguments::command::<arguments::First>()
 }

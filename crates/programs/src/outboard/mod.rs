@@ -1,6 +1,7 @@
 //! `outboard`: shows settings, running jobs and schedules, and measures performance.
 
 mod bench;
+mod completion;
 mod explain;
 mod fabric;
 mod info;
@@ -34,6 +35,7 @@ enum Task {
     Bench(bench::Bench),
     Tune(tune::Tune),
     Monitor(monitor::Monitor),
+    Completion(completion::Completion),
     Man(man::Man),
 }
 
@@ -56,6 +58,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Bench(bench) => bench.run(),
         Task::Tune(tune) => tune.run(),
         Task::Monitor(monitor) => monitor.run(),
+        Task::Completion(completion) => completion.run(command()),
         Task::Man(man) => man.run(command()),
     };
     match text {
@@ -68,7 +71,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// The command line's description, for its manual pages.
+/// The command line's description, for its manual pages and its completion.
 fn command() -> clap::Command {
     Arguments::command()
 }
