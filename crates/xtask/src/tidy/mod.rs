@@ -13,7 +13,7 @@ mod source;
 
 use serde::Deserialize;
 use source::{Source, WORKSPACES, leading_name, read};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Checks the repository at `root`; no finding means tidy.
