@@ -384,12 +384,9 @@ impl InstanceBlock {
             fail!(Class::Intern, "an instance without parameters was started");
         };
         let bindings = [&bound.input, &bound.output];
-        let broken = |fault: Fault| fault.error(executor.rank.peer());
         // The user's buffers come first, since staging depends on them; scratch gets its offsets below.
-        let nowhere = vec![0; plan.schedule.scratch.len()];
         let buffers = &mut self.run.buffers;
-        buffers::bind_local(buffers, &plan, partitions, bindings, &nowhere, executor.reach, executor.rank)
-            .map_err(broken)?;
+        buffers::bind_local(buffers, bindings);
         let mut need = 0;
         self.scratch.clear();
         for index in 0..plan.schedule.scratch.len() {
@@ -406,17 +403,9 @@ impl InstanceBlock {
         }
         let base = self.reserve(need, executor)?;
         self.scratch.iter_mut().for_each(|at| *at += base);
-        let buffers = &mut self.run.buffers;
-        buffers::bind_local(
-            buffers,
-            &plan,
-            partitions_of(&self.partitions),
-            bindings_of(&self.bound),
-            &self.scratch,
-            executor.reach,
-            executor.rank,
-        )
-        .map_err(|fault| fault.error(executor.rank.peer()))?;
+        let (buffers, partitions) = (&mut self.run.buffers, partitions_of(&self.partitions));
+        buffers::bind_scratch(buffers, &plan, partitions, &self.scratch, executor.reach, executor.rank)
+            .map_err(|fault| fault.error(executor.rank.peer()))?;
         self.write_addresses(base, &rule, executor);
         self.version = 0;
         Ok(())

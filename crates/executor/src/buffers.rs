@@ -225,17 +225,9 @@ fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
     }
 }
 
-/// Sets the rank's view of its operation; `scratch` are the offsets of the scratch buffers in its arena.
-pub fn bind_local(
-    buffers: &mut Buffers,
-    plan: &CheckedSchedule,
-    partitions: &Partitions,
-    bindings: [&Binding; 2],
-    scratch: &[u64],
-    reach: &Reach,
-    rank: LocalRank,
-) -> std::result::Result<(), Fault> {
-    buffers.parts.resize_with(2 + scratch.len(), Vec::new);
+/// Sets the rank's view of the program's buffers. The scratch buffers come after them (`bind_scratch`).
+pub fn bind_local(buffers: &mut Buffers, bindings: [&Binding; 2]) {
+    buffers.parts.resize_with(buffers.parts.len().max(2), Vec::new);
     for (parts, binding) in buffers.parts.iter_mut().zip(bindings) {
         parts.clear();
         match binding {
@@ -250,6 +242,18 @@ pub fn bind_local(
             }
         }
     }
+}
+
+/// Sets the rank's view of the scratch buffers, which lie in its arena at the offsets `scratch`.
+pub fn bind_scratch(
+    buffers: &mut Buffers,
+    plan: &CheckedSchedule,
+    partitions: &Partitions,
+    scratch: &[u64],
+    reach: &Reach,
+    rank: LocalRank,
+) -> std::result::Result<(), Fault> {
+    buffers.parts.resize_with(2 + scratch.len(), Vec::new);
     for (index, &at) in scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
         let region = Region::Local(reach.span(rank, at, bytes)?);

@@ -3,7 +3,7 @@
 use crate::buffers::{Buffers, Spot};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
-use schedule::Blocks;
+use schedule::{Blocks, BufferId};
 use transport::shm::{Arena, LocalRank};
 
 /// Who can read a rank's private memory, as far as the rank knows.
@@ -41,7 +41,8 @@ impl Staging {
         reach: &Reach,
         arena: &Arena,
     ) -> bool {
-        if spot.bytes == 0 {
+        // Scratch lies in the arena already.
+        if spot.bytes == 0 || matches!(from.buffer, BufferId::Scratch(_)) {
             return false;
         }
         match buffers.locate(from.buffer, spot.at[0]) {
