@@ -10,11 +10,11 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb rpm monitor-packages test-packages aarch64 proxy-aarch64 release check tidy clean help setup
+.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb rpm monitor-packages test-packages aarch64 ppc64le proxy-aarch64 proxy-ppc64le release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
-	$(CARGO) build --release --workspace
-	tools/install-tree target/release build
+	$(CARGO) build --release --workspace --exclude outboard-xtask
+	CARGO=$(CARGO) tools/install-tree target/release build
 
 install: build  ## install into $(DESTDIR)$(PREFIX), without debug information
 	tools/install-tree --split target/release "$(DESTDIR)$(PREFIX)"
@@ -35,7 +35,7 @@ uninstall:  ## take away what install and install-monitor have put into $(DESTDI
 	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
 
 demo: setup  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls (built quickly, in target/quick)
-	$(CARGO) build --profile quick -p outboard-programs -p outboard-standard
+	$(CARGO) build --profile quick --no-default-features -p outboard-programs -p outboard-standard
 	tools/install-tree --core target/quick target/quick/tree
 	examples/taylor_green/demo --tree target/quick/tree
 
@@ -97,13 +97,13 @@ test-packages: setup  ## build all packages, install each into a clean root, use
 release:  ## the dry run of a release: gather text of the tag, source, packages, checksums in dist/release/, and say what forbids it (RELEASING.md)
 	tools/release
 
-aarch64: setup  ## build everything for aarch64, and run programs of it under qemu-user
-	tools/setup --aarch64
-	tests/aarch64
+aarch64 ppc64le: setup  ## build everything for that processor, and run programs of it under qemu-user
+	tools/setup --$@
+	tests/emulated $@
 
-proxy-aarch64: setup  ## build mpirun and outboard-proxy for the Arm cores of a DPU into dist/, and run their unit tests under qemu-user
-	tools/setup --aarch64
-	tools/packages --arch aarch64 proxy tests
+proxy-aarch64 proxy-ppc64le: setup  ## build mpirun and outboard-proxy for that processor (the Arm cores of a DPU) into dist/, and run their unit tests under qemu-user
+	tools/setup --$(@:proxy-%=%)
+	tools/packages --arch $(@:proxy-%=%) proxy tests
 
 check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
@@ -112,7 +112,7 @@ tidy: setup  ## format, lints, layers between crates, generated code, names in A
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --all --check --manifest-path monitor/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --quiet --manifest-path monitor/Cargo.toml -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --quiet --release --manifest-path monitor/Cargo.toml -- -D warnings
 	$(CARGO) run --quiet -p outboard-xtask -- tidy
 
 setup:  ## install what is missing on this machine (root on Debian or Ubuntu), or name it
@@ -122,4 +122,4 @@ clean:  ## remove everything that was built
 	rm -rf build target monitor/target .cache
 
 help:  ## this list
-	@sed -n 's/^\([a-z -]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9 -]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 18

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod mpirun;
+#[cfg(feature = "outboard")]
 pub mod outboard;
 pub mod proxy;
-mod tables;
+pub mod tables;

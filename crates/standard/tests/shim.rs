@@ -9,10 +9,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The library as programs load it. No test links a shared library, so `cargo test` alone does not build it.
+/// The library as programs load it: the one that OUTBOARD_TEST_LIBRARY names, as `make test` does. Otherwise
+/// one is built here, since no test links a shared library, so that `cargo test` alone does not build it.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(library) = std::env::var_os("OUTBOARD_TEST_LIBRARY") {
+            return library.into();
+        }
         let test = std::env::current_exe().expect("a test has a path");
         let profile = test.parent().and_then(Path::parent).expect("target/debug/deps");
         let mut build = Command::new(env!("CARGO"));
