@@ -189,9 +189,10 @@ impl<T> Sequence<T> {
         if more == 0 {
             return true;
         }
-        let is_there =
-            |(number, _): &mut (u32, Copy<T>)| answered.wrapping_sub(*number).wrapping_sub(1) < WINDOW;
-        while let Some((_, (_, bytes))) = self.copies.pop_front_if(is_there) {
+        let is_there = |(number, _): &(u32, Copy<T>)| answered.wrapping_sub(*number).wrapping_sub(1) < WINDOW;
+        while self.copies.front().is_some_and(is_there)
+            && let Some((_, (_, bytes))) = self.copies.pop_front()
+        {
             self.copied_bytes -= bytes;
             self.away = self.away.saturating_sub(1);
         }

@@ -144,6 +144,13 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
     {
         return converted_int(param, family);
     }
+    if plain == "char *"
+        && !array
+        && !constant
+        && let Some(bytes) = bytes_of(&function.name, name)
+    {
+        return Converted::new("usize", format!("TextOut::at_most({bound}, \"{name}\", {bytes})"));
+    }
     let status = |wrapper: &str| {
         foreign(param, wrapper, "translate::STATUS").shadowing(format!("translate::ignorable({bound})"))
     };
@@ -154,13 +161,6 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
         ("MPI_Status *", "array_of_statuses") => status("Statuses"),
         ("MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *", _) => {
             status(if constant { "StatusIn" } else { "StatusOut" })
-        }
-        ("char *", _)
-            if !array
-                && !constant
-                && let Some(bytes) = bytes_of(&function.name, name) =>
-        {
-            Converted::new("usize", format!("TextOut::at_most({bound}, \"{name}\", {bytes})"))
         }
         ("void *", "buf" | "buffer" | "sendbuf" | "recvbuf" | "inbuf" | "inoutbuf" | "outbuf")
         | ("void *", "origin_addr" | "result_addr" | "compare_addr") => {
