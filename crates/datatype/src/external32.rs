@@ -77,6 +77,9 @@ fn convert(
 ) -> Result<()> {
     let (mut native_at, mut external_at, mut outcome) = (0, 0, Ok(()));
     datatype.each_leaf(count, &mut |leaf, elements| {
+        if PAIRS_OF_DOUBLES && matches!(leaf.basic, Basic::LongDouble | Basic::CLongDouble) {
+            outcome = no_external32();
+        }
         let mut left = elements as usize;
         let most = BLOCK_BYTES / leaf.basic.size().max(leaf.external());
         while left > 0 && outcome.is_ok() {
@@ -88,6 +91,17 @@ fn convert(
         }
     });
     outcome
+}
+
+/// C's long double is a pair of doubles here, which has no counterpart in external32.
+const PAIRS_OF_DOUBLES: bool = cfg!(target_arch = "powerpc64");
+
+#[cold]
+fn no_external32() -> Result<()> {
+    fail!(
+        Class::UnsupportedOperation,
+        "a long double of this processor (a pair of doubles) cannot be converted to external32 and back"
+    )
 }
 
 /// A block on the stack as a span, for one call.

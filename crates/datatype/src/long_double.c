@@ -5,7 +5,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__SIZEOF_FLOAT128__)
+#if defined(__SIZEOF_FLOAT128__) && defined(__powerpc64__)
+/* Its long double, whose complex numbers have the mode TC, is a pair of doubles. */
+typedef __float128 quad;
+typedef _Complex float __attribute__((mode(KC))) complex_quad;
+#define HAS_QUAD 1
+#elif defined(__SIZEOF_FLOAT128__)
 typedef __float128 quad;
 typedef _Complex float __attribute__((mode(TC))) complex_quad;
 #define HAS_QUAD 1
