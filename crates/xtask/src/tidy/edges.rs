@@ -47,9 +47,10 @@ pub fn modules(source: &Source) -> Vec<(PathBuf, String)> {
     let rust = Rust::read(&source.text);
     let lines: Vec<(&str, &str)> = source.text.lines().zip(rust.code.iter().map(String::as_str)).collect();
     let mut modules = Vec::new();
-    for (at, (said, code)) in lines.iter().enumerate() {
+    let by_path = lines.iter().enumerate().filter(|(_, (_, code))| code.contains("#[path = "));
+    for (at, (said, _)) in by_path {
         let name = lines[at..].iter().find_map(|(_, code)| code.split("mod ").nth(1)?.strip_suffix(';'));
-        if let (true, Some(path), Some(name)) = (code.contains("#[path = "), literals(said).first(), name) {
+        if let (Some(path), Some(name)) = (literals(said).first(), name) {
             modules.push((plain(&folder.join(path)), name.trim().to_owned()));
         }
     }
