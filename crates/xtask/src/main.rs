@@ -16,6 +16,7 @@ mod gen_numbers;
 mod gen_settings;
 mod gen_shim;
 mod man;
+mod spdx;
 mod table;
 mod tidy;
 
@@ -23,6 +24,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use tidy::source::Source;
 
 #[derive(Parser)]
 struct Arguments {
@@ -44,6 +46,8 @@ enum Task {
         #[arg(long)]
         to: PathBuf,
     },
+    /// Write the line of the licence into each source file that lacks it.
+    Spdx,
     /// Check what rustfmt and clippy do not: layers, rings of modules, lengths, unsafe, environment,
     /// generated files, names in ARCHITECTURE.md.
     Tidy,
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Task::Gen { check: false } => write(&root).map(|()| Vec::new()),
         Task::Gen { check: true } => stale(&root),
         Task::Man { to } => man(&root, &to).map(|()| Vec::new()),
+        Task::Spdx => spdx(&root).map(|()| Vec::new()),
         Task::Tidy => tidy(&root),
     };
     let findings = findings.unwrap_or_else(|error| vec![error]);
@@ -98,6 +103,15 @@ fn write(root: &Path) -> Result<(), String> {
 
 fn man(root: &Path, to: &Path) -> Result<(), String> {
     man::pages(root)?.iter().try_for_each(|(name, text)| write_file(&to.join(name), text))
+}
+
+fn spdx(root: &Path) -> Result<(), String> {
+    for file in Source::listed(root, |_| true)? {
+        if spdx::is_missing(&file.path, &file.text) {
+            write_file(&root.join(&file.path), &spdx::with_line(&file.path, &file.text))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), String> {

@@ -9,7 +9,7 @@ mod cycles;
 mod edges;
 mod rust;
 mod sizes;
-mod source;
+pub mod source;
 
 use serde::Deserialize;
 use source::{Source, WORKSPACES, leading_name, read};

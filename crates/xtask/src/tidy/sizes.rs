@@ -85,7 +85,8 @@ impl Sizes {
     }
 
     fn check_comments(&self, path: &str, text: &str, rust: &Rust, findings: &mut Vec<String>) {
-        let head = text.lines().take_while(|line| line.starts_with("//!")).count();
+        let below_licence = text.lines().skip_while(|line| line.starts_with("// SPDX-"));
+        let head = below_licence.take_while(|line| line.starts_with("//!")).count();
         if head > self.head_lines {
             findings.push(format!("{path}: a head of {head} lines; it has {} at most", self.head_lines));
         }

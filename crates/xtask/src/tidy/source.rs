@@ -24,20 +24,25 @@ impl Source {
     }
 
     pub fn all(root: &Path) -> Result<Vec<Source>, String> {
+        let wanted = |path: &str| {
+            ["rs", "c", "h", "py", "sh"].iter().any(|end| path.ends_with(&format!(".{end}")))
+                || path.starts_with("tools/")
+                || path == "Makefile"
+        };
+        Source::listed(root, wanted)
+    }
+
+    /// The files of text whose path is wanted.
+    pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Source>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
             .output()
             .map_err(|e| format!("git ls-files: {e}"))?;
         let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
-        let wanted = |path: &&str| {
-            ["rs", "c", "h", "py", "sh"].iter().any(|end| path.ends_with(&format!(".{end}")))
-                || path.starts_with("tools/")
-                || *path == "Makefile"
-        };
         let mut sources = Vec::new();
-        for path in listing.lines().filter(wanted) {
-            // A deleted file may still be in the index.
+        for path in listing.lines().filter(|path| wanted(path)) {
+            // A deleted file may still be in the index, and a picture is no text.
             if let Ok(text) = fs::read_to_string(root.join(path)) {
                 sources.push(Source::new(path, text));
             }
