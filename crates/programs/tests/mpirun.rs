@@ -369,7 +369,7 @@ fn what_a_shell_had_started_before_it_became_mpirun_is_spared() {
 #[test]
 fn what_ranks_left_goes_on_after_a_good_end_and_is_ended_by_name_after_a_failure() {
     for failure in [0, 3] {
-        let marker = format!("6{}", std::process::id());
+        let marker = format!("8{}", std::process::id());
         // One with a session of its own, and one that was left in the background.
         let quiet = ">/dev/null 2>&1 </dev/null &";
         let script =
