@@ -13,8 +13,9 @@ use crate::habit::{Begun, Habit, Waits};
 use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind};
-use crate::record::{COMPLETE, Field, Head, RETURNED};
-use crate::watch::{Health, ProxyWatch};
+use crate::proxy;
+use crate::record::{COMPLETE, Field, Head};
+use crate::watch::ProxyWatch;
 use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use telemetry::{Carried, Choice, Counter, Event};
+use telemetry::{Carried, Choice, Counter};
 use transport::lend::Lent;
 use transport::shm::{Allocator, LocalRank, Segment};
 
@@ -64,8 +65,11 @@ pub struct Executor {
     outstanding: Slab<Instance>,
     /// Instances that this rank drives, by index.
     driven: Vec<u32>,
-    /// Instances that the proxy drives.
-    away: Vec<u32>,
+    /// How many instances the proxy drives.
+    away: usize,
+    /// How many it had ended at the last `poll`, and returned at the last look at them all.
+    ended: u64,
+    returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
     /// Whether this rank works beside messages, by their kind.
@@ -120,16 +124,19 @@ impl Executor {
         let watch = segment
             .proxy_of(rank)
             .map(|proxy| ProxyWatch::new(segment.clone(), proxy, config.proxy_timeout_ms));
+        let scalar = |index: usize| segment.rank(rank).scalars[index].load(Ordering::Acquire);
         Executor {
             rank,
-            reach: Reach::new(segment, Driver::Rank(rank), config.chunk_bytes),
+            reach: Reach::new(segment.clone(), Driver::Rank(rank), config.chunk_bytes),
             config,
             allocator,
             programs: Slab::new(),
             by_schedule: FxHashMap::default(),
             outstanding: Slab::new(),
             driven: Vec::new(),
-            away: Vec::new(),
+            away: 0,
+            ended: scalar(proxy::ENDED),
+            returns: scalar(proxy::RETURNS),
             watch,
             waits: Waits::default(),
             habits: FxHashMap::default(),
@@ -210,7 +217,7 @@ impl Executor {
         let instance = Instance { program: key, block, ticket, choice, finished: false, begun, lent, kept };
         let index = self.outstanding.insert(instance) as u32;
         if away {
-            self.away.push(index);
+            self.away += 1;
         } else {
             self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
             self.driven.push(index);
@@ -233,7 +240,8 @@ impl Executor {
 
     fn poll_all(&mut self) -> Poll {
         let mut progressed = false;
-        let mut watches = !self.away.is_empty();
+        let mut watches = self.away > 0;
+        self.ended = self.scalar(proxy::ENDED);
         let mut at = 0;
         while let Some(&index) = self.driven.get(at) {
             let instance = &mut self.outstanding[index as usize];
@@ -351,7 +359,7 @@ impl Executor {
             self.say_kept(Kind::End, (run.context, run.sequence));
         }
         if instance.choice.is_proxy() {
-            self.away.retain(|&away| away as usize != index);
+            self.away -= 1;
         } else {
             self.count(Counter::Instances, 1);
         }
@@ -426,7 +434,7 @@ impl Executor {
     pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
         self.far.has_work(&self.reach)
-            || self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
+            || self.scalar(proxy::ENDED) != self.ended
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
     }
 
@@ -525,62 +533,6 @@ impl Executor {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
         Ok(choice)
-    }
-
-    /// Checks the proxy and its instances; whether any came back.
-    fn look_after(&mut self) -> bool {
-        let mut back = false;
-        for at in (0..self.away.len()).rev() {
-            let run = &self.outstanding[self.away[at] as usize].block.run;
-            if run.record.head(Head::State).load(Ordering::Acquire) == RETURNED {
-                self.take_over(at);
-                back = true;
-            }
-        }
-        let Some(watch) = &mut self.watch else { return back };
-        let health = watch.look();
-        if health == Health::Alive {
-            return back;
-        }
-        self.fence();
-        let complete =
-            |run: &crate::engine::Execution| run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE;
-        let mut taken = 0;
-        for at in (0..self.away.len()).rev() {
-            if !complete(&self.outstanding[self.away[at] as usize].block.run) {
-                self.take_over(at);
-                taken += 1;
-            }
-        }
-        if health == Health::Fenced && taken > 0 {
-            let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
-            let act = if self.reach.segment.has_dpu() { "cut off" } else { "killed" };
-            self.warnings.push_back(format!(
-                "rank {} {act} proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {taken} operations",
-                self.rank, self.config.proxy_timeout_ms
-            ));
-        }
-        back || taken > 0
-    }
-
-    /// Drives on an instance that the proxy drives no more.
-    fn take_over(&mut self, at: usize) {
-        let index = self.away.swap_remove(at);
-        let instance = &mut self.outstanding[index as usize];
-        instance.choice = Choice::TakenBack;
-        let lent = std::mem::take(&mut instance.lent);
-        instance.kept = self.lending.is_some();
-        let run = &mut instance.block.run;
-        run.record.head(Head::State).store(0, Ordering::Relaxed);
-        run.record.head(Head::Driver).store(0, Ordering::Relaxed);
-        run.resume(run.context, run.sequence);
-        self.driven.push(index);
-        let (context, sequence) = (run.context, run.sequence);
-        let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
-        telemetry::event(Event::Recover { proxy, context, sequence });
-        self.counters.recovered += 1;
-        self.count(Counter::Recovered, 1);
-        self.take_back(&lent);
     }
 
     /// Keeps a block for the next start of its program, without scratch if too much would lie idle.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use sys::ppoll::Waiter;
 use telemetry::Counter;
 use transport::route_fabric::Port;
-use transport::shm::{LocalRank, Segment, State, cma};
+use transport::shm::{LocalRank, RankPage, Segment, State, cma};
 
 /// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
 /// untried).
@@ -28,6 +28,10 @@ pub const VERDICT: usize = 0;
 pub const REACHED: u64 = 1;
 /// It could not.
 pub const REFUSED: u64 = 2;
+/// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many it
+/// has returned. Counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
+pub const ENDED: usize = 8;
+pub const RETURNS: usize = 9;
 
 /// So many programs or idle instances at most; then a proxy forgets all idle ones.
 const MEMORY_MAX: usize = 1024;
@@ -474,7 +478,7 @@ impl Proxy {
         match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
             Ok(head) => {
                 head.head(Head::State).store(RETURNED, Ordering::Release);
-                self.reach.segment.rank(rank).bell.ring();
+                tell(self.reach.segment.rank(rank), RETURNED);
             }
             // The rank takes its work back when this process has ended.
             Err(fault @ Fault::Unmapped { .. }) => self.failed = Some(fault.error(rank.peer())),
@@ -497,7 +501,7 @@ impl Proxy {
                 Ok(engine::Progress::Finished) => {
                     moved = true;
                     let run = self.runs.swap_remove(at);
-                    self.reach.segment.rank(run.rank).bell.ring();
+                    tell(self.reach.segment.rank(run.rank), COMPLETE);
                     self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);
                     self.end_run(&run, COMPLETE);
                     self.keep(run);
@@ -510,7 +514,7 @@ impl Proxy {
                         self.reach.segment.rank(run.rank).scalars[VERDICT].store(REFUSED, Ordering::Relaxed);
                     }
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);
-                    self.reach.segment.rank(run.rank).bell.ring();
+                    tell(self.reach.segment.rank(run.rank), RETURNED);
                     self.end_run(&run, RETURNED);
                     moved = true;
                 }
@@ -535,4 +539,13 @@ impl Proxy {
         }
         self.idle.insert((run.rank, run.record.at()), run);
     }
+}
+
+/// Says to a rank that one of its instances has come to this state.
+fn tell(page: &RankPage, state: u64) {
+    if state == RETURNED {
+        page.scalars[RETURNS].fetch_add(1, Ordering::Release);
+    }
+    page.scalars[ENDED].fetch_add(1, Ordering::Release);
+    page.bell.ring();
 }

@@ -1,13 +1,15 @@
 //! How an instance gets to the rank's proxy: by its place in a ring, if that runs on this host, else by a
-//! note and keys (`lending.rs`).
+//! note and keys (`lending.rs`). And how it comes back, if the proxy cannot carry it out or has ended.
 
 use super::Executor;
 use crate::block::InstanceBlock;
 use crate::engine::Execution;
 use crate::peer::Peer;
-use crate::record::{self, Lookup};
-use crate::{Binding, Start};
-use telemetry::{Counter, Event};
+use crate::record::{self, COMPLETE, Head, Lookup, RETURNED};
+use crate::watch::Health;
+use crate::{Binding, Start, proxy};
+use std::sync::atomic::Ordering;
+use telemetry::{Choice, Counter, Event};
 use transport::lend::Lent;
 
 /// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
@@ -64,7 +66,7 @@ impl Executor {
         if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
             sys::cpu::give_way();
         }
-        if self.away.is_empty()
+        if self.away == 0
             && let Some(watch) = &mut self.watch
         {
             watch.begin();
@@ -74,5 +76,63 @@ impl Executor {
         self.counters.offloaded += 1;
         self.count(Counter::Offloaded, 1);
         true
+    }
+
+    /// Checks the proxy, and takes back what it has returned; whether there was any.
+    pub(super) fn look_after(&mut self) -> bool {
+        let returns = self.scalar(proxy::RETURNS);
+        let mut taken = 0;
+        if std::mem::replace(&mut self.returns, returns) != returns {
+            taken = self.take_over(|state| state == RETURNED);
+        }
+        let Some(watch) = &mut self.watch else { return taken > 0 };
+        let health = watch.look();
+        if health == Health::Alive {
+            return taken > 0;
+        }
+        self.fence();
+        let lost = self.take_over(|state| state != COMPLETE);
+        if health == Health::Fenced && lost > 0 {
+            let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
+            let act = if self.reach.segment.has_dpu() { "cut off" } else { "killed" };
+            self.warnings.push_back(format!(
+                "rank {} {act} proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {lost} operations",
+                self.rank, self.config.proxy_timeout_ms
+            ));
+        }
+        taken + lost > 0
+    }
+
+    /// Drives on the proxy's instances in such a state, which the proxy drives no more; how many they are.
+    fn take_over(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
+        let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
+        let mut all_lent = Vec::new();
+        let mut taken = 0;
+        for (index, instance) in &mut self.outstanding {
+            let run = &mut instance.block.run;
+            let state = run.record.head(Head::State);
+            if !instance.choice.is_proxy() || !wanted(state.load(Ordering::Acquire)) {
+                continue;
+            }
+            instance.choice = Choice::TakenBack;
+            all_lent.append(&mut instance.lent);
+            instance.kept = self.lending.is_some();
+            state.store(0, Ordering::Relaxed);
+            run.record.head(Head::Driver).store(0, Ordering::Relaxed);
+            run.resume(run.context, run.sequence);
+            self.driven.push(index as u32);
+            telemetry::event(Event::Recover { proxy, context: run.context, sequence: run.sequence });
+            taken += 1;
+        }
+        self.away -= taken;
+        self.counters.recovered += taken as u64;
+        self.count(Counter::Recovered, taken as u64);
+        self.take_back(&all_lent);
+        taken
+    }
+
+    /// A word of the rank's page that its proxy counts up.
+    pub(super) fn scalar(&self, index: usize) -> u64 {
+        self.reach.segment.rank(self.rank).scalars[index].load(Ordering::Acquire)
     }
 }

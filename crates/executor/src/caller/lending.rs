@@ -7,6 +7,8 @@ use super::Executor;
 use crate::block::InstanceBlock;
 use crate::lent::{EXTENTS_MAX, LENT_MAX, Lend, Lending, join_words};
 use crate::note::{Kind, Note};
+use crate::proxy;
+use std::sync::atomic::Ordering;
 use transport::lend::Lent;
 
 impl Executor {
@@ -89,8 +91,13 @@ impl Executor {
         while let Some((from, note, _)) = self.far.ordered.pop_front() {
             match (&mut self.lending, note.kind) {
                 (Some(lending), Kind::Welcome) if from == lending.proxy => lending.is_welcome = true,
-                // It has waked us.
-                (_, Kind::Over) => {}
+                // The proxy has written to the instance's word whether it is complete or returned.
+                (_, Kind::Over) => {
+                    let scalars = &self.reach.segment.rank(self.rank).scalars;
+                    for index in [proxy::RETURNS, proxy::ENDED] {
+                        scalars[index].fetch_add(1, Ordering::Relaxed);
+                    }
+                }
                 _ => telemetry::count(telemetry::Counter::NetRefused, 1),
             }
         }

@@ -2,7 +2,7 @@
 
 use super::plans::{Kind, PlanBuilder, blocks, whole};
 use super::{Home, Job};
-use crate::record::{BUCKETS, Head};
+use crate::record::{self, BUCKETS, Head, Lookup, RETURNED};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Class;
@@ -58,6 +58,56 @@ fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>>
 
 fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// While a proxy has many operations of a rank (partitions of a message), a round of progress looks at none of
+/// them: a word of the rank's page says whether any has ended since the round before, or came back.
+#[test]
+fn a_round_looks_at_no_operation_that_the_proxy_has() {
+    let mut job = Job::new(2, 1, &Config::default());
+    let send = |job: &mut Job, sequence: u32, rank: u32| {
+        let buffer = job.ranks[rank as usize].buffer(&[7; 4], Home::Private);
+        let schedule = Kind::Bcast.schedule(rank, 2);
+        let start = start(job, schedule, Binding::None, even(&buffer, 1), Offload::On);
+        job.ranks[rank as usize].executor.start(Start { sequence, ..start }).unwrap()
+    };
+    let tickets: Vec<_> = (1..100).map(|sequence| send(&mut job, sequence, 0)).collect();
+    job.proxies[0].poll();
+    let sender = &mut job.ranks[0].executor;
+    assert!(sender.poll() == Poll::Idle && !sender.has_events());
+    // One that nobody has announced: the round has not looked.
+    let local = job.segment.local(0).unwrap();
+    let arena = job.segment.arena(local).unwrap();
+    let directory = &job.segment.rank(local).directory[..];
+    let Ok(Lookup::Here(record, _)) = record::find(directory, &arena, 0, 5, 1) else { panic!() };
+    record.head(Head::State).store(RETURNED, Ordering::Relaxed);
+    assert_eq!((sender.poll(), sender.has_events()), (Poll::Idle, false));
+    job.segment.rank(local).scalars[crate::proxy::RETURNS].fetch_add(1, Ordering::Relaxed);
+    assert_eq!((sender.poll(), sender.counters().recovered), (Poll::Progressed, 1));
+    // What has ended wakes the rank once, whether or not it asks for the outcome.
+    for sequence in 2..100 {
+        send(&mut job, sequence, 1);
+    }
+    while job.proxies[0].poll() {}
+    let sender = &mut job.ranks[0].executor;
+    assert!(sender.has_events());
+    sender.poll();
+    assert!(!sender.has_events());
+    assert!(tickets[1..].iter().all(|&ticket| sender.outcome(ticket) == Some(Ok(()))));
+}
+
+/// A partition is a message: `auto` gives a proxy none below `offload_bytes_min`, `on` gives it all.
+#[test]
+fn auto_gives_a_proxy_no_short_message() {
+    let bounds = [(Offload::Off, None), (Offload::Auto, Some(1000)), (Offload::On, Some(0))];
+    for (offload, least) in bounds {
+        let config = Config { offload, offload_bytes_min: 1000, ..Config::default() };
+        let job = Job::new(2, 1, &config);
+        for bytes in [0, 4, 999, 1000, 1 << 30] {
+            let taken = job.ranks[0].executor.takes_message(1, bytes);
+            assert_eq!(taken, least.is_some_and(|least| bytes >= least), "{offload:?}, {bytes} bytes");
+        }
+    }
 }
 
 #[test]
