@@ -1,6 +1,6 @@
 /* unmapped WHY CALL FOLDER: after MPI_Init no rank (`descriptor`: only rank 1) can map its peers' memory, which the first
    collective needs: the program has closed all descriptors (`descriptors`), or has no address space (`space`) or no
-   maps (`maps`) left. Each rank prints the error's class and text, and waits in FOLDER for the others. */
+   maps (`maps`) left. `window`: what a collective needs is mapped before, and the memory that rank 1 lacks is the window's. Each rank prints the error's class and text, and waits in FOLDER for the others. */
 #include <malloc.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -41,6 +41,8 @@ int main(int argc, char **argv)
     static char in[4000000], out[4000000], text[MPI_MAX_ERROR_STRING], name[4096];
     int me, size, one = 1, sum = 0, class = MPI_SUCCESS, length, code = MPI_SUCCESS;
     MPI_Request request;
+    MPI_Win win;
+    void *memory;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -48,7 +50,11 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 2;
     const char *call = argv[2];
+    for (int i = 0; strcmp(call, "window") == 0 && i < 20; i++)
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     use_up(argv[1], me);
+    if (strcmp(call, "window") == 0)
+        code = MPI_Win_allocate(me == 1 ? 0 : 64 << 20, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
     if (strcmp(call, "allreduce") == 0)
         code = MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (strcmp(call, "iallreduce") == 0) {

@@ -2,7 +2,7 @@
 import os, re, resource, signal, sys, tempfile
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, compile_c, expect, finish, mpirun, read_until, run, start, stat, test, wait_for
+from job_tests.running import BIN, HERE, chosen, compile_c, expect, finish, mpirun, read_until, run, start, stat, test, wait_for
 
 
 @test
@@ -99,13 +99,14 @@ def arenas_fit_into_limits():
 
 @test
 def arenas_longer_than_the_address_space():
-    """Ranks map of each other's arenas what they use: 4 of 48 TiB each, where 2^47 bytes are all there are."""
+    """Ranks map of each other's arenas what they use: 4 of 48 TiB each, where 2^47 bytes are all there are. `--more`: 192 of 768 GiB."""
     program = compile_c(HERE / "faults/extents.c")
     with tempfile.TemporaryDirectory() as folder:
-        for more in [(), ("--proxies", 1)]:
-            code, output = mpirun(*more, "-n", 4, program, Path(folder) / "file", env={"OUTBOARD_ARENA_BYTES": "48TiB"}, timeout=60)
-            space = re.search(r"address space (\d+) KiB", output)
-            expect(code == 0 and space and int(space[1]) < 1 << 20, f"{more}: exit code {code}\n{output}")
+        for ranks, arena, most in [(4, "48TiB", 1 << 20)] + [(192, "768GiB", 8 << 20)] * chosen.more:
+            for more in [(), ("--proxies", 1)]:
+                code, output = mpirun(*more, "-n", ranks, program, Path(folder) / "file", env={"OUTBOARD_ARENA_BYTES": arena}, timeout=60 + ranks)
+                space = re.search(r"address space (\d+) KiB", output)
+                expect(code == 0 and space and int(space[1]) < most, f"{ranks} ranks, {more}: exit code {code}\n{output}")
         code, output = mpirun("-n", 2, program, Path(folder) / "file", "lock", env={"OUTBOARD_ARENA_BYTES": "1GiB"}, timeout=60)
         locked = re.search(r"locked (\d+) KiB", output)
         expect(code == 0 and locked and int(locked[1]) < 200 << 10, f"mlockall: exit code {code}\n{output}")
@@ -118,12 +119,12 @@ def memory_of_peers_that_cannot_be_mapped():
     program = compile_c(HERE / "faults/unmapped.c")
     for why, class_of, reason in [("descriptors", "OTHER", "Bad file descriptor"), ("descriptor", "OTHER", "Bad file descriptor"),
                                   ("space", "NO_MEM", "RLIMIT_AS"), ("maps", "NO_MEM", "vm.max_map_count")]:
-        for call in ["allreduce", "iallreduce", "barrier", "alltoall"] + ["bcast"] * (why != "descriptor"):
+        for call in ["allreduce", "iallreduce", "barrier", "alltoall", "window" if why == "descriptor" else "bcast"]:
             with tempfile.TemporaryDirectory() as folder:
                 _, output = mpirun("-n", 3, program, why, call, folder, timeout=60)
             told = [line for line in output.splitlines() if re.match(r"rank \d: ", line)]
-            # Of one rank that cannot map, others may have all they need.
-            faulty = [line for line in told if why != "descriptor" or line.startswith("rank 1: ")]
+            # Of one rank that cannot map, others may have all they need; but there is no window of some members.
+            faulty = [line for line in told if why != "descriptor" or call == "window" or line.startswith("rank 1: ")]
             expect(len(told) == 3 and all(class_of in line and "cannot map" in line and reason in line for line in faulty),
                    f"{why} {call}:\n{output}")
 

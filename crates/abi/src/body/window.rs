@@ -195,7 +195,6 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     }
     let (Share { asked, mut exposure, allocated }, all) = agreed?;
     let mut exposures: Vec<Exposure> = all.iter().map(|words| Exposure::from_words(words)).collect();
-    let rank = guard.objects.comm(comm)?.rank as usize;
     if asked.flavor == Flavor::Shared && !scattered {
         // One range in the order of ranks, which rank 0 has allocated (MPI 5.0, section 12.2.3).
         let mut next = exposures[0].mapped;
@@ -204,17 +203,22 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
             next = next.map(|(owner, offset)| (owner, offset + exposure.bytes));
         }
     }
-    if asked.flavor == Flavor::Shared {
-        let (owner, offset) = exposures[rank].mapped.expect("shared windows lie in arenas");
-        let span = guard.job().rma.span(owner, offset, exposures[rank].bytes)?;
-        exposure.base = span.address();
-    }
-    make_reachable(guard, comm, asked.flavor, &exposures)?;
-    let mine = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
-    let (objects, job) = guard.parts();
-    let Comm { group, context, .. } = objects.comm(comm)?;
-    let (kind, place) = ((asked.flavor, *context), (rank as u32, &group.peers[..]));
-    let window = Window::new(&mut job.rma, kind, place, &exposures, mine)?;
+    let opened = make_reachable(guard, comm, asked.flavor, &exposures)
+        .and_then(|()| open(guard, comm, asked.flavor, &exposures, &mut exposure));
+    // One member may have no room to map what the others can.
+    let agreed = all_take_part(guard, comm, opened.as_ref().map(drop).map_err(Clone::clone), |()| []);
+    let window = match (opened, agreed) {
+        (Ok(window), Ok(_)) => window,
+        (opened, agreed) => {
+            let job = guard.job();
+            match opened {
+                Ok(window) => window.free(&mut job.rma, job.coll.memory()),
+                Err(_) => drop(job.coll.memory().free(exposure.record)),
+            }
+            allocated.map(|address| free_mem(guard, Address(address)));
+            return Err(agreed.expect_err("a member that failed has said so"));
+        }
+    };
     Ok(Win {
         window,
         comm,
@@ -225,6 +229,24 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
         allocated,
         facts: Box::new(Facts::new(asked.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
     })
+}
+
+/// Maps what this member reaches of the memory and the records of all.
+fn open(
+    guard: &mut Guard,
+    comm: Handle,
+    flavor: Flavor,
+    exposures: &[Exposure],
+    mine: &mut Exposure,
+) -> Result<Window> {
+    let (objects, job) = guard.parts();
+    let Comm { group, context, rank, .. } = objects.comm(comm)?;
+    if flavor == Flavor::Shared {
+        let (owner, offset) = exposures[*rank as usize].mapped.expect("shared windows lie in arenas");
+        mine.base = job.rma.span(owner, offset, mine.bytes)?.address();
+    }
+    let memory = (mine.bytes > 0).then(|| Address(mine.base).exposed(mine.bytes));
+    Window::new(&mut job.rma, (flavor, *context), (*rank, &group.peers[..]), exposures, memory)
 }
 
 /// `Guard::all_succeed`. A member that could take part gets MPI_ERR_OTHER, whatever kept another from it.
