@@ -28,8 +28,8 @@ pub const VERDICT: usize = 0;
 pub const REACHED: u64 = 1;
 /// It could not.
 pub const REFUSED: u64 = 2;
-/// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many it
-/// has returned. Counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
+/// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many
+/// it has returned. Counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
 pub const ENDED: usize = 8;
 pub const RETURNS: usize = 9;
 

@@ -60,8 +60,8 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// While a proxy has many operations of a rank (partitions of a message), a round of progress looks at none of
-/// them: a word of the rank's page says whether any has ended since the round before, or came back.
+/// While a proxy has many operations of a rank (partitions of a message), a round of progress looks at none
+/// of them: a word of the rank's page says whether any has ended since the round before, or came back.
 #[test]
 fn a_round_looks_at_no_operation_that_the_proxy_has() {
     let mut job = Job::new(2, 1, &Config::default());
