@@ -117,6 +117,9 @@ impl Packet {
 pub struct Endpoint {
     // In the order in which they must be closed.
     object: Object<ffi::FidEp>,
+    /// Where peers read, with its name: connections of their own, on which bytes hold up no packet, nor the
+    /// requests for bytes the other way.
+    target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
     /// The buffers as the provider knows them, where it wants that.
@@ -174,18 +177,10 @@ impl Endpoint {
             // SAFETY: the domain is open, and the record lives for the call.
             unsafe { (calls.av_open)(domain.object.get(), &mut attributes, made, ptr::null_mut()) }
         })?;
-        let object = domain.object("an endpoint", |calls, made| {
-            // SAFETY: the domain is open, and was opened with this record.
-            unsafe {
-                (calls.endpoint)(domain.object.get(), domain.provider.info.as_ptr(), made, ptr::null_mut())
-            }
-        })?;
+        let object = bound(&domain, &completions, &addresses)?;
         let library = domain.library();
-        let failed = || format!("{} cannot start an endpoint", domain.name());
-        check(library, object.bind(completions.fid(), ffi::FI_SEND | ffi::FI_RECV), failed)?;
-        check(library, object.bind(addresses.fid(), 0), failed)?;
         set_packet_bytes_max(&object, config.packet_bytes_max, library)?;
-        check(library, object.control(ffi::FI_ENABLE, ptr::null_mut()), failed)?;
+        enable(&object, &domain)?;
         let name = own_name(&object, &domain)?;
         // SAFETY: the record's attributes live as long as it does.
         let inject_bytes_max = unsafe { (*domain.provider.info().tx_attr).inject_size };
@@ -194,6 +189,7 @@ impl Endpoint {
             config.sends_max * config.packet_bytes_max + config.receive_buffers * config.receive_buffer_bytes;
         let mut endpoint = Endpoint {
             object,
+            target: None,
             completions,
             addresses,
             registered: None,
@@ -214,7 +210,8 @@ impl Endpoint {
         };
         if endpoint.domain.needs(ffi::FI_MR_LOCAL) {
             let span = endpoint.memory.span();
-            endpoint.registered = Some(endpoint.register_for(span, ffi::FI_SEND | ffi::FI_RECV)?);
+            let own = endpoint.object.fid();
+            endpoint.registered = Some(endpoint.register_for(own, span, ffi::FI_SEND | ffi::FI_RECV)?);
         }
         endpoint.post_receives()?;
         Ok(endpoint)
@@ -223,6 +220,18 @@ impl Endpoint {
     /// By what others reach this endpoint; some bytes of the provider's.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Opens the way by which peers read what `offer` registers, if it is not open; its name, which
+    /// peers `insert`. Errors: as `open`.
+    pub fn target(&mut self) -> Result<&[u8]> {
+        if self.target.is_none() {
+            let object = bound(&self.domain, &self.completions, &self.addresses)?;
+            enable(&object, &self.domain)?;
+            let name = own_name(&object, &self.domain)?;
+            self.target = Some((object, name));
+        }
+        Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
     }
 
     /// Longest packet, in bytes.
@@ -404,7 +413,8 @@ impl Endpoint {
     /// # Safety
     /// The memory must stay mapped as long as the region lives.
     pub unsafe fn register(&mut self, span: Span) -> Result<Region> {
-        self.register_for(span, ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
+        let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE;
+        self.register_for(self.object.fid(), span, access)
     }
 
     /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: as
@@ -413,14 +423,24 @@ impl Endpoint {
     /// # Safety
     /// As `register`.
     pub unsafe fn lend(&mut self, span: Span) -> Result<Region> {
-        self.register_for(span, ffi::FI_READ | ffi::FI_REMOTE_READ)
+        self.register_for(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
+    }
+
+    /// Registers memory that peers may read by `target`. Errors: as `register` and `target`.
+    ///
+    /// # Safety
+    /// As `register`.
+    pub unsafe fn offer(&mut self, span: Span) -> Result<Region> {
+        self.target()?;
+        let target = self.target.as_ref().map_or(self.object.fid(), |(object, _)| object.fid());
+        self.register_for(target, span, ffi::FI_REMOTE_READ)
     }
 
     /// Where keys are ours to choose, nobody guesses them: a stranger who reaches the endpoint needs one.
-    fn register_for(&mut self, span: Span, access: u64) -> Result<Region> {
+    fn register_for(&mut self, endpoint: *mut ffi::Fid, span: Span, access: u64) -> Result<Region> {
         self.regions_made += 1;
         let key = self.domain.key_of(self.keys.hash_one(self.regions_made));
-        Region::new(&self.domain, self.object.fid(), span, access, key)
+        Region::new(&self.domain, endpoint, span, access, key)
     }
 
     /// Drives the provider, and tells what has happened since; whether anything has.
@@ -609,6 +629,27 @@ impl Endpoint {
         let first = self.contexts_bytes() + sends_max * packet_bytes_max;
         self.aligned().slice(first + number as usize * receive_buffer_bytes, receive_buffer_bytes)
     }
+}
+
+/// An endpoint that has its queue and its peers, and has yet to start.
+fn bound(
+    domain: &Domain,
+    completions: &Object<ffi::FidCq>,
+    addresses: &Object<ffi::FidAv>,
+) -> Result<Object<ffi::FidEp>> {
+    let object = domain.object("an endpoint", |calls, made| {
+        // SAFETY: the domain is open, and was opened with this record.
+        unsafe { (calls.endpoint)(domain.object.get(), domain.provider.info.as_ptr(), made, ptr::null_mut()) }
+    })?;
+    let failed = || format!("{} cannot start an endpoint", domain.name());
+    check(domain.library(), object.bind(completions.fid(), ffi::FI_SEND | ffi::FI_RECV), failed)?;
+    check(domain.library(), object.bind(addresses.fid(), 0), failed)?;
+    Ok(object)
+}
+
+fn enable(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<()> {
+    let failed = || format!("{} cannot start an endpoint", domain.name());
+    check(domain.library(), endpoint.control(ffi::FI_ENABLE, ptr::null_mut()), failed)
 }
 
 /// The queue of what has ended, with a descriptor to sleep on where the provider has one.

@@ -183,6 +183,58 @@ fn memory_is_read_and_written_where_it_was_registered_and_nowhere_else() {
     assert!(outside(1 << 20, 1)(&mut a, &mine).unwrap().contains("not in a region"));
 }
 
+/// Goal: what is offered is read by the target, while packets to its process go their own way, and is not to
+/// be had once it is offered no more. Method: reads of both ends at once, longer than sockets hold.
+#[test]
+fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
+    const BYTES: usize = 8 << 20;
+    let mut ends = [open(Config::default()), open(Config::default())];
+    let blocks: [_; 2] = std::array::from_fn(|i| (Block::new(BYTES), Block::new(BYTES), i));
+    // SAFETY: the blocks outlive the endpoints' use of them.
+    let mut offers = [0, 1].map(|i| Some(unsafe { ends[i].offer(blocks[i].0.span()) }.unwrap()));
+    // SAFETY: as above.
+    let into = [0, 1].map(|i| unsafe { ends[i].lend(blocks[i].1.span()) }.unwrap());
+    let names = [0, 1].map(|i| ends[i].target().unwrap().to_vec());
+    assert_ne!(names[0], ends[0].name());
+    let targets = [0, 1].map(|i| ends[i].insert(&names[1 - i]).unwrap());
+    let remotes = [0, 1].map(|i| offers[1 - i].as_ref().unwrap().remote());
+    for (own, _, i) in &blocks {
+        own.span().write(&vec![*i as u8 + 1; BYTES]);
+    }
+    let (mut begun, mut ended) = ([false; 2], [0; 2]);
+    until("reads both ways", || {
+        for i in [0, 1] {
+            if !begun[i] {
+                // SAFETY: nobody else uses the blocks.
+                let answer = unsafe {
+                    ends[i].read(targets[i], remotes[i], 0, blocks[i].1.span(), &into[i], i as u64)
+                };
+                begun[i] = answer.unwrap() == Sent::Done;
+            }
+            ends[i]
+                .poll(|event| match event {
+                    Event::Accessed(token) => ended[token as usize] += 1,
+                    other => quiet(other),
+                })
+                .unwrap();
+        }
+        ended == [1, 1]
+    });
+    for i in [0, 1] {
+        assert!(bytes_of(blocks[i].1.span()) == vec![2 - i as u8; BYTES]);
+    }
+    offers[1] = None;
+    let mut failed = false;
+    // SAFETY: as above.
+    let answer = unsafe { ends[0].read(targets[0], remotes[0], 0, blocks[0].1.span(), &into[0], 7) };
+    assert_eq!(answer.unwrap(), Sent::Done);
+    until("a refusal", || {
+        ends[0].poll(|event| failed |= matches!(event, Event::Failed(7, _))).unwrap();
+        ends[1].poll(|_| ()).unwrap();
+        failed
+    });
+}
+
 #[test]
 fn a_key_that_nobody_gave_out_fails() {
     let config = Config::default();

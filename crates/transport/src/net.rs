@@ -5,6 +5,8 @@
 mod edges;
 mod way;
 
+pub(crate) use edges::EDGE_PULL;
+
 use crate::packet::{Header, Sent};
 use crate::sequence::{Arrival, Due, Sequence};
 use crate::shm::{PROXY, Segment};
@@ -13,7 +15,7 @@ use crate::wire::{ANSWER, CONSUMED, PROBE, WIRE_BYTES, Wire, payload};
 use error::{Class, Result, fail};
 use fabric::{Address, Endpoint, Event, Packet};
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
@@ -27,6 +29,8 @@ const TICK_NS: u64 = 1_000_000;
 pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
+    /// Where peers expose memory, by name.
+    targets: HashMap<Box<[u8]>, Address>,
     /// Reused: packets that `pump` gives back at once.
     done: Vec<Packet>,
 }
@@ -46,6 +50,8 @@ pub(crate) struct Peers {
     pub(crate) arrivals: Vec<u32>,
     /// Pulls that have ended, by token, and whether their bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
+    /// The same of pulls for edges.
+    pub(crate) pulled_edges: Vec<(u32, bool)>,
     /// Peers with packets about edges that were not taken.
     pub(crate) edged: Vec<u32>,
     /// Peers that must be told something, since nothing else goes to them.
@@ -118,13 +124,14 @@ impl Net {
             ranks: segment.shape().ranks as usize,
             arrivals: Vec::new(),
             pulled: Vec::new(),
+            pulled_edges: Vec::new(),
             edged: Vec::new(),
             untold: Vec::new(),
             open: Vec::new(),
             now: sys::clock::now(),
             is_clogged: false,
         };
-        Net { endpoint, peers, done: Vec::new() }
+        Net { endpoint, peers, targets: HashMap::new(), done: Vec::new() }
     }
 
     /// Whether nothing waits to leave that could leave now.
@@ -252,8 +259,8 @@ impl Net {
         let polled = endpoint.poll(|event| match event {
             Event::Packet(packet) => peers.file(packet, done),
             Event::Undelivered(to, said) => peers.undelivered(to, &said),
-            Event::Accessed(token) => peers.pulled.push((token, true)),
-            Event::Failed(token, _) => peers.pulled.push((token, false)),
+            Event::Accessed(token) => peers.pull_ended(token, true),
+            Event::Failed(token, _) => peers.pull_ended(token, false),
         });
         done.drain(..).for_each(|packet| endpoint.release(packet));
         if let Err(error) = polled {

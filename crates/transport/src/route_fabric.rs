@@ -8,7 +8,9 @@
 //! Invariants: a packet without the job's secret, or with a number that cannot be, changes nothing and is
 //! counted; packets of one peer keep their order, and none is lost without a word.
 //!
-//! Read next: `net.rs`; crate `fabric` (the endpoint).
+//! Read next: `net.rs`; `route_fabric/edges.rs`; crate `fabric` (the endpoint).
+
+mod edges;
 
 use crate::net::{Net, Peers};
 use crate::packet::{Far, Header, PacketSink, Pull, Sent, Take};
@@ -16,7 +18,7 @@ use crate::shm::{ENDPOINT_BYTES_MAX, Member, Segment};
 use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
-use fabric::{Endpoint, Library, Region, RemoteMemory};
+use fabric::{Address, Endpoint, Library, Region, RemoteMemory};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,8 +62,38 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    pub(crate) fn far(&self) -> Far {
+    /// Registers memory that stays mapped as long; nothing if the provider refuses.
+    fn new(net: &Arc<Mutex<Net>>, span: Span) -> Option<Exposed> {
+        // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
+        // is dropped with it.
+        let region = unsafe { lock(net).endpoint.lend(span) }.ok()?;
+        Some(Exposed::of(region, net))
+    }
+
+    fn of(region: Region, net: &Arc<Mutex<Net>>) -> Exposed {
+        let RemoteMemory { key, base, bytes } = region.remote();
+        Exposed { region: Some(region), far: Far { base, key, bytes }, net: net.clone() }
+    }
+
+    /// What to tell peers that are to read it.
+    pub fn far(&self) -> Far {
         self.far
+    }
+}
+
+impl Net {
+    /// Reads exposed memory from `at` of `far` on. Nobody uses `to`, which lies in `own`, and `own` stays,
+    /// until `token` is back.
+    fn pull(&mut self, address: Address, (far, at): (Far, u64), to: Span, own: &Exposed, token: u64) -> Pull {
+        let (Far { base, key, bytes }, Some(region)) = (far, &own.region) else { return Pull::Never };
+        // SAFETY: by the contract.
+        let answer =
+            unsafe { self.endpoint.read(address, RemoteMemory { key, base, bytes }, at, to, region, token) };
+        match answer {
+            Ok(fabric::Sent::Done) => Pull::Started,
+            Ok(fabric::Sent::Full) => Pull::Full,
+            Err(_) => Pull::Never,
+        }
     }
 }
 
@@ -111,7 +143,11 @@ impl Port {
             }
             (None, _) => Waits::Nothing,
         };
-        let net = Net::new(endpoint, segment, number);
+        let mut net = Net::new(endpoint, segment, number);
+        // It takes a while, and a proxy has nothing to do yet. A rank opens it when it needs it.
+        if let Member::Proxy(_) = member {
+            net.endpoint.target()?;
+        }
         Ok(Port { net: Arc::new(Mutex::new(net)), waits })
     }
 
@@ -121,46 +157,13 @@ impl Port {
         Link { net: self.net.clone(), peer, promised: 0 }
     }
 
-    /// Moves the network on. Whether `arrivals` would tell of a peer, `pulled` of a pull, or `take_edge` of a
-    /// packet.
+    /// Moves the network on. Whether `arrivals` would tell of a peer, `pulled` or `pulled_edge` of a pull, or
+    /// `take_edge` of a packet.
     pub fn has_arrivals(&self) -> bool {
         let mut net = lock(&self.net);
         net.pump();
-        let Peers { arrivals, pulled, edged, .. } = &net.peers;
-        !(arrivals.is_empty() && pulled.is_empty() && edged.is_empty())
-    }
-
-    /// Sends a packet about an edge to an endpoint, as `Route::send` does.
-    pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        let mut net = lock(&self.net);
-        if !net.peers.has_window(to, bytes) {
-            return Sent::Full;
-        }
-        net.send(to, false, header, bytes, fill)
-    }
-
-    /// Whether `send_edge` has room, as far as is known before the provider is asked.
-    pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
-        let mut net = lock(&self.net);
-        net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)
-    }
-
-    /// Calls `each` with the next packet about an edge and its source; false if none has come.
-    pub fn take_edge(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
-        let mut net = lock(&self.net);
-        if net.peers.edged.is_empty() {
-            net.pump();
-        }
-        let Some((source, header, packet)) = net.peers.take_edge() else { return false };
-        drop(net);
-        each(source, &header, packet.payload());
-        lock(&self.net).release(packet);
-        true
-    }
-
-    /// Why an endpoint is out of reach, if that has lasted although its process has not ended.
-    pub fn broken(&self) -> Option<String> {
-        lock(&self.net).peers.broken()
+        let Peers { arrivals, pulled, pulled_edges, edged, .. } = &net.peers;
+        !(arrivals.is_empty() && pulled.is_empty() && pulled_edges.is_empty() && edged.is_empty())
     }
 
     /// The longest payload of a packet.
@@ -285,24 +288,14 @@ impl Link {
     }
 
     pub(crate) fn expose(&self, span: Span) -> Option<Exposed> {
-        // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
-        // is dropped with it.
-        let region = unsafe { lock(&self.net).endpoint.lend(span) }.ok()?;
-        let RemoteMemory { key, base, bytes } = region.remote();
-        Some(Exposed { region: Some(region), far: Far { base, key, bytes }, net: self.net.clone() })
+        Exposed::new(&self.net, span)
     }
 
     pub(crate) fn pull(&mut self, far: Far, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
         let mut net = lock(&self.net);
-        let Some(address) = net.peers.address(self.peer) else { return Pull::Never };
-        let (Far { base, key, bytes }, Some(region)) = (far, &own.region) else { return Pull::Never };
-        // SAFETY: nobody uses `to`, and `own` stays, until the token is back (contract of `Route::pull`).
-        let answer =
-            unsafe { net.endpoint.read(address, RemoteMemory { key, base, bytes }, at, to, region, token) };
-        match answer {
-            Ok(fabric::Sent::Done) => Pull::Started,
-            Ok(fabric::Sent::Full) => Pull::Full,
-            Err(_) => Pull::Never,
+        match net.peers.address(self.peer) {
+            Some(address) => net.pull(address, (far, at), to, own, token),
+            None => Pull::Never,
         }
     }
 

@@ -10,6 +10,9 @@ const WINDOW: u32 = 8;
 /// A longer payload has bytes of an edge, not only a note about it.
 const NOTE_BYTES_MAX: usize = 256;
 
+/// The bit of a pull's token that says that it is for an edge.
+pub(crate) const EDGE_PULL: u64 = 1 << 63;
+
 /// How long the news that a process has ended may take to come, in nanoseconds.
 const BROKEN_NS: u64 = 10_000_000_000;
 
@@ -28,6 +31,14 @@ impl Peers {
             }
         }
         None
+    }
+
+    /// A pull has ended.
+    pub(super) fn pull_ended(&mut self, token: u64, is_there: bool) {
+        match token & EDGE_PULL {
+            0 => self.pulled.push((token, is_there)),
+            _ => self.pulled_edges.push((token as u32, is_there)),
+        }
     }
 
     /// Whether a packet about an edge may leave.

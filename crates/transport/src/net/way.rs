@@ -37,6 +37,17 @@ impl Net {
         }
     }
 
+    /// Where a peer that is not lost exposes memory, by the name that it has said.
+    pub(crate) fn target(&mut self, number: u32, name: &[u8]) -> Option<Address> {
+        self.peers.address(number)?;
+        if let Some(address) = self.targets.get(name) {
+            return Some(*address);
+        }
+        let address = self.endpoint.insert(name).ok()?;
+        self.targets.insert(name.into(), address);
+        Some(address)
+    }
+
     #[cold]
     fn connect(&mut self, number: u32) -> Option<Address> {
         let generation = self.peers.at(number).generation;
