@@ -290,11 +290,11 @@ impl Executor {
     /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
-        let moved = far.exchange(port, reach, |from, note, data| {
-            let run = |index: &u32| outstanding[*index as usize].block.run.is_of(note);
+        let moved = far.exchange(port, reach, |news, reads| {
+            let run = |index: &u32| outstanding[*index as usize].block.run.is_of(news.note());
             if let Some(&index) = driven.iter().find(|index| run(index)) {
                 // A rank's engine stores every fault in its step; only a test's driver dies.
-                let _ = outstanding[index as usize].block.run.take_note(from, note, data, reach);
+                let _ = outstanding[index as usize].block.run.take_news(news, reach, reads);
             }
         })?;
         self.take_orders();

@@ -1,26 +1,31 @@
 //! Edges to ranks on other hosts in a job with proxies: what executors say to each other, and who answers.
 //!
 //! An edge is a fetch. The driver of the receiving instance asks the *server* of the sending rank: its proxy,
-//! or the rank itself once the proxy is gone. The server reads what the send has published, as a receiver on
-//! its host would, and sends it in packets. The receiver's driver stores the bytes, then its `done`, and then
-//! says so; the server stores the send's `done`, and acknowledges that. An instance ends once all of that is
-//! acknowledged.
+//! or that rank once the proxy is gone. The server sends what is short, or no piece of an arena, in packets.
+//! It exposes the rest, which the driver reads. The driver stores its `done` behind the bytes, and then says
+//! so; the server stores the send's `done`, and acknowledges that. Then the instance may end.
 //!
-//! Invariants: who drives an instance does not matter to the other side; every note may come twice; a driver
-//! or a server that dies at any instant leaves words from which another goes on.
+//! Invariants: every note may come twice; a driver or a server that dies at any instant leaves words from
+//! which another goes on; only its driver writes to a receiver's buffer, so nothing of a dead one comes late.
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
 use crate::memory::Reach;
-use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
+use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, send_words, words};
 use crate::server::Server;
 use error::{Class, Result, fail};
+use slab::Slab;
 use std::collections::VecDeque;
 use sys::{Block, Span};
-use transport::route::{Header, Sent};
+use telemetry::Counter;
+use transport::route::{Far, Header, Pull, Sent};
 
 /// Packets that a process may have on the way to itself.
 const TO_ITSELF_MAX: usize = 16;
+
+/// Bytes of reads from one server that may be under way. What it sends beside them, such as its requests for
+/// bytes the other way, waits behind these in the queues of the network.
+const READING_BYTES_MAX: usize = 256 << 10;
 
 /// A note about a whole instance, with where it goes or comes from, and the words that follow.
 pub(crate) type Order = (u32, Note, Vec<u64>);
@@ -35,9 +40,46 @@ pub(crate) struct FarEdges {
     pub orders: VecDeque<Order>,
     pub ordered: VecDeque<Order>,
     pub server: Server,
+    /// Reads that have not begun, and those under way with what exposes their memory to the provider.
+    reads: VecDeque<Read>,
+    reading: Slab<(Read, Lease)>,
     /// The endpoint of a proxy that serves both ends of an edge, and packets on their way to itself.
     pub own: Option<u32>,
     to_itself: VecDeque<(Header, Block)>,
+}
+
+/// A read of what a send has published, from the memory of its server.
+pub(crate) struct Read {
+    /// The fetch that it is for.
+    pub note: Note,
+    /// The server.
+    pub from: u32,
+    /// Its memory.
+    pub place: Place,
+    /// Where the bytes go, which nobody else uses until `FarEdges` has told of the end.
+    pub to: Span,
+    /// The same, if it is not yet their place.
+    pub bounce: Option<Block>,
+    /// The byte of the edge with which they begin.
+    pub begin: u64,
+}
+
+/// What `FarEdges::exchange` tells the drivers of instances.
+pub(crate) enum News<'a> {
+    /// A note has come from an endpoint, with what follows it.
+    Note(u32, &'a Note, Span),
+    /// A read has ended; whether its bytes are there.
+    Read(&'a Read, bool),
+}
+
+impl News<'_> {
+    /// By what its instance is known.
+    pub fn note(&self) -> &Note {
+        match self {
+            News::Note(_, note, _) => note,
+            News::Read(read, _) => &read.note,
+        }
+    }
 }
 
 /// A port, and the way to oneself.
@@ -82,37 +124,61 @@ impl<P: EdgePort> EdgePort for Ways<'_, P> {
         self.port.payload_bytes_max()
     }
 
+    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
+        self.port.expose(span)
+    }
+
+    fn register(&mut self, span: Span) -> Option<Lease> {
+        self.port.register(span)
+    }
+
+    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull {
+        self.port.pull(from, far, to, own, token)
+    }
+
+    fn pulled(&mut self) -> Option<(u32, bool)> {
+        self.port.pulled()
+    }
+
     fn broken(&self) -> Option<String> {
         self.port.broken()
     }
 }
 
 impl FarEdges {
-    /// Takes notes and gives `arrived` those for instances; sends what is to be sent. Whether anything moved.
+    /// Takes notes and ends of reads, and gives `arrived` those for instances, which adds reads. Sends
+    /// what is to be sent, and begins reads. Whether anything moved.
     /// Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(
         &mut self,
         port: &mut impl EdgePort,
         reach: &Reach,
-        mut arrived: impl FnMut(u32, &Note, Span),
+        mut arrived: impl FnMut(News, &mut VecDeque<Read>),
     ) -> Result<bool> {
         let mut moved = false;
-        let FarEdges { outbox, orders, ordered, server, own, to_itself } = self;
+        let FarEdges { outbox, orders, ordered, server, reads, reading, own, to_itself } = self;
         let port = &mut Ways { port, own: *own, to_itself };
         while port.take(|from, header, payload| match Note::read(header, payload) {
-            None => telemetry::count(telemetry::Counter::NetRefused, 1),
+            None => telemetry::count(Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
                 Kind::Fetch => server.ask(from, note),
                 Kind::Leave => outbox.push_back((from, server.leave(note))),
                 Kind::Done => outbox.extend(server.done(note, reach).map(|answer| (from, answer))),
-                Kind::Data | Kind::Failed | Kind::Known | Kind::Elsewhere => arrived(from, &note, data),
+                Kind::Data | Kind::Place | Kind::Failed | Kind::Known | Kind::Elsewhere => {
+                    arrived(News::Note(from, &note, data), reads);
+                }
                 _ => ordered.push_back((from, note, words(data))),
             },
         }) {
             moved = true;
         }
+        while let Some((token, is_there)) = port.pulled() {
+            let Some((read, _)) = reading.try_remove(token as usize) else { continue };
+            arrived(News::Read(&read, is_there), reads);
+            moved = true;
+        }
         while let Some((to, note, words)) = orders.front() {
-            if !reach.segment.is_gone(*to) && send_order(port, *to, note, words) == Sent::Full {
+            if !reach.segment.is_gone(*to) && send_words(port, *to, note, words) == Sent::Full {
                 break;
             }
             orders.pop_front();
@@ -132,6 +198,7 @@ impl FarEdges {
             }
         }
         moved |= server.serve(port, reach);
+        moved |= begin_reads(port, reads, reading, arrived);
         if !moved
             && (!outbox.is_empty() || server.is_busy())
             && let Some(why) = port.broken()
@@ -152,16 +219,37 @@ impl FarEdges {
     }
 }
 
-fn send_order(port: &mut impl EdgePort, to: u32, note: &Note, words: &[u64]) -> Sent {
-    port.send(to, &note.header(), NOTE_BYTES + 8 * words.len(), |span| {
-        note.write(span.slice(0, NOTE_BYTES));
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        span.slice(NOTE_BYTES, bytes.len()).write(&bytes);
-    })
-}
-
-fn words(data: Span) -> Vec<u64> {
-    let mut bytes = vec![0; data.bytes()];
-    data.read(&mut bytes);
-    bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+/// Begins the reads for which there is room; whether any left the queue.
+fn begin_reads(
+    port: &mut impl EdgePort,
+    reads: &mut VecDeque<Read>,
+    reading: &mut Slab<(Read, Lease)>,
+    mut arrived: impl FnMut(News, &mut VecDeque<Read>),
+) -> bool {
+    let mut moved = false;
+    for _ in 0..reads.len() {
+        let Some(read) = reads.pop_front() else { break };
+        let of_server = reading.iter().filter(|(_, (one, _))| one.from == read.from);
+        if of_server.map(|(_, (one, _))| one.to.bytes()).sum::<usize>() >= READING_BYTES_MAX {
+            reads.push_back(read);
+            continue;
+        }
+        let entry = reading.vacant_entry();
+        let Some(own) = port.register(read.to) else {
+            arrived(News::Read(&read, false), reads);
+            continue;
+        };
+        let Place { far, start, name } = &read.place;
+        let (from, at) = ((read.from, &name[..]), (*far, read.begin - start));
+        match port.pull(from, at, read.to, &own, entry.key() as u32) {
+            Pull::Started => drop(entry.insert((read, own))),
+            Pull::Full => {
+                reads.push_back(read);
+                continue;
+            }
+            Pull::Never => arrived(News::Read(&read, false), reads),
+        }
+        moved = true;
+    }
+    moved
 }

@@ -1,9 +1,13 @@
 //! What executors on different hosts say to each other about edges (`far.rs`), as packets.
 
+use std::any::Any;
+use std::sync::Arc;
 use sys::Span;
-use transport::route::{Header, Sent};
+use transport::route::{Far, Header, Pull, Sent};
+use transport::route_fabric::Exposed;
 
-/// How notes travel: packets that keep their order between two processes. A trait, because tests simulate it.
+/// How notes travel, as packets that keep their order between two processes, and how bytes that a process
+/// has exposed are read. A trait, because tests simulate it.
 pub trait EdgePort {
     /// Sends a packet to an endpoint of the job, whose `bytes` bytes of payload `fill` writes.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
@@ -13,9 +17,22 @@ pub trait EdgePort {
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
     /// The longest payload.
     fn payload_bytes_max(&self) -> usize;
+    /// Exposes memory to peers, which stays mapped as long, until the lease is dropped, and under which name;
+    /// nothing if that is refused.
+    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)>;
+    /// Registers memory into which `pull` reads, until the lease is dropped; nothing if that is refused.
+    fn register(&mut self, span: Span) -> Option<Lease>;
+    /// Reads what an endpoint has exposed under a name, from `at` of it on. Nobody uses `to`, which `own`
+    /// registers, and `own` stays, until `pulled` has told of `token`.
+    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull;
+    /// A pull that has ended, and whether its bytes are there. If they are not, `to` may hold anything.
+    fn pulled(&mut self) -> Option<(u32, bool)>;
     /// Why a living process is out of reach for good.
     fn broken(&self) -> Option<String>;
 }
+
+/// What keeps memory registered.
+pub struct Lease(pub Box<dyn Any + Send>);
 
 impl EdgePort for transport::route_fabric::Port {
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
@@ -34,6 +51,26 @@ impl EdgePort for transport::route_fabric::Port {
         transport::route_fabric::Port::payload_bytes_max(self)
     }
 
+    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
+        let (exposed, name) = transport::route_fabric::Port::expose(self, span)?;
+        Some((exposed.far(), name, Lease(Box::new(exposed))))
+    }
+
+    fn register(&mut self, span: Span) -> Option<Lease> {
+        transport::route_fabric::Port::register(self, span).map(|exposed| Lease(Box::new(exposed)))
+    }
+
+    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull {
+        match own.0.downcast_ref::<Exposed>() {
+            Some(own) => self.pull_edge(from, far, to, own, token),
+            None => Pull::Never,
+        }
+    }
+
+    fn pulled(&mut self) -> Option<(u32, bool)> {
+        self.pulled_edge()
+    }
+
     fn broken(&self) -> Option<String> {
         transport::route_fabric::Port::broken(self)
     }
@@ -47,6 +84,8 @@ pub(crate) enum Kind {
     Fetch = transport::route::EDGE,
     /// From the server: bytes from `offset` on.
     Data,
+    /// From the server: all bytes below `offset` may be read. The words of a `Place` follow.
+    Place,
     /// From the server: the send fails. The words of a `Fault` follow.
     Failed,
     /// To the server: all has been received.
@@ -93,6 +132,38 @@ pub(crate) struct Note {
     pub total: u64,
 }
 
+/// Where the bytes of a send can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The exposed memory of its server.
+    pub far: Far,
+    /// The byte of the edge that lies at its beginning.
+    pub start: u64,
+    /// The name of the endpoint that lets peers read it.
+    pub name: Arc<[u8]>,
+}
+
+impl Place {
+    /// Four numbers, the length of the name, and the name, filled up.
+    pub fn words(&self) -> Vec<u64> {
+        let Far { key, base, bytes } = self.far;
+        let name = self.name.chunks(8).map(|part| {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            u64::from_ne_bytes(word)
+        });
+        [key, base, bytes, self.start, self.name.len() as u64].into_iter().chain(name).collect()
+    }
+
+    /// The place that words say, if they do.
+    pub fn from_words(words: &[u64]) -> Option<Place> {
+        let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
+        let name: Vec<u8> = name.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let name = name.get(..usize::try_from(length).ok()?)?.into();
+        Some(Place { far: Far { base, key, bytes }, start, name })
+    }
+}
+
 /// Bytes of a note in a packet.
 pub(crate) const NOTE_BYTES: usize = 40;
 
@@ -115,8 +186,9 @@ impl Note {
     /// A note, and what follows it; nothing if it is none.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use Kind::*;
-        let kinds =
-            [Fetch, Data, Failed, Done, Known, Leave, Elsewhere, Join, Launch, Keep, End, Welcome, Over];
+        let kinds = [
+            Fetch, Data, Place, Failed, Done, Known, Leave, Elsewhere, Join, Launch, Keep, End, Welcome, Over,
+        ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
             return None;
@@ -165,6 +237,22 @@ impl Note {
     }
 }
 
+/// Sends a note and words that follow it.
+pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: &[u64]) -> Sent {
+    port.send(to, &note.header(), NOTE_BYTES + 8 * words.len(), |span| {
+        note.write(span.slice(0, NOTE_BYTES));
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        span.slice(NOTE_BYTES, bytes.len()).write(&bytes);
+    })
+}
+
+/// The words that follow a note.
+pub(crate) fn words(data: Span) -> Vec<u64> {
+    let mut bytes = vec![0; data.bytes()];
+    data.read(&mut bytes);
+    bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +279,15 @@ mod tests {
         let (read, data) = Note::read(&note.header(), packet.span()).expect("it is one");
         assert_eq!((read, data.bytes()), (note, 3));
         assert!(Note::read(&note.header(), packet.span().slice(0, NOTE_BYTES - 1)).is_none());
+        let far = Far { key: u64::MAX, base: 5, bytes: 6 };
+        for bytes in [0, 1, 8, 28] {
+            let name = (0..bytes).collect();
+            let place = Place { far, start: 7, name };
+            let words = place.words();
+            assert_eq!(Place::from_words(&words), Some(place));
+            assert_eq!(Place::from_words(&words[..words.len() - 1]), None);
+        }
+        assert_eq!(Place::from_words(&[1, 2, 3, 4, u64::MAX, 0]), None);
         for kind in [0, transport::route::EDGE - 1, Kind::Over as u8 + 1, u8::MAX] {
             assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
         }

@@ -200,9 +200,9 @@ impl Proxy {
             return Ok(false);
         }
         let Proxy { far, reach, runs, dead, .. } = self;
-        let moved = far.exchange(port, reach, |from, note, data| {
-            if let Some(run) = runs.iter_mut().find(|run| run.is_of(note)) {
-                *dead |= run.take_note(from, note, data, reach).is_err();
+        let moved = far.exchange(port, reach, |news, reads| {
+            if let Some(run) = runs.iter_mut().find(|run| run.is_of(news.note())) {
+                *dead |= run.take_news(news, reach, reads).is_err();
             }
         })?;
         while let Some((from, note, words)) = self.far.ordered.pop_front() {
@@ -490,6 +490,15 @@ impl Proxy {
         let mut moved = false;
         let mut at = 0;
         while let Some(run) = self.runs.get_mut(at) {
+            if run.is_stopped() {
+                if run.is_reading() {
+                    at += 1;
+                } else {
+                    self.return_run(at);
+                    moved = true;
+                }
+                continue;
+            }
             let polled = run.poll(&self.reach);
             self.far.outbox.extend(std::iter::from_fn(|| run.next_note()));
             match polled {
@@ -509,13 +518,15 @@ impl Proxy {
                 // Parameters cannot name a user's function, only the rank allocates in its arena, and it may
                 // reach what the proxy is refused.
                 Ok(engine::Progress::Call { .. } | engine::Progress::Stage { .. }) | Err(Stop::Fault(_)) => {
-                    let run = self.runs.swap_remove(at);
                     if matches!(polled, Err(Stop::Fault(fault)) if fault.refuses(run.rank.peer())) {
                         self.reach.segment.rank(run.rank).scalars[VERDICT].store(REFUSED, Ordering::Relaxed);
                     }
-                    run.record.head(Head::State).store(RETURNED, Ordering::Release);
-                    tell(self.reach.segment.rank(run.rank), RETURNED);
-                    self.end_run(&run, RETURNED);
+                    // What is still to come must not come when the rank goes on.
+                    if run.is_reading() {
+                        run.stop();
+                    } else {
+                        self.return_run(at);
+                    }
                     moved = true;
                 }
                 #[cfg(test)]
@@ -526,6 +537,14 @@ impl Proxy {
             }
         }
         moved
+    }
+
+    /// Leaves an instance to its rank.
+    fn return_run(&mut self, at: usize) {
+        let run = self.runs.swap_remove(at);
+        run.record.head(Head::State).store(RETURNED, Ordering::Release);
+        tell(self.reach.segment.rank(run.rank), RETURNED);
+        self.end_run(&run, RETURNED);
     }
 
     fn end_run(&mut self, run: &Execution, state: u64) {

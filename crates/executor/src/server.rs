@@ -1,12 +1,12 @@
-//! The sender's side of edges between hosts: reads what sends of ranks on this host have published, as a
-//! receiver on this host would, and sends it to whoever asked.
+//! The sender's side of edges between hosts: sends what sends of ranks on this host have published to whoever
+//! asked, or exposes it to them.
 //!
 //! Invariants: it keeps nothing that a second question would not bring again; a send's bytes are read between
 //! two looks at the stamp of its record.
 
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};
-use crate::note::{EdgePort, Kind, NOTE_BYTES, Note};
+use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, send_words};
 use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,9 @@ use transport::shm::LocalRank;
 
 /// Packets of one job in a turn, however fast the network takes them.
 const PACKETS_PER_TURN: usize = 16;
+
+/// What no send has published.
+const NOT_SEEN: u64 = u64::MAX;
 
 /// What is being sent.
 #[derive(Default)]
@@ -39,6 +42,10 @@ struct Job {
     source: Option<Source>,
     /// The network had no room at the last turn. It wakes the process when it has some.
     is_refused: bool,
+    /// The bytes from `note.offset` on as the receiver reads them, until it says that it has them.
+    exposed: Option<(Place, Lease)>,
+    /// The send's `published` as the last turn has seen it.
+    seen: u64,
 }
 
 /// A send of a rank on this host.
@@ -66,7 +73,8 @@ impl Server {
     /// what the next one says.
     pub fn ask(&mut self, from: u32, note: Note) {
         self.jobs.retain(|job| job.to != from || !job.note.is_edge_of(&note));
-        self.jobs.push(Job { to: from, note, source: None, is_refused: false });
+        let job = Job { to: from, note, source: None, is_refused: false, exposed: None, seen: NOT_SEEN };
+        self.jobs.push(job);
     }
 
     /// Forgets what a receiver has asked that was withdrawn, and returns the answer.
@@ -148,7 +156,7 @@ impl Server {
     /// Whether a job has something to send.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.jobs.iter().any(|job| match &job.source {
-            Some(source) => !job.is_refused && source.published() != job.note.offset,
+            Some(source) => !job.is_refused && source.published() != job.seen,
             None => reach
                 .segment
                 .local(job.note.sender)
@@ -179,21 +187,32 @@ impl Job {
             self.source = seek(&self.note, reach)?;
         }
         let Some(source) = &self.source else { return Ok(Turn::Wait) };
+        let seen = source.published();
         let published = source.record.published(source.step, source.bytes, self.note.sender);
         let Note { offset, total, .. } = self.note;
         let is_here =
             |source: &Source| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
         if !is_here(source) {
-            self.source = None;
+            (self.source, self.exposed, self.seen) = (None, None, NOT_SEEN);
             return Ok(Turn::Wait);
         }
         let (have, is_whole) = published?;
         let length = source.bytes.min(total);
         let most = (port.payload_bytes_max() - NOTE_BYTES) as u64;
+        let local = if let Region::Local(span) = source.region { Some(span) } else { None };
+        if let Some(span) = local
+            && reach.lent.is_none()
+            && (self.exposed.is_some() || length.saturating_sub(offset) > most)
+            && let Some(turn) = self.expose(port, span, (seen, have, is_whole))
+        {
+            return Ok(turn);
+        }
+        let Some(source) = &self.source else { return Ok(Turn::Wait) };
         let end = have.min(length).min(offset.saturating_add(most));
         // The last packet also says that the send is finished.
         let is_last = end == length;
         if is_last && !is_whole || !is_last && end <= offset {
+            self.seen = seen;
             return Ok(Turn::Wait);
         }
         let bytes = end.saturating_sub(offset) as usize;
@@ -224,14 +243,39 @@ impl Job {
         Ok(if is_last { Turn::Over } else { Turn::Sent })
     }
 
+    /// Says up to where the receiver can read the send's bytes; nothing if they cannot be exposed. The last
+    /// byte also says that the send is finished.
+    fn expose(
+        &mut self,
+        port: &mut impl EdgePort,
+        span: Span,
+        (seen, have, is_whole): (u64, u64, bool),
+    ) -> Option<Turn> {
+        let source = self.source.as_ref()?;
+        if self.exposed.is_none() {
+            let start = self.note.offset;
+            let (far, name, lease) =
+                port.expose(span.slice(start as usize, span.bytes() - start as usize))?;
+            self.exposed = Some((Place { far, start, name: name.into() }, lease));
+        }
+        let (place, _) = self.exposed.as_ref()?;
+        let is_late = have >= source.bytes.min(self.note.total) && !is_whole;
+        if seen == self.seen || have <= place.start || is_late {
+            self.seen = seen;
+            return Some(Turn::Wait);
+        }
+        let note = Note { kind: Kind::Place, offset: have, total: source.bytes, ..self.note };
+        self.is_refused = send_words(port, self.to, &note, &place.words()) == Sent::Full;
+        if self.is_refused {
+            return Some(Turn::Wait);
+        }
+        self.seen = seen;
+        Some(Turn::Sent)
+    }
+
     fn fail(&self, port: &mut impl EdgePort, fault: Fault) -> Sent {
         let note = Note { kind: Kind::Failed, ..self.note };
-        port.send(self.to, &note.header(), NOTE_BYTES + 32, |span| {
-            note.write(span.slice(0, NOTE_BYTES));
-            let words = fault.words();
-            let bytes: [u8; 32] = std::array::from_fn(|at| words[at / 8].to_ne_bytes()[at % 8]);
-            span.slice(NOTE_BYTES, 32).write(&bytes);
-        })
+        send_words(port, self.to, &note, &fault.words())
     }
 }
 

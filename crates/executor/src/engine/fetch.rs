@@ -1,18 +1,27 @@
 //! Edges to ranks on other hosts that are fetched: the receiver's side. `far.rs` has the whole.
 //!
-//! Invariants: bytes are stored in their order, before `done` counts them; an instance does not end before
-//! all servers know what was received.
+//! Invariants: `done` counts bytes that are stored, from the first one on; a step neither ends nor asks again
+//! while a read of it is under way; an instance does not end before all servers know what was received.
 
 use super::{Did, Execution};
-use crate::fault::Fault;
-use crate::memory::{Reach, Stop};
-use crate::note::{Kind, Note};
+use crate::far::{News, Read};
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Reach, Region, Stop};
+use crate::note::{self, Kind, Note, Place};
 use crate::record::{COMPLETE, Field};
 use crate::server;
 use schedule::{Action, Blocks};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use sys::Span;
+use sys::{Block, Span};
 use telemetry::Counter;
+
+/// The longest read (docs/measured/waiting.md). Tests have several of one edge.
+const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
+/// Reads of one edge under way: while one's bytes come, the next one's are on their way.
+const READS_MAX: usize = 2;
+/// Reads that fail one after the other, after which the server counts as lost although it lives.
+const FAILURES_MAX: u32 = 16;
 
 /// What a driver remembers of its fetches.
 pub(super) struct Fetches {
@@ -21,6 +30,8 @@ pub(super) struct Fetches {
     /// Notes to leave, with where they go.
     pub(super) notes: Vec<(u32, Note)>,
     attempts: u32,
+    /// Another driver is to go on once no read is under way.
+    is_stopped: bool,
 }
 
 /// The fetch of one step.
@@ -33,15 +44,38 @@ struct Fetch {
     /// The sending rank answers itself, not its server.
     is_elsewhere: bool,
     fault: Option<Fault>,
+    /// Where its bytes can be read, up to which one, and how many there will be.
+    place: Option<Place>,
+    readable: u64,
+    total: u64,
+    /// The reads under way or ended behind `done`, in their order: begin, end, whether the bytes are there.
+    reads: VecDeque<(u64, u64, bool)>,
+    /// Reads that have failed since the last one that did not.
+    failures: u32,
+}
+
+impl Fetch {
+    /// Whether a process may still write to the step's buffer.
+    fn is_reading(&self) -> bool {
+        self.reads.iter().any(|(.., is_there)| !is_there)
+    }
+
+    /// The bytes of the next read, if there may be one, behind `done` bytes of at most `capacity`.
+    fn next_read(&self, done: u64, capacity: u64) -> Option<(u64, u64)> {
+        let begin = self.reads.back().map_or(done, |(_, end, _)| *end);
+        let end = self.readable.min(capacity).min(begin.saturating_add(READ_BYTES_MAX));
+        (begin < end && self.reads.len() < READS_MAX).then_some((begin, end))
+    }
 }
 
 impl Fetches {
     pub(super) fn new(steps: usize) -> Fetches {
-        Fetches { fetches: vec![Fetch::default(); steps], notes: Vec::new(), attempts: 0 }
+        Fetches { fetches: vec![Fetch::default(); steps], notes: Vec::new(), attempts: 0, is_stopped: false }
     }
 
     /// Forgets all but the number of the last note, so that no earlier answer passes for a later one.
     pub(super) fn restart(&mut self) {
+        self.is_stopped = false;
         self.fetches.fill(Fetch::default());
         self.notes.clear();
     }
@@ -69,14 +103,39 @@ impl Execution {
         (note.receiver, note.context, note.sequence) == (self.rank.peer(), self.context, self.sequence)
     }
 
-    /// Takes a server's answer. One to an earlier question means nothing any more.
-    pub(crate) fn take_note(
+    /// Whether a read of any step is under way: then its memory must not become another driver's.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.fetches.as_ref().is_some_and(|it| it.fetches.iter().any(Fetch::is_reading))
+    }
+
+    /// Begins no more reads, since another driver is to go on.
+    pub(crate) fn stop(&mut self) {
+        self.fetches.iter_mut().for_each(|it| it.is_stopped = true);
+    }
+
+    /// Whether another driver is to go on.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.fetches.as_ref().is_some_and(|it| it.is_stopped)
+    }
+
+    /// Takes a server's answer, or the end of a read; adds the reads that can begin.
+    pub(crate) fn take_news(
         &mut self,
-        from: u32,
-        note: &Note,
-        data: Span,
+        news: News,
         reach: &Reach,
+        reads: &mut VecDeque<Read>,
     ) -> Result<(), Stop> {
+        let step = news.note().step;
+        match news {
+            News::Note(from, note, data) => self.take_note(from, note, data, reach)?,
+            News::Read(read, is_there) => self.read_ended(read, is_there, reach)?,
+        }
+        self.read_on(step, reads);
+        Ok(())
+    }
+
+    /// Takes a server's answer. One to an earlier question means nothing any more.
+    fn take_note(&mut self, from: u32, note: &Note, data: Span, reach: &Reach) -> Result<(), Stop> {
         let step = note.step;
         let Some(fetches) = &mut self.fetches else { return Ok(()) };
         let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(()) };
@@ -84,46 +143,148 @@ impl Execution {
             return Ok(());
         }
         let state = &self.states[step as usize];
-        if note.kind == Kind::Data && !state.settling && !self.record.begin() {
+        let has_bytes = matches!(note.kind, Kind::Data | Kind::Place);
+        if has_bytes && !state.settling && !self.record.begin() {
             return Ok(());
         }
         match (note.kind, state.settling) {
             (Kind::Known, true) => fetch.is_known = true,
             (Kind::Elsewhere, _) => (fetch.is_elsewhere, fetch.asked) = (true, None),
             (Kind::Failed, false) => fetch.fault = Some(server::failed(note.sender, data)),
+            (Kind::Place, false) => {
+                let place = Place::from_words(&note::words(data));
+                if place.as_ref().is_none_or(|place| place.start > state.done) || note.offset > note.total {
+                    let corrupt = Fault::Corrupt { peer: note.sender, what: Corruption::Progress };
+                    fetch.fault = Some(corrupt);
+                    return Ok(());
+                }
+                (fetch.place, fetch.total) = (place, note.total);
+                fetch.readable = fetch.readable.max(note.offset);
+            }
             (Kind::Data, false) => {
                 let begun = state.done;
                 let end = begun + data.bytes() as u64;
                 let capacity = self.buffers.spots[step as usize].bytes;
-                let total = note.total.min(capacity);
-                let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else {
-                    return Ok(());
-                };
-                if note.offset != begun || end > total {
+                if note.offset != begun || end > note.total.min(capacity) {
                     return Ok(());
                 }
-                if let Err(fault) = self.store(step, into, begun, data, reach) {
-                    if let Some(fetches) = &mut self.fetches {
-                        fetches.fetches[step as usize].fault = Some(fault);
-                    }
-                    return Ok(());
+                if self.store_or_fail(step, begun, data, reach) {
+                    self.received(step, end, note.total, reach)?;
                 }
-                reach.count(Counter::FetchedBytes, data.bytes() as u64);
-                reach.fault_point()?;
-                if end == total && note.total > capacity {
-                    let (sent, expected) = (note.total, capacity);
-                    self.record.set_fault(Fault::Truncated { peer: note.sender, sent, expected });
-                }
-                let word = end | if end == total { COMPLETE } else { 0 };
-                self.record.step(step, Field::Done).store(word, Ordering::Release);
-                reach.tell(self.rank, &self.record, step);
-                reach.fault_point()?;
-                self.states[step as usize].done = end;
-                self.states[step as usize].said_all = end == total;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A read has ended. What it has brought counts once all bytes before are there.
+    fn read_ended(&mut self, read: &Read, is_there: bool, reach: &Reach) -> Result<(), Stop> {
+        let step = read.note.step;
+        let begin = read.begin;
+        let is_stored = is_there
+            && read.bounce.as_ref().is_none_or(|block| {
+                self.store_or_fail(step, begin, block.span().slice(0, read.to.bytes()), reach)
+            });
+        let Some(fetches) = &mut self.fetches else { return Ok(()) };
+        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(()) };
+        let Some(at) = fetch.reads.iter().position(|one| one.0 == begin) else { return Ok(()) };
+        if !is_stored {
+            // Those behind it count for nothing: the step asks again.
+            fetch.reads.remove(at);
+            (fetch.place, fetch.asked) = (None, None);
+            fetch.failures += 1;
+            return Ok(());
+        }
+        fetch.reads[at].2 = true;
+        fetch.failures = 0;
+        let mut end = self.states[step as usize].done;
+        while let Some(&(begin, next, true)) = fetch.reads.front()
+            && begin == end
+        {
+            fetch.reads.pop_front();
+            end = next;
+        }
+        let total = fetch.total;
+        match end > self.states[step as usize].done {
+            true => self.received(step, end, total, reach),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the next reads of a step.
+    fn read_on(&mut self, step: u32, reads: &mut VecDeque<Read>) {
+        let Some(fetches) = self.fetches.as_mut().filter(|it| !it.is_stopped) else { return };
+        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return };
+        let (Some(place), Some((from, attempt)), None) = (fetch.place.clone(), fetch.asked, fetch.fault)
+        else {
+            return;
+        };
+        let Action::Recv { from: sender, into, .. } = self.plan.schedule.steps[step as usize].action else {
+            return;
+        };
+        let spot = self.buffers.spots[step as usize];
+        let done = self.states[step as usize].done;
+        while let Some((begin, end)) = fetch.next_read(done, spot.bytes) {
+            let found = self.buffers.region(into.buffer, spot.at[0] + begin);
+            let (to, bounce) = match found {
+                Ok((Region::Local(span), offset, here)) if here > 0 => {
+                    (span.slice(offset as usize, here.min(end - begin) as usize), None)
+                }
+                _ => {
+                    let block = Block::new((end - begin) as usize);
+                    (block.span(), Some(block))
+                }
+            };
+            let end = begin + to.bytes() as u64;
+            fetch.reads.push_back((begin, end, false));
+            let note = Note {
+                kind: Kind::Fetch,
+                context: self.context,
+                sequence: self.sequence,
+                sender: self.peers[sender as usize].number(),
+                receiver: self.rank.peer(),
+                to: self.plan.schedule.rank,
+                edge: 0,
+                step,
+                attempt,
+                offset: begin,
+                total: spot.bytes,
+            };
+            reads.push_back(Read { note, from, place: place.clone(), to, bounce, begin });
+        }
+    }
+
+    /// `end` bytes of a step are stored, of `total` that its send has.
+    fn received(&mut self, step: u32, end: u64, total: u64, reach: &Reach) -> Result<(), Stop> {
+        let begun = self.states[step as usize].done;
+        let capacity = self.buffers.spots[step as usize].bytes;
+        reach.count(Counter::FetchedBytes, end - begun);
+        reach.fault_point()?;
+        let is_whole = end == total.min(capacity);
+        if is_whole && total > capacity {
+            let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action else {
+                return Ok(());
+            };
+            let peer = self.peers[from as usize].number();
+            self.record.set_fault(Fault::Truncated { peer, sent: total, expected: capacity });
+        }
+        let word = end | if is_whole { COMPLETE } else { 0 };
+        self.record.step(step, Field::Done).store(word, Ordering::Release);
+        reach.tell(self.rank, &self.record, step);
+        reach.fault_point()?;
+        self.states[step as usize].done = end;
+        self.states[step as usize].said_all = is_whole;
+        Ok(())
+    }
+
+    /// Copies bytes to where a step receives them; whether that could be done.
+    fn store_or_fail(&mut self, step: u32, begun: u64, data: Span, reach: &Reach) -> bool {
+        let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else { return false };
+        let stored = self.store(step, into, begun, data, reach);
+        if let (Err(fault), Some(fetches)) = (stored, &mut self.fetches) {
+            fetches.fetches[step as usize].fault = Some(fault);
+        }
+        stored.is_ok()
     }
 
     /// Copies bytes to where a step receives them.
@@ -147,6 +308,12 @@ impl Execution {
         let (done, is_settling) = (state.done, state.settling);
         let Some(fetches) = &mut self.fetches else { return Ok(Did::Nothing) };
         let fetch = &mut fetches.fetches[step as usize];
+        if fetch.is_reading() || fetches.is_stopped {
+            return Ok(Did::Nothing);
+        }
+        if fetch.failures >= FAILURES_MAX {
+            fetch.fault.get_or_insert(Fault::Lost { peer });
+        }
         if let Some(fault) = fetch.fault.take() {
             fetch.asked = None;
             return Err(fault.into());
@@ -170,6 +337,8 @@ impl Execution {
         if fetch.asked.is_some_and(|(asked, _)| asked == server) {
             return Ok(Did::Nothing);
         }
+        (fetch.place, fetch.readable) = (None, 0);
+        fetch.reads.clear();
         fetches.attempts += 1;
         fetch.asked = Some((server, fetches.attempts));
         let note = Note {

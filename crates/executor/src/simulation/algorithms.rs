@@ -276,7 +276,7 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
 }
 
 /// How many operations were recovered, and how many messages and packets went between nodes.
-fn run(seed: u64) -> [u64; 3] {
+fn run(seed: u64) -> [u64; 4] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let size = rng.random_range(1..=7);
     let (config, node_of, mut jobs) = some_nodes(rng, size);
@@ -300,7 +300,7 @@ fn run(seed: u64) -> [u64; 3] {
             assert!(network.is_idle(), "messages are left");
             let ranks = jobs.iter().flat_map(|job| &job.ranks);
             let recovered = ranks.map(|rank| rank.executor.counters().recovered).sum();
-            return [recovered, network.carried, packets.carried];
+            return [recovered, network.carried, packets.carried, packets.pulled];
         }
         match rng.random_range(0..12) {
             0 => {
@@ -405,7 +405,7 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
 
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let mut sums = [0; 3];
+    let mut sums = [0; 4];
     for seed in 0..1500 {
         let run = std::panic::AssertUnwindSafe(|| run(seed));
         match std::panic::catch_unwind(run) {
@@ -416,9 +416,10 @@ fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
             }
         }
     }
-    let [recovered, carried, packets] = sums;
+    let [recovered, carried, packets, pulled] = sums;
     eprintln!("{sums:?}");
     assert!(recovered > 100, "only {recovered} operations were recovered");
     assert!(carried > 2_000, "only {carried} messages went between nodes");
     assert!(packets > 30_000, "only {packets} packets went between nodes");
+    assert!(pulled > 3_000, "only {pulled} reads went between nodes");
 }

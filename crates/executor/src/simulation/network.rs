@@ -1,14 +1,15 @@
 //! Messages and packets between the nodes of a simulated job: any number under way, each delivered at a
 //! random time; packets of one process to another in their order.
 
-use crate::note::EdgePort;
+use crate::note::{EdgePort, Lease};
 use crate::{Edge, EdgeOutcome, Executor};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
 use sys::{Block, Span};
-use transport::route::{Header, Sent};
+use transport::route::{Far, Header, Pull, Sent};
 
 /// A message, known by sender, receiver, context and tag.
 type Key = (u32, u32, u64, i32);
@@ -78,6 +79,20 @@ pub struct Packets {
     pub bytes_max: usize,
     /// Packets that have come.
     pub carried: u64,
+    /// What processes have exposed, by key.
+    pub exposed: Vec<(u32, Span, Weak<()>)>,
+    pub pulls: Vec<UnderWay>,
+    /// Pulls whose bytes have come.
+    pub pulled: u64,
+}
+
+/// A pull of a process.
+pub struct UnderWay {
+    own: u32,
+    token: u32,
+    key: usize,
+    at: usize,
+    to: Span,
 }
 
 /// One process's end.
@@ -97,6 +112,24 @@ impl Packets {
                 queue.clear();
             }
         }
+        self.pulls.retain(|pull| pull.own != dead);
+        self.exposed
+            .iter_mut()
+            .filter(|exposed| exposed.0 == dead)
+            .for_each(|exposed| exposed.2 = Weak::new());
+    }
+
+    /// Some bytes of a pull come, or all; whether all have. What is exposed no more may have changed.
+    fn advance(&mut self, pull: &UnderWay, rng: &mut SmallRng) -> bool {
+        let (_, span, lease) = &self.exposed[pull.key];
+        let is_there = lease.strong_count() > 0 && rng.random_ratio(19, 20);
+        let bytes = if is_there { pull.to.bytes() } else { rng.random_range(0..=pull.to.bytes()) };
+        match lease.strong_count() {
+            0 => pull.to.slice(0, bytes).write(&vec![0xdd; bytes]),
+            _ => span.slice(pull.at, bytes).copy_to(pull.to.slice(0, bytes)),
+        }
+        self.pulled += u64::from(is_there);
+        is_there
     }
 }
 
@@ -130,6 +163,48 @@ impl EdgePort for End<'_> {
 
     fn payload_bytes_max(&self) -> usize {
         self.packets.bytes_max
+    }
+
+    fn register(&mut self, _span: Span) -> Option<Lease> {
+        Some(Lease(Box::new(())))
+    }
+
+    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
+        if self.rng.random_ratio(1, 50) {
+            return None;
+        }
+        let lease = Arc::new(());
+        let far = Far { base: 0, key: self.packets.exposed.len() as u64, bytes: span.bytes() as u64 };
+        self.packets.exposed.push((self.own, span, Arc::downgrade(&lease)));
+        let name = self.own.to_ne_bytes();
+        Some((far, Box::new(name), Lease(Box::new(lease))))
+    }
+
+    fn pull(
+        &mut self,
+        (from, name): (u32, &[u8]),
+        (far, at): (Far, u64),
+        to: Span,
+        _own: &Lease,
+        token: u32,
+    ) -> Pull {
+        let (owner, span, _) = &self.packets.exposed[far.key as usize];
+        assert!(*owner == from && name == owner.to_ne_bytes());
+        assert!(at as usize + to.bytes() <= span.bytes(), "{} bytes from {at} of {span:?}", to.bytes());
+        if self.rng.random_ratio(1, 5) {
+            return Pull::Full;
+        }
+        let key = far.key as usize;
+        self.packets.pulls.push(UnderWay { own: self.own, token, key, at: at as usize, to });
+        Pull::Started
+    }
+
+    fn pulled(&mut self) -> Option<(u32, bool)> {
+        let ours = |(_, pull): &(usize, &UnderWay)| pull.own == self.own;
+        let some = self.packets.pulls.iter().enumerate().filter(ours).choose(self.rng);
+        let (at, _) = some.filter(|_| self.rng.random_ratio(1, 2))?;
+        let pull = self.packets.pulls.swap_remove(at);
+        Some((pull.token, self.packets.advance(&pull, self.rng)))
     }
 
     fn broken(&self) -> Option<String> {
