@@ -1,18 +1,23 @@
 //! Which way a long message takes: read in the sender's memory, or through cells.
 //!
 //! The receiver chooses, and its answer to the offer says so; sender and receiver need not agree beforehand.
-//! It chooses by the tuning table. Without a table the job's first long messages take both ways in turns, and
-//! their times are noted in the job's header (`tuning::Probes`). What is timed is a *busy period*: from the
-//! first message that a receiver fetches until it fetches none. So single messages are told from streams.
+//! It chooses by the tuning table. Without a table a rank's first long messages take both ways, in runs
+//! (`tuning::Judge`), and what the first rank sees is noted in the job's header (`tuning::Probes`). What is
+//! timed is a *busy period*: from the first message that a receiver fetches until it fetches none. So single
+//! messages are told from streams.
 //!
 //! Some eager messages in pieces are read in the sender's memory, too, only to be timed (`pieces.rs`). Where
 //! that is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
 
+use crate::config::READ_PIECE_BYTES;
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use transport::route::Reach;
 use transport::shm::{Segment, cma};
-use tuning::{Distance, EAGER_BYTES_MAX, Load, Probes, Sizes, Source, Tuning, Way, class_of, read_row};
+use tuning::{
+    CLASSES, Distance, EAGER_BYTES_MAX, Fetched, Judge, Load, Probes, SETTLING, Sizes, Source, Tuning, Way,
+    class_of, read_row,
+};
 
 /// Chooses for one process.
 pub(crate) struct Chooser {
@@ -32,6 +37,8 @@ pub(crate) struct Chooser {
     /// Whether the last busy period had several messages.
     was_many: bool,
     period: Option<Period>,
+    /// By distance, load and class of lengths; none where nothing is learnt.
+    judges: Vec<Judge>,
 }
 
 /// A busy period that is timed.
@@ -40,7 +47,10 @@ struct Period {
     way: Way,
     began: u64,
     bytes: u64,
-    /// Its messages are not all alike, or took different ways.
+    /// How many messages have ended, and when the first of them had (`tuning::SETTLING`).
+    ended: u64,
+    settled: u64,
+    /// Its messages are not all alike, or cannot all be read.
     mixed: bool,
 }
 
@@ -49,17 +59,19 @@ impl Chooser {
         let is_known = Distance::ALL.iter().any(|at| tuning.read(*at, Load::Alone).is_some());
         let is_forbidden = |segment: &Segment| segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
         let may_choose = !reach.prefers_read() && !reach.segment().is_some_and(is_forbidden);
+        let is_learning = reach.segment().is_some() && may_choose && !is_known;
         Chooser {
             tuning,
             segment: reach.segment().cloned(),
             rank: reach.rank(),
             may_choose,
-            is_learning: reach.segment().is_some() && may_choose && !is_known,
+            is_learning,
             near: OnceCell::new(),
             under_way: 0,
             fetched: 0,
             was_many: false,
             period: None,
+            judges: vec![Judge::default(); if is_learning { 3 * 3 * CLASSES } else { 0 }],
         }
     }
 
@@ -94,15 +106,14 @@ impl Chooser {
     pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Way {
         self.under_way += 1;
         self.fetched += 1;
-        if !readable {
-            self.period.iter_mut().for_each(|period| period.mixed = true);
-            return Way::Cells;
-        }
         let class = class_of(bytes);
         if let Some(period) = &mut self.period {
+            period.mixed |= !readable || (period.at.0, period.at.2) != (distance, class);
             period.bytes += bytes;
-            period.mixed |= period.at.0 != distance || period.at.2 != class;
-            return period.way;
+            return if readable { period.way } else { Way::Cells };
+        }
+        if !readable {
+            return Way::Cells;
         }
         let is_first = self.under_way == 1;
         let load = match sends {
@@ -110,17 +121,21 @@ impl Chooser {
             false if is_first && !self.was_many => Load::Alone,
             false => Load::Many,
         };
-        let at = (distance, load, class);
         let Some(probes) = self.probes() else { return self.by_table(distance, load, bytes) };
-        match probes.choice(at) {
-            Some(way) => way,
-            None if is_first => {
-                let (way, began) = (probes.next(at), sys::clock::now());
-                self.period = Some(Period { at, way, began, bytes, mixed: false });
-                way
-            }
-            None => Way::Cells,
+        let at = (distance, load, class);
+        let chosen = probes.choice(at);
+        // Senders follow what is chosen for messages that may be eager, and do not look again.
+        let looks_again = bytes > self.tuning.get(EAGER_BYTES_MAX) && self.judge(at).looks_again();
+        if !is_first || chosen.is_some() && !looks_again {
+            return chosen.unwrap_or(Way::Cells);
         }
+        let (way, began) = (self.judge(at).way(), sys::clock::now());
+        self.period = Some(Period { at, way, began, bytes, ended: 0, settled: began, mixed: false });
+        way
+    }
+
+    fn judge(&mut self, (distance, load, class): (Distance, Load, usize)) -> &mut Judge {
+        &mut self.judges[(distance as usize * Load::ALL.len() + load as usize) * CLASSES + class]
     }
 
     fn by_table(&self, distance: Distance, load: Load, bytes: u64) -> Way {
@@ -132,6 +147,12 @@ impl Chooser {
     /// A message was fetched.
     #[inline]
     pub(crate) fn end(&mut self) {
+        if let Some(period) = &mut self.period {
+            period.ended += 1;
+            if period.ended == SETTLING {
+                period.settled = sys::clock::now();
+            }
+        }
         self.under_way -= 1;
         if self.under_way == 0 {
             self.end_period();
@@ -139,8 +160,10 @@ impl Chooser {
     }
 
     fn end_period(&mut self) {
-        self.was_many = std::mem::take(&mut self.fetched) > 1;
-        let Some(Period { at: (distance, load, class), way, began, bytes, mixed }) = self.period.take()
+        let messages = u64::from(std::mem::take(&mut self.fetched));
+        self.was_many = messages > 1;
+        let Some(Period { at: (distance, load, class), way, began, bytes, settled, mixed: false, .. }) =
+            self.period.take()
         else {
             return;
         };
@@ -149,20 +172,26 @@ impl Chooser {
             (_, true) => Load::Many,
             (_, false) => Load::Alone,
         };
-        if !mixed && let Some(probes) = self.probes() {
-            probes.record((distance, load, class), way, picoseconds(began, bytes));
+        let at = (distance, load, class);
+        let now = sys::clock::now();
+        // Pieces of several messages come by turns, so these end at the same time.
+        let by_turns = way == Way::Cells || bytes > messages * READ_PIECE_BYTES as u64;
+        let settled_ns = (!by_turns).then_some(now - settled);
+        let fetched = Fetched { way, messages, bytes, ns: now - began, settled_ns };
+        let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Way::Cells);
+        let verdict = self.judge(at).end(fetched, chosen);
+        if let (Some(way), Some(probes)) = (verdict, self.probes()) {
+            probes.decide(at, way);
         }
     }
 
     /// A peer's memory cannot be read.
     pub(crate) fn refused(&mut self) {
-        if let Some(Period { at, way: Way::Read, .. }) = self.period
-            && let Some(period) = &mut self.period
-        {
-            period.mixed = true;
-            if let Some(probes) = self.probes() {
-                probes.refuse(at, Way::Read);
-            }
+        let Some(period) = &mut self.period else { return };
+        period.mixed = true;
+        let (distance, _, class) = period.at;
+        for load in Load::ALL {
+            self.probes().iter().for_each(|probes| probes.refuse((distance, load, class), Way::Read));
         }
     }
 
@@ -228,6 +257,9 @@ mod tests {
         Reach::Shm(Port::new(segment, rank))
     }
 
+    /// Messages by which a rank decides.
+    const JUDGED: usize = 64;
+
     /// Fetches messages one by one. Cells take `cells` us, reading `read` us. Returns the way of the last.
     fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Way {
         let mut last = Way::Cells;
@@ -241,17 +273,27 @@ mod tests {
         last
     }
 
-    // Goal: without a table the first messages take both ways, and the others the faster one.
+    // Goal: without a table the first messages take both ways, and the others the faster one, at all ranks; a
+    // choice that no longer holds is mended.
     #[test]
     fn messages_show_the_faster_way() {
         for (times, way) in [([50_000, 10_000], Way::Read), ([10_000, 50_000], Way::Cells)] {
-            let mut chooser = Chooser::new(&reach(1), Tuning::default());
-            assert_eq!(fetch(&mut chooser, 9, times), way);
-            assert!(chooser.period.is_none(), "it is known");
+            let reach = reach(1);
+            let mut chooser = Chooser::new(&reach, Tuning::default());
+            let mut other = Chooser::new(&reach, Tuning::default());
+            fetch(&mut chooser, JUDGED, times);
+            for chooser in [&mut chooser, &mut other] {
+                assert_eq!(chooser.begin(HERE, false, 1 << 20, true), way);
+                assert!(chooser.period.is_none(), "it is known");
+                chooser.end();
+            }
             assert!(
                 chooser.begin(HERE, true, 1 << 20, true) == Way::Cells && chooser.period.is_some(),
                 "an exchange is another matter"
             );
+            chooser.end();
+            let opposite = fetch(&mut chooser, 600, [times[1], times[0]]);
+            assert_ne!(opposite, way);
         }
     }
 
@@ -260,36 +302,37 @@ mod tests {
     fn streams_are_told_from_single_messages() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
         let burst = |chooser: &mut Chooser, lengths: [u64; 3]| {
-            let ways = lengths.map(|bytes| chooser.begin(HERE, false, bytes, true));
+            for bytes in lengths {
+                chooser.begin(HERE, false, bytes, true);
+            }
             (0..3).for_each(|_| chooser.end());
-            ways
         };
-        for _ in 0..20 {
+        for _ in 0..JUDGED.div_ceil(3) {
             burst(&mut chooser, [1 << 20; 3]);
         }
         let choice = |chooser: &Chooser, load| chooser.probes().unwrap().choice((HERE, load, 6));
         assert!(choice(&chooser, Load::Many).is_some() && choice(&chooser, Load::Alone).is_none());
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        for _ in 0..20 {
-            let ways = burst(&mut chooser, [1 << 20, 1 << 18, 1 << 20]);
-            assert!(ways.iter().all(|way| *way == ways[0]));
+        for _ in 0..JUDGED {
+            burst(&mut chooser, [1 << 20, 1 << 18, 1 << 20]);
         }
-        assert!([Load::Alone, Load::Many].iter().all(|load| choice(&chooser, *load).is_none()));
+        assert!(Load::ALL.iter().all(|load| choice(&chooser, *load).is_none()));
     }
 
     // Goal: where the kernel refuses (EPERM), no other message tries.
     #[test]
     fn what_is_refused_is_chosen_no_more() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        fetch(&mut chooser, 1, [50_000, 0]);
-        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Read);
+        while chooser.begin(HERE, false, 1 << 20, true) == Way::Cells {
+            chooser.end();
+        }
         chooser.refused();
         chooser.end();
         assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Way::Cells);
         assert!(chooser.period.is_none());
         // A message that cannot be read says nothing about reading.
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        for _ in 0..20 {
+        for _ in 0..2 * JUDGED {
             assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Way::Cells);
             chooser.end();
         }

@@ -62,7 +62,7 @@ impl Default for Config {
             eager_bytes_max: 64 << 10,
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
-            read_piece_bytes: 1 << 20,
+            read_piece_bytes: READ_PIECE_BYTES,
             pull_piece_bytes: 128 << 10,
             pull_bytes_min: 64 << 10,
             patience_polls: 1000,
@@ -74,3 +74,6 @@ impl Default for Config {
 
 /// The longest message that a peer may begin in pieces: the setting's greatest value.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;
+
+/// Bytes of a message that are read at a time, before those of others get their turn.
+pub(crate) const READ_PIECE_BYTES: usize = 1 << 20;

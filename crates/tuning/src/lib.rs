@@ -19,7 +19,7 @@ mod table;
 
 pub use ccl::{ByRanks, COLLECTIVES, LIBRARIES};
 pub use machine::Machine;
-pub use probe::{PROBE_WORDS, Probes, Way, is_faster};
+pub use probe::{Fetched, Judge, PROBE_WORDS, Probes, SETTLING, Way, is_faster};
 pub use row::{Kind, Row};
 pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
 pub use table::Table;
