@@ -463,15 +463,10 @@ impl InstanceBlock {
 
     fn encode(&mut self, executor: &mut ExecutorParts) -> Result<()> {
         let partitions = partitions_of(&self.partitions);
-        let words = buffers::encode(
-            &self.run.buffers,
-            partitions,
-            &self.scratch,
-            &self.run.peers,
-            self.lent,
-            executor.reach,
-            executor.rank,
-        )?;
+        let arena = executor.reach.arena(executor.rank).map_err(|fault| fault.error(executor.rank.peer()))?;
+        let (run, lent) = (&self.run, self.lent);
+        let words =
+            buffers::parameters(&run.buffers, partitions, &self.scratch, &run.peers, lent, arena).to_words();
         let count = words.len() as u64;
         let at = match self.parameters {
             Some((at, words)) if words >= count => at,

@@ -1,17 +1,17 @@
 //! Where the blocks of a schedule lie, as the driver of an instance sees them: lengths of blocks, regions of
 //! buffers.
 
-use crate::checked::{CheckedSchedule, operands, pair};
+use crate::checked::{CheckedSchedule, operands};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, RemoteLayout};
+use crate::parameters::{Gaps, Parameters, Part, Place};
 use crate::peer::Peer;
-use crate::record::IN_ARENA;
 use crate::{Binding, Cut, Reduction};
-use datatype::{Basic, Buffer, Layout, PredefinedOp};
+use datatype::{Buffer, Layout};
 use error::{Class, Result, fail};
 use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
-use transport::shm::LocalRank;
+use transport::shm::{Arena, LocalRank};
 
 /// Lengths of the blocks of a user's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,84 +271,55 @@ fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// The first word of a part.
-const PART_FLAT: u64 = 0;
-const PART_GAPS: u64 = 1;
-const PART_GAPS_MAPPED: u64 = 2;
-
-/// Writes an operation's parameters as words, for a proxy; `lent`: one on another computer, which knows
-/// user's buffers by their addresses only.
-pub fn encode(
+/// An operation's parameters for a proxy; `lent`: one on another computer, which knows user's buffers by
+/// their addresses only.
+pub fn parameters(
     buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
     peers: &[Peer],
     lent: bool,
-    reach: &Reach,
-    rank: LocalRank,
-) -> Result<Vec<u64>> {
-    let mut words = Vec::new();
-    let arena = reach.arena(rank).map_err(|fault| fault.error(rank.peer()))?;
-    match buffers.reduction {
-        Some(Reduction::Predefined { op, basic, element_bytes }) => {
-            words.extend([1 | (op as u64) << 8 | (basic as u64) << 16, element_bytes]);
-        }
-        _ => words.extend([0, 0]),
-    }
-    for lengths in [&partitions.input, &partitions.output] {
-        match &lengths.cut {
-            Cut::Even { block_bytes } => words.extend([0, *block_bytes, 0]),
-            Cut::Near { elements, element_bytes } => words.extend([1, *elements, *element_bytes]),
-            Cut::At(at) => {
-                words.extend([2, at.len() as u64, 0]);
-                words.extend(at.iter());
+    arena: &Arena,
+) -> Parameters {
+    let mut layouts: Vec<Arc<Layout>> = Vec::new();
+    let mut place = |region: &Region| match region {
+        Region::Local(span) if span.bytes() > 0 => {
+            match arena.offset_of(span.address(), span.bytes() as u64).filter(|_| !lent) {
+                Some(offset) => Place::Arena(offset),
+                None => Place::Private(span.address() as u64),
             }
         }
-    }
-    let mut layouts: Vec<&Arc<Layout>> = Vec::new();
-    for parts in buffers.parts.iter().take(2) {
-        words.push(parts.len() as u64);
-        for part in parts {
-            words.push(part.end);
-            match &part.region {
-                Region::Local(span) if span.bytes() > 0 => {
-                    match arena.offset_of(span.address(), span.bytes() as u64) {
-                        Some(offset) if !lent => words.extend([PART_FLAT, offset | IN_ARENA]),
-                        _ => words.extend([PART_FLAT, span.address() as u64]),
-                    }
-                }
-                Region::LocalGaps(buffer) => {
-                    let Some((layout, skip)) = buffer.parts() else { continue };
-                    let index = layouts.iter().position(|known| Arc::ptr_eq(known, layout));
-                    let index = index.unwrap_or_else(|| {
-                        layouts.push(layout);
-                        layouts.len() - 1
-                    });
-                    let (kind, base) = match base_inside(arena, buffer).filter(|_| !lent) {
-                        Some(base) => (PART_GAPS_MAPPED, base),
-                        None => (PART_GAPS, buffer.base()),
-                    };
-                    words.extend([kind, base as u64, index as u64, skip as u64]);
-                }
-                _ => words.extend([PART_FLAT, IN_ARENA]),
-            }
+        Region::LocalGaps(buffer) => {
+            let (layout, skip) = buffer.parts().expect("a buffer with gaps has a layout");
+            let known = layouts.iter().position(|known| Arc::ptr_eq(known, layout));
+            let number = known.unwrap_or_else(|| {
+                layouts.push(layout.clone());
+                layouts.len() - 1
+            });
+            let inside = base_inside(arena, buffer).filter(|_| !lent);
+            let base = inside.unwrap_or(buffer.base()) as u64;
+            Place::Gaps(Gaps { mapped: inside.is_some(), base, layout: number as u64, skip: skip as u64 })
         }
+        _ => Place::Arena(0),
+    };
+    let mut of = |buffer: usize| -> Vec<Part> {
+        let parts = buffers.parts.get(buffer).into_iter().flatten();
+        parts.map(|part| Part { end: part.end, place: place(&part.region) }).collect()
+    };
+    let parts = [of(0), of(1)];
+    Parameters {
+        reduction: buffers.reduction.filter(|reduction| matches!(reduction, Reduction::Predefined { .. })),
+        cuts: [&partitions.input, &partitions.output].map(|lengths| lengths.cut.clone()),
+        parts,
+        scratch: scratch.to_vec(),
+        layouts,
+        peers: peers.iter().map(|peer| peer.number()).collect(),
     }
-    words.extend(scratch);
-    words.push(layouts.len() as u64);
-    for layout in layouts {
-        words.push(layout.words() as u64);
-        words.extend(layout.to_words());
-    }
-    words.push(peers.len() as u64);
-    words
-        .extend(peers.chunks(2).map(|two| pair(two[0].number(), two.get(1).map_or(0, |peer| peer.number()))));
-    Ok(words)
 }
 
 /// The base of a buffer with gaps as an offset of the arena, if all from its first to its last byte lies in
 /// one extent. The base itself may lie elsewhere, even before the arena.
-pub fn base_inside(arena: &transport::shm::Arena, buffer: &Buffer) -> Option<usize> {
+pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     let (layout, skip) = buffer.parts()?;
     let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
     let last = layout.extent.saturating_mul(elements - 1);
@@ -362,130 +333,64 @@ pub fn base_inside(arena: &transport::shm::Arena, buffer: &Buffer) -> Option<usi
     Some(buffer.base().wrapping_sub(low as usize).wrapping_add(first as usize))
 }
 
-/// Decodes a rank's parameters for a proxy: its view of the buffers, and the world ranks of the peers.
-pub fn decode(
-    words: &[u64],
+/// A proxy's view of a rank's buffers, and its peers; nothing if the parameters do not fit the plan or the
+/// arena.
+pub fn bind_remote(
+    parameters: &Parameters,
     plan: &CheckedSchedule,
     reach: &Reach,
     rank: LocalRank,
 ) -> Option<(Buffers, Arc<[Peer]>)> {
-    let mut words = Words { words, at: 0 };
-    let mut buffers = Buffers { reduction: reduction(words.next()?, words.next()?)?, ..Buffers::default() };
-    if plan.reduces && buffers.reduction.is_none() {
+    let mut buffers = Buffers { reduction: parameters.reduction, ..Buffers::default() };
+    let schedule = &plan.schedule;
+    if plan.reduces && buffers.reduction.is_none() || parameters.scratch.len() != schedule.scratch.len() {
         return None;
     }
-    let schedule = &plan.schedule;
-    let input = words.lengths(schedule.input_blocks)?;
-    let output = words.lengths(schedule.output_blocks)?;
-    let partitions = Partitions { input, output };
+    let [input, output] = &parameters.cuts;
+    let partitions = Partitions {
+        input: Lengths::new(schedule.input_blocks, input.clone())?,
+        output: Lengths::new(schedule.output_blocks, output.clone())?,
+    };
     let element_bytes = buffers.reduction.map_or(0, |reduction| reduction.element_bytes());
     partitions.spots(plan, element_bytes, &mut buffers.spots).ok()?;
     let arena = reach.arena(rank).ok()?;
-    let mut gaps = Vec::new();
-    for buffer in 0..2 {
-        let count = words.next()?;
-        let mut parts = Vec::new();
+    for (parts, lengths) in parameters.parts.iter().zip([&partitions.input, &partitions.output]) {
         let mut start = 0;
-        for _ in 0..count {
-            let end = words.next()?;
-            let bytes = end.checked_sub(start)?;
-            let region = match words.next()? {
-                PART_FLAT => match words.next()? {
-                    at if at & IN_ARENA != 0 => Region::Local(arena.span(at & !IN_ARENA, bytes).ok()?),
-                    address => Region::Remote { rank, address: address as usize },
-                },
-                kind @ (PART_GAPS | PART_GAPS_MAPPED) => {
-                    let base = words.next()? as usize;
-                    gaps.push((buffer, parts.len(), kind, base, words.next()?, words.next()? as usize));
-                    Region::Remote { rank, address: 0 }
-                }
-                _ => return None,
+        let mut bind = |part: &Part| {
+            let bytes = part.end.checked_sub(start)?;
+            let region = match part.place {
+                Place::Arena(offset) => Region::Local(arena.span(offset, bytes).ok()?),
+                Place::Private(address) => Region::Remote { rank, address: address as usize },
+                Place::Gaps(gaps) => with_gaps(gaps, part.end, &parameters.layouts, rank)?,
             };
-            parts.push(BufferPart { start, end, region });
-            start = end;
-        }
-        let total = if buffer == 0 { partitions.input.total() } else { partitions.output.total() };
-        if start < total {
+            Some(BufferPart { start: std::mem::replace(&mut start, part.end), end: part.end, region })
+        };
+        buffers.parts.push(parts.iter().map(&mut bind).collect::<Option<_>>()?);
+        if start < lengths.total() {
             return None;
         }
-        buffers.parts.push(parts);
     }
-    for index in 0..schedule.scratch.len() {
+    for (index, &at) in parameters.scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
-        let region = reach.scratch(rank, words.next()?, bytes)?;
+        let region = reach.scratch(rank, at, bytes)?;
         buffers.parts.push(vec![BufferPart { start: 0, end: bytes, region }]);
     }
-    let mut layouts = Vec::new();
-    for _ in 0..words.next()? {
-        let count = words.next()?;
-        layouts.push(Arc::new(Layout::from_words(words.take(count)?).ok()?));
-    }
-    for (buffer, part, kind, base, layout, skip) in gaps {
-        let layout = layouts.get(layout as usize)?.clone();
-        let bytes = buffers.parts[buffer][part].end;
-        if layout.size == 0 || skip >= layout.size || bytes > 1 << 60 {
-            return None;
-        }
-        let mapped = kind == PART_GAPS_MAPPED;
-        buffers.parts[buffer][part].region =
-            Region::RemoteGaps(RemoteLayout { rank, mapped, base, layout, skip });
-    }
-    let peers = words.peers(schedule.size, reach)?;
-    (words.at == words.words.len()).then_some((buffers, peers))
+    Some((buffers, peers(&parameters.peers, schedule.size, reach)?))
 }
 
-fn reduction(kind: u64, element_bytes: u64) -> Option<Option<Reduction>> {
-    if kind == 0 {
-        return Some(None);
+/// The region of a part with gaps that ends at `end`.
+fn with_gaps(gaps: Gaps, end: u64, layouts: &[Arc<Layout>], rank: LocalRank) -> Option<Region> {
+    let layout = layouts.get(usize::try_from(gaps.layout).ok()?)?.clone();
+    let (base, skip) = (gaps.base as usize, gaps.skip as usize);
+    if layout.size == 0 || skip >= layout.size || end > 1 << 60 {
+        return None;
     }
-    let op = PredefinedOp::from_number((kind >> 8) as u8)?;
-    let basic = Basic::from_number((kind >> 16) as u8)?;
-    datatype::check_op(op, basic).ok()?;
-    let reduction = Reduction::Predefined { op, basic, element_bytes };
-    reduction.is_sound().then_some(Some(reduction))
+    Some(Region::RemoteGaps(RemoteLayout { rank, mapped: gaps.mapped, base, layout, skip }))
 }
 
-/// Reads words one after the other.
-struct Words<'a> {
-    words: &'a [u64],
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn next(&mut self) -> Option<u64> {
-        let word = self.words.get(self.at).copied();
-        self.at += 1;
-        word
-    }
-
-    fn take(&mut self, count: u64) -> Option<&'a [u64]> {
-        let end = self.at.checked_add(usize::try_from(count).ok()?)?;
-        let words = self.words.get(self.at..end)?;
-        self.at = end;
-        Some(words)
-    }
-
-    fn lengths(&mut self, blocks: u32) -> Option<Lengths> {
-        let (kind, a, b) = (self.next()?, self.next()?, self.next()?);
-        let cut = match kind {
-            0 => Cut::Even { block_bytes: a },
-            1 => Cut::Near { elements: a, element_bytes: b },
-            2 => Cut::At(self.take(a)?.into()),
-            _ => return None,
-        };
-        Lengths::new(blocks, cut)
-    }
-
-    fn peers(&mut self, size: u32, reach: &Reach) -> Option<Arc<[Peer]>> {
-        let count = self.next()?;
-        let words = self.take(count.div_ceil(2))?;
-        let halves = words.iter().flat_map(|&word| [crate::checked::high(word), crate::checked::low(word)]);
-        if count != u64::from(size) {
-            return None;
-        }
-        let ranks = reach.segment.shape().ranks;
-        let all_are_remote = reach.lent.is_some();
-        let peer = |peer| (peer < ranks).then(|| Peer::among(peer, &reach.segment, all_are_remote));
-        halves.take(count as usize).map(peer).collect()
-    }
+fn peers(numbers: &[u32], size: u32, reach: &Reach) -> Option<Arc<[Peer]>> {
+    let ranks = reach.segment.shape().ranks;
+    let all_are_remote = reach.lent.is_some();
+    let peer = |&peer: &u32| (peer < ranks).then(|| Peer::among(peer, &reach.segment, all_are_remote));
+    if numbers.len() != size as usize { None } else { numbers.iter().map(peer).collect() }
 }

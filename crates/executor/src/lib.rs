@@ -24,6 +24,7 @@ mod habit;
 mod lent;
 mod memory;
 mod note;
+mod parameters;
 mod peer;
 pub mod proxy;
 mod record;
