@@ -28,28 +28,33 @@ impl Process {
         if role.serves && !role.is_root && data.sendbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
-        let (count, sends, receives) = (Elements::Whole(count), role.serves, role.is_root);
-        self.reducing(Collective::Reduce, comm, role.at, role.root, count, data, sends, receives)
+        let part = match (role.serves, role.is_root) {
+            (true, true) => Does::Both,
+            (true, false) => Does::Gives,
+            (false, _) => Does::Gets,
+        };
+        let whole = Arguments::of(Collective::Reduce, comm, role.at, Elements::Whole(count), data);
+        self.reducing(Arguments { root: role.root, part, ..whole })
     }
 
     #[inline(always)]
     pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         let at = self.place(comm)?;
-        self.reducing(Collective::Allreduce, comm, at, 0, Elements::Whole(count), data, true, true)
+        self.reducing(Arguments::of(Collective::Allreduce, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
     pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
         let at = self.place(comm)?;
-        self.reducing(Collective::Scan, comm, at, 0, Elements::Whole(count), data, true, true)
+        self.reducing(Arguments::of(Collective::Scan, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
     pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
         let at = self.place(comm)?;
-        self.reducing(Collective::Exscan, comm, at, 0, Elements::Whole(count), data, true, true)
+        self.reducing(Arguments::of(Collective::Exscan, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
@@ -61,7 +66,7 @@ impl Process {
     ) -> Result<Planned> {
         let at = self.place(comm)?;
         let elements = Elements::Equal(count, at.size);
-        self.reducing(Collective::ReduceScatterBlock, comm, at, 0, elements, data, true, true)
+        self.reducing(Arguments::of(Collective::ReduceScatterBlock, comm, at, elements, data))
     }
 
     pub(crate) fn plan_reduce_scatter(
@@ -72,7 +77,7 @@ impl Process {
     ) -> Result<Planned> {
         let at = self.place(comm)?;
         let counts = counts.read(at.size)?;
-        self.reducing(Collective::ReduceScatter, comm, at, 0, Elements::Blocks(&counts), data, true, true)
+        self.reducing(Arguments::of(Collective::ReduceScatter, comm, at, Elements::Blocks(&counts), data))
     }
 }
 
@@ -115,46 +120,64 @@ impl Elements<'_> {
     }
 }
 
-/// The arguments of a reduction that are checked already.
+/// What a rank does in a reduction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// It gives a vector, and gets a result.
+    Both,
+    Gives,
+    Gets,
+}
+
+/// The arguments of a reduction, and this rank's part in it.
 #[derive(Clone, Copy)]
-struct Reduction<'a> {
+struct Arguments<'a> {
     collective: Collective,
     comm: Handle,
+    at: Position,
     root: u32,
     elements: Elements<'a>,
     data: Reduced,
+    part: Does,
+}
+
+impl<'a> Arguments<'a> {
+    /// A reduction without root.
+    #[inline(always)]
+    fn of(
+        collective: Collective,
+        comm: Handle,
+        at: Position,
+        elements: Elements<'a>,
+        data: Reduced,
+    ) -> Arguments<'a> {
+        Arguments { collective, comm, at, root: 0, elements, data, part: Does::Both }
+    }
+}
+
+/// The same, checked.
+#[derive(Clone, Copy)]
+struct Reduction<'a> {
+    arguments: Arguments<'a>,
     /// The elements of the whole vector, and those that this rank receives; none if it is not to have them.
     sent: Option<i64>,
     received: Option<i64>,
     in_place: bool,
-    is_inter: bool,
 }
 
 impl Process {
-    /// A reduction. `sends`: this rank contributes; `receives`: it gets a result.
     #[inline(always)] // Most arguments are constants.
-    #[allow(clippy::too_many_arguments)] // Those of the MPI function, and what this rank does.
-    fn reducing(
-        &mut self,
-        collective: Collective,
-        comm: Handle,
-        at: Position,
-        root: u32,
-        elements: Elements,
-        data: Reduced,
-        sends: bool,
-        receives: bool,
-    ) -> Result<Planned> {
+    fn reducing(&mut self, arguments: Arguments) -> Result<Planned> {
+        let Arguments { comm, at, elements, data, part, .. } = arguments;
+        let (sends, receives) = (part != Does::Gets, part != Does::Gives);
         let in_place = sends && self.in_place(comm, data.sendbuf)?;
         if data.recvbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
         }
         let (total, received) = elements.totals(at.rank)?;
         let (sent, received) = (sends.then_some(total), receives.then_some(received));
-        let is_inter = at.is_inter;
         // Made where it is used: only `in_images` needs it in memory.
-        let reduction =
-            || Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
+        let reduction = || Reduction { arguments, sent, received, in_place };
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         match op {
@@ -172,8 +195,8 @@ impl Process {
     /// A reduction by a predefined operator in the program's buffers, which have no gaps.
     #[inline(always)]
     fn in_buffers(&self, reduction: Reduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
-        let Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
-            reduction;
+        let Reduction { arguments, sent, received, in_place } = reduction;
+        let Arguments { collective, comm, at, root, elements, data, .. } = arguments;
         let element_bytes = basic.size() as u64;
         let source = if in_place { data.recvbuf } else { data.sendbuf };
         let input = match sent {
@@ -191,7 +214,7 @@ impl Process {
             // The schedule of a call in place names only the output.
             Elements::Whole(_) if in_place || sent.is_none() => Part::None,
             Elements::Whole(_) => Part::One { buffer: input, element_bytes },
-            Elements::Equal(..) if !is_inter => Part::PerRank(input),
+            Elements::Equal(..) if !at.is_inter => Part::PerRank(input),
             _ => {
                 let ends = elements.counts().into_iter().scan(0, |end, count| {
                     *end += count as u64 * element_bytes;
@@ -225,7 +248,8 @@ impl Process {
         reduction: Reduction,
         predefined: Option<(PredefinedOp, Basic)>,
     ) -> Result<Box<Planned>> {
-        let Reduction { collective, comm, root, elements, data, sent, received, in_place, .. } = reduction;
+        let Reduction { arguments, sent, received, in_place } = reduction;
+        let Arguments { collective, comm, root, elements, data, .. } = arguments;
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         let (shape, operation, operator) = match (predefined, op) {
