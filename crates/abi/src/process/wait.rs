@@ -4,7 +4,7 @@
 //! the rank's doorbell with the lock free (`progress::Idle`).
 
 use super::lock::{Guard, make_room};
-use super::{Process, callback, raise, report};
+use super::{Job, Process, callback, raise, report};
 use error::{Class, Error};
 use executor::Poll;
 use objects::Handle;
@@ -278,6 +278,30 @@ impl Guard {
         }
     }
 
+    /// What a rank looks at before it idles: warnings for the user, and whether its world or its `mpirun` has
+    /// ended, and this process with it.
+    fn look_around(&mut self) {
+        let job = self.job();
+        if let Some(warning) = job.coll.warning() {
+            eprintln!("outboard: rank {}: {warning}", job.membership.rank);
+        }
+        if let Some((_, code)) = job.membership.world().aborted() {
+            self.unlocked(|| raise::leave(code));
+        }
+        let job = self.job();
+        let has_ended = |process: &sys::process::Process| process.ended(Some(Duration::ZERO)).unwrap_or(true);
+        if !job.launcher.as_ref().is_some_and(has_ended) {
+            return;
+        }
+        job.launcher = None;
+        let segment = job.membership.segment;
+        segment.job().launcher.store(0, Ordering::Release);
+        if segment.connected(job.membership.first).len() > 1 {
+            let text = "the mpirun of the processes that it spawned has ended, and they with it";
+            raise::end(self, "waiting", &Error::new(Class::ProcAborted, text));
+        }
+    }
+
     /// Idles with the lock free. `ready` is asked once more after the bell is armed: another thread may have
     /// made the last progress, and then no peer rings.
     fn rest<T>(
@@ -285,38 +309,13 @@ impl Guard {
         idle: &mut Idle,
         ready: &mut impl FnMut(&mut Process) -> Option<T>,
     ) -> (Turn, Option<T>) {
-        let job = self.job();
-        if let Some(warning) = job.coll.warning() {
-            eprintln!("outboard: rank {}: {warning}", job.membership.rank);
-        }
-        let (segment, rank) = (job.membership.segment, job.membership.rank);
-        if let Some((_, code)) = job.membership.world().aborted() {
-            self.unlocked(|| raise::leave(code));
-        }
-        if let Some(process) = &job.launcher
-            && process.ended(Some(Duration::ZERO)).unwrap_or(true)
-        {
-            job.launcher = None;
-            segment.job().launcher.store(0, Ordering::Release);
-            if segment.connected(job.membership.first).len() > 1 {
-                let lost = Error::new(
-                    Class::ProcAborted,
-                    "the mpirun of the processes that it spawned has ended, and they with it",
-                );
-                raise::end(self, "waiting", &lost);
-            }
-        }
+        self.look_around();
+        let (segment, rank) = (self.job().membership.segment, self.job().membership.rank);
         let mut value = None;
         let still_idle = || {
             let mut guard = Guard::enter();
             value = ready(&mut guard);
-            let job = guard.job();
-            value.is_none()
-                && job.p2p.may_sleep()
-                && !job.p2p.has_handoffs()
-                && !job.coll.has_events()
-                && !job.rma.has_events()
-                && !job.io.has_events()
+            value.is_none() && guard.job().may_sleep()
         };
         let turn = self.unlocked(|| {
             let turn = idle.wait(&segment.rank(rank).bell, still_idle);
@@ -324,5 +323,16 @@ impl Guard {
             turn
         });
         (turn, value)
+    }
+}
+
+impl Job {
+    /// Whether nothing of this process would get further without news from others.
+    fn may_sleep(&self) -> bool {
+        self.p2p.may_sleep()
+            && !self.p2p.has_handoffs()
+            && !self.coll.has_events()
+            && !self.rma.has_events()
+            && !self.io.has_events()
     }
 }
