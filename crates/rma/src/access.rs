@@ -178,23 +178,8 @@ impl Window {
         result: Option<&Buffer>,
         range: TargetRange,
     ) -> Result<()> {
-        let total = if update.op == PredefinedOp::NoOp { range.bytes } else { origin.bytes() };
-        if total > range.bytes {
-            return truncated(Way::Put, total, range.bytes);
-        }
-        if !total.is_multiple_of(update.basic.size()) {
-            fail!(
-                Class::Type,
-                "{total} bytes of the origin are no whole elements of {} bytes",
-                update.basic.size()
-            );
-        }
+        let total = whole_elements(update, origin, result, range.bytes)?;
         count(Counter::WindowBytes, total as u64);
-        if let Some(result) = result
-            && result.bytes() < total
-        {
-            return truncated(Way::Fetch, total, result.bytes());
-        }
         if self.here(target).is_none() {
             let fetched = result.map_or(Buffer::EMPTY, |result| result.slice(0, total));
             let what = if result.is_some() { What::FetchAndOp(update) } else { What::Accumulate(update) };
@@ -388,6 +373,26 @@ fn bytes_of(span: Span) -> Vec<u8> {
     let mut bytes = vec![0; span.bytes()];
     span.read(&mut bytes);
     bytes
+}
+
+/// The bytes that an accumulate moves.
+///
+/// Errors: they do not fit the target or what is fetched, or are no whole elements.
+fn whole_elements(update: Update, origin: &Buffer, result: Option<&Buffer>, target: usize) -> Result<usize> {
+    let total = if update.op == PredefinedOp::NoOp { target } else { origin.bytes() };
+    if total > target {
+        truncated(Way::Put, total, target)?;
+    }
+    if !total.is_multiple_of(update.basic.size()) {
+        let size = update.basic.size();
+        fail!(Class::Type, "{total} bytes of the origin are no whole elements of {size} bytes");
+    }
+    if let Some(result) = result
+        && result.bytes() < total
+    {
+        truncated(Way::Fetch, total, result.bytes())?;
+    }
+    Ok(total)
 }
 
 #[cold]
