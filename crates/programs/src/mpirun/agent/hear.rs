@@ -29,27 +29,11 @@ impl Job {
                 names.iter().for_each(|(rank, name)| self.segment.set_endpoint(*rank, name));
                 self.ring_all();
             }
-            Down::Arrived { first, arrivals } => {
-                let world = self.segment.world(first);
-                let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
-                world.born.add(arrivals.born.saturating_sub(elsewhere.born));
-                world.leaving.add(arrivals.leaving.saturating_sub(elsewhere.leaving));
-                *elsewhere = arrivals;
-                self.ring_all();
-            }
+            Down::Arrived { first, arrivals } => self.obey_arrived(first, arrivals),
             Down::Begin(begin) => self.obey_begin(&begin),
             Down::Answer { rank, bytes } => self.reply(rank, &bytes),
             Down::Undo { first } => self.undo(first),
-            Down::Connected { first, to } => {
-                let set = &self.segment.world(first).connected_elsewhere;
-                set.each(self.segment.shape().ranks, |world| {
-                    if !to.contains(&world) {
-                        set.remove(world)
-                    }
-                });
-                to.iter().for_each(|world| set.add(*world));
-                self.ring_all();
-            }
+            Down::Connected { first, to } => self.obey_connected(first, &to),
             Down::Closed(ports) => {
                 ports.iter().for_each(|port| self.segment.job().note_closed(*port));
                 self.ring_all();
@@ -58,15 +42,7 @@ impl Job {
                 self.segment.world(first).over.store(1, Ordering::Release);
                 self.ring_all();
             }
-            Down::Input(bytes) if bytes.is_empty() => self.upstream.input = None,
-            Down::Input(bytes) => {
-                // Ranks that do not read any more need nothing.
-                let sent =
-                    self.upstream.input.as_ref().is_some_and(|input| input.send(bytes.clone()).is_ok());
-                if !sent {
-                    self.tell(Up::Taken(bytes.len() as u32));
-                }
-            }
+            Down::Input(bytes) => self.obey_input(bytes),
             Down::Signal(signal) => self.obey(signal),
             Down::Stop => {
                 self.upstream.is_stopped = true;
@@ -78,17 +54,55 @@ impl Job {
                 self.go_on();
             }
             Down::End { worlds, signal, code } => self.end(&worlds, code, signal),
-            Down::Close { signal, code } => {
-                self.upstream.is_closed = true;
-                if code != 0 {
-                    self.end_all(code, signal);
-                }
-                // Whoever asks twice does not wait.
-                if signal == libc::SIGKILL {
-                    self.signal_ranks(Signal::KILL);
-                }
-            }
+            Down::Close { signal, code } => self.obey_close(signal, code),
             Down::Start(_) | Down::Alive => {}
+        }
+    }
+
+    /// So many ranks of a world have come and gone on all other hosts.
+    fn obey_arrived(&mut self, first: u32, arrivals: Arrivals) {
+        let world = self.segment.world(first);
+        let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
+        world.born.add(arrivals.born.saturating_sub(elsewhere.born));
+        world.leaving.add(arrivals.leaving.saturating_sub(elsewhere.leaving));
+        *elsewhere = arrivals;
+        self.ring_all();
+    }
+
+    /// A world is connected with these on other hosts.
+    fn obey_connected(&mut self, first: u32, to: &[u32]) {
+        let set = &self.segment.world(first).connected_elsewhere;
+        set.each(self.segment.shape().ranks, |world| {
+            if !to.contains(&world) {
+                set.remove(world)
+            }
+        });
+        to.iter().for_each(|world| set.add(*world));
+        self.ring_all();
+    }
+
+    /// Standard input for the ranks; nothing at its end.
+    fn obey_input(&mut self, bytes: Vec<u8>) {
+        let taken = bytes.len() as u32;
+        if taken == 0 {
+            self.upstream.input = None;
+            return;
+        }
+        // Ranks that do not read any more need nothing.
+        let sent = self.upstream.input.as_ref().is_some_and(|input| input.send(bytes).is_ok());
+        if !sent {
+            self.tell(Up::Taken(taken));
+        }
+    }
+
+    fn obey_close(&mut self, signal: i32, code: u8) {
+        self.upstream.is_closed = true;
+        if code != 0 {
+            self.end_all(code, signal);
+        }
+        // Whoever asks twice does not wait.
+        if signal == libc::SIGKILL {
+            self.signal_ranks(Signal::KILL);
         }
     }
 

@@ -272,13 +272,9 @@ impl Root {
         match frame {
             Up::Names(names) => {
                 self.names.extend(names.iter().cloned());
-                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
-                others.for_each(|(_, agent)| agent.send(Down::Names(names.clone())));
+                self.send_others(index, &Down::Names(names));
             }
-            Up::Closed(ports) => {
-                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
-                others.for_each(|(_, agent)| agent.send(Down::Closed(ports.clone())));
-            }
+            Up::Closed(ports) => self.send_others(index, &Down::Closed(ports)),
             Up::Arrived { first, arrivals } => self.arrived(index, first, arrivals),
             Up::Ask { rank, request } => self.asked(index, rank, &request),
             Up::Born { first } => self.born(index, first),
@@ -293,33 +289,45 @@ impl Root {
             }
             Up::Said(sentence) => say(&sentence),
             Up::Taken(bytes) => self.credit.give_back(bytes as usize),
-            Up::Failed { worlds, sentence, code } => {
-                let is_of_all = worlds.is_empty() || self.end_at.is_some();
-                if is_of_all || !self.fail_some(&worlds, &sentence, code) {
-                    self.fail(&sentence, code);
-                }
-            }
-            Up::Done { code } => {
-                self.agents[index].done = Some(code);
-                if self.is_dpu(index) {
-                    if self.end_at.is_none() && !self.worlds.iter().all(SpreadWorld::is_over) {
-                        self.lose_dpu(index, &format!("ended (code {code})"));
-                    }
-                } else if code != 0 && self.worlds.iter().all(SpreadWorld::is_over) {
-                    self.failed.get_or_insert(code);
-                } else if code != 0 {
-                    // What a rank did was told before; a batch system may have ended the ranks there.
-                    let name = &self.agents[index].name;
-                    let sentence =
-                        format!("the ranks on host {name} were ended there (code {code}); ending the job");
-                    self.fail(&sentence, code);
-                }
-            }
+            Up::Failed { worlds, sentence, code } => self.ranks_failed(&worlds, &sentence, code),
+            Up::Done { code } => self.agent_done(index, code),
             Up::Stopped => {
                 self.agents[index].is_stopped = true;
                 self.stop_if_all_have();
             }
             Up::Output(..) | Up::Alive => {}
+        }
+    }
+
+    /// Sends a frame to all agents but one.
+    fn send_others(&mut self, index: usize, frame: &Down) {
+        let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
+        others.for_each(|(_, agent)| agent.send(frame.clone()));
+    }
+
+    /// Ranks have ended in a way that ends these worlds; none are named if it ends the job.
+    fn ranks_failed(&mut self, worlds: &[u32], sentence: &str, code: u8) {
+        let is_of_all = worlds.is_empty() || self.end_at.is_some();
+        if is_of_all || !self.fail_some(worlds, sentence, code) {
+            self.fail(sentence, code);
+        }
+    }
+
+    /// An agent has no ranks any more.
+    fn agent_done(&mut self, index: usize, code: u8) {
+        self.agents[index].done = Some(code);
+        let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);
+        if self.is_dpu(index) {
+            if self.end_at.is_none() && !all_are_over {
+                self.lose_dpu(index, &format!("ended (code {code})"));
+            }
+        } else if code != 0 && all_are_over {
+            self.failed.get_or_insert(code);
+        } else if code != 0 {
+            // What a rank did was told before; a batch system may have ended the ranks there.
+            let name = &self.agents[index].name;
+            let sentence = format!("the ranks on host {name} were ended there (code {code}); ending the job");
+            self.fail(&sentence, code);
         }
     }
 

@@ -13,6 +13,7 @@ mod report;
 pub(super) mod rounds;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 pub(super) use measure::Measure;
@@ -96,10 +97,11 @@ impl Bench {
                 }
             }
         }
-        let table =
-            rounds::play(&players, &measures, self.rounds, self.timeout, failures, conditions, |table| {
-                self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
-            })?;
+        let empty = rounds::Table { failures, conditions, ..rounds::Table::new(&players, self.rounds) };
+        let timeout = Duration::from_secs(self.timeout);
+        let table = rounds::play(empty, &players, &measures, timeout, |table| {
+            self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
+        })?;
         Ok(report::text(&table))
     }
 

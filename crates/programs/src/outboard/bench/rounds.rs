@@ -26,6 +26,19 @@ pub struct Table {
     pub conditions: Conditions,
 }
 
+impl Table {
+    /// A table without rows.
+    pub fn new(players: &[Player], rounds: u32) -> Table {
+        Table {
+            players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
+            rows: Vec::new(),
+            failures: Vec::new(),
+            rounds,
+            conditions: Conditions::default(),
+        }
+    }
+}
+
 /// Where and when something was measured, and what else ran there.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
@@ -102,45 +115,27 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds; `failures` are those of the preparation. `look` gets the table after each measure, so
+/// Runs all rounds, and adds them to a table that has none yet. `look` gets the table after each measure, so
 /// that an interrupted run keeps what was measured.
 pub fn play(
+    mut table: Table,
     players: &[Player],
     measures: &[Measure],
-    rounds: u32,
-    timeout_s: u64,
-    failures: Vec<(String, String)>,
-    conditions: Conditions,
+    timeout: Duration,
     mut look: impl FnMut(&Table) -> Result<(), String>,
 ) -> Result<Table, String> {
-    let total = measures.iter().map(|measure| runners(players, measure).len()).sum::<usize>();
+    let runs: usize = measures.iter().map(|measure| runners(players, measure).len()).sum();
     let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
-    let bar = ProgressBar::new(total as u64 * u64::from(rounds))
+    let bar = ProgressBar::new(runs as u64 * u64::from(table.rounds))
         .with_style(ProgressStyle::with_template(style).expect("a sound template"));
-    let mut table = Table {
-        players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
-        rows: Vec::new(),
-        failures,
-        rounds,
-        conditions,
-    };
     let (judged, stolen) = (table.no_verdicts().is_none(), steal_s());
     for (at, measure) in measures.iter().enumerate() {
         // A log file gets no progress bar.
         if bar.is_hidden() {
             eprintln!("outboard: {} of {}: {}", at + 1, measures.len(), measure.name);
         }
-        let mut runners = runners(players, measure);
-        let mut cells = Cells::new(players.len() + measure.limits.len(), rounds);
-        for round in 0..rounds {
-            for runner in &mut runners {
-                bar.set_message(format!("{}, {}, round {}", measure.name, runner.name, round + 1));
-                if let Err(failure) = cells.fill(runner, measure, round, Duration::from_secs(timeout_s)) {
-                    table.failures.push(failure);
-                }
-                bar.inc(1);
-            }
-        }
+        let mut cells = Cells::new(players.len() + measure.limits.len(), table.rounds);
+        table.failures.extend(cells.fill_all(runners(players, measure), measure, timeout, &bar));
         table.rows.extend(cells.rows(measure, players.len(), judged));
         table.conditions.steal_s = steal_s().zip(stolen).map(|(now, before)| now - before);
         look(&table)?;
@@ -154,11 +149,31 @@ struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
     /// What a size has before anything has run.
     empty: Vec<Vec<Option<f64>>>,
+    rounds: u32,
 }
 
 impl Cells {
     fn new(places: usize, rounds: u32) -> Cells {
-        Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places] }
+        Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places], rounds }
+    }
+
+    /// Runs each runner once in each round. Returns what failed.
+    fn fill_all(
+        &mut self,
+        mut runners: Vec<Runner>,
+        measure: &Measure,
+        timeout: Duration,
+        bar: &ProgressBar,
+    ) -> Vec<(String, String)> {
+        let mut failures = Vec::new();
+        for round in 0..self.rounds {
+            for runner in &mut runners {
+                bar.set_message(format!("{}, {}, round {}", measure.name, runner.name, round + 1));
+                failures.extend(self.fill(runner, measure, round, timeout).err());
+                bar.inc(1);
+            }
+        }
+        failures
     }
 
     /// Runs one runner once. The error is what failed, and the end of its output. A run that fails is not
@@ -186,7 +201,7 @@ impl Cells {
 
     /// The rows of the table. A measure that failed with all MPIs has one, too.
     fn rows(self, measure: &Measure, players: usize, judged: bool) -> Vec<Row> {
-        let Cells { mut by_bytes, empty } = self;
+        let Cells { mut by_bytes, empty, .. } = self;
         if by_bytes.is_empty() {
             by_bytes.insert(0, empty);
         }

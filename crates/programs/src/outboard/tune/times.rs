@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
@@ -25,7 +26,7 @@ pub(super) const READ: Forced = &[
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
 /// A run that takes longer hangs, also on a machine that others load.
-const TIMEOUT_S: u64 = 300;
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Measures each with each player.
 pub(super) fn measured(
@@ -44,10 +45,8 @@ pub(super) fn measured(
     let players = players.iter().map(player).collect::<Result<Vec<_>, _>>()?;
     let all: Vec<Measure> =
         measures.iter().map(|(name, run)| Measure { ranks, ..Measure::of(name, run) }).collect();
-    let table =
-        rounds::play(&players, &all, rounds, TIMEOUT_S, Vec::new(), rounds::Conditions::default(), |_| {
-            Ok(())
-        })?;
+    let empty = rounds::Table::new(&players, rounds);
+    let table = rounds::play(empty, &players, &all, TIMEOUT, |_| Ok(()))?;
     if let Some((what, output)) = table.failures.first() {
         return Err(format!("{what}: {output}"));
     }
