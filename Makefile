@@ -1,4 +1,5 @@
 # Outboard. `make help` says what can be made.
+# SPDX-License-Identifier: BSD-3-Clause
 
 PREFIX  ?= /usr/local
 DESTDIR ?=

@@ -1,4 +1,5 @@
 /* See bench.h. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <getopt.h>

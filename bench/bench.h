@@ -1,6 +1,7 @@
 /* What all benchmarks share: options with the names of OSU's, buffers, the clock, and results as columns or
    as JSON. A benchmark is a table of tests; `bench_main` parses the command line, runs the named tests over
    the message sizes and prints. Everything is plain MPI, so any MPI's mpicc can compile a program. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef BENCH_H
 #define BENCH_H
 

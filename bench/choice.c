@@ -3,6 +3,7 @@
  * For each pattern and length, MANY messages to each receiver, then MORE messages whose way the counter cma_bytes tells
  * and whose times count. Outboard only (it asks for a counter by MPI_T). One line of JSON each:
  * {"pattern": ..., "bytes": ..., "read": the part of the bytes that was read, "us": the median time of a message}. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
    programs report it. With --skew US every rank arrives at a random moment within US microseconds. The result
    is then the time from the last arrival to the last end, for which all ranks must share a clock (one
    machine). */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives.h"
 
 #include <stdlib.h>

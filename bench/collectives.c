@@ -1,4 +1,5 @@
 /* See collectives.h. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Every collective in its forms: blocking, nonblocking, persistent. coll.c and overlap.c run them. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef COLLECTIVES_H
 #define COLLECTIVES_H
 

@@ -1,5 +1,6 @@
 /* Memory of devices for buffers (-d). MPIX_Device_alloc makes it on each backend that the MPI has; managed memory is CUDA's own.
    Both are found at run time, so that any MPI's mpicc can compile this. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include "bench.h"
 

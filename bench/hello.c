@@ -1,4 +1,5 @@
 /* The shortest MPI program: the time from before MPI_Init to after MPI_Finalize on rank 0. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
    copies": the bytes go through a ring of cells of 32 KiB (short cells: 8 KiB), and both ends copy at the
    same time. A rank that sends back what it has received, or exchanges, writes where it has read last,
    because its core has those lines already. If there are more ranks than cores, a rank that waits yields. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include "bench.h"
 

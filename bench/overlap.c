@@ -6,6 +6,7 @@
  * each from the first rank's start to the last rank's end, on one machine; overlap = (T_work + T_comm - T_both) / min(T_work, T_comm).
  * Host: processor time of this thread inside start and wait, per operation, the largest rank's median, less what reading that
  * clock costs. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* Point-to-point: latency, bandwidth, message rate, threads, derived datatypes, partitioned, a token ring.
  *
  * Ranks are paired: rank i of the first half with rank i of the second; most tests use the first pair only. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* One-sided communication: rank 0 is the origin, rank 1 the target. -w says how the window is made, -s how it is synchronised. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <stdlib.h>

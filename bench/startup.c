@@ -1,6 +1,7 @@
 /* The cost of starting: time in MPI_Init and MPI_Finalize, time of the first messages, memory per rank. It
    does not use bench.h, because it measures what happens before MPI_Init returns and after MPI_Finalize
    begins. `outboard bench`, which starts it, takes the job's wall time with the launcher. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

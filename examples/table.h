@@ -1,6 +1,7 @@
 /* How the examples time themselves and what they print at the end. Each runs its steps twice: with each operation awaited as
    soon as it has started, and with work in between. Both have the same work and the same communication, so what the second
    saves was hidden behind work. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef TABLE_H
 #define TABLE_H
 

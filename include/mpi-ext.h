@@ -1,5 +1,6 @@
 /* Functions of Outboard beside the standard's, for programs with device memory (docs/gpu.md) and for bindings of other languages.
    Include mpi.h first. All but the first return MPI_SUCCESS or an error class's code. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef OUTBOARD_MPI_EXT_H
 #define OUTBOARD_MPI_EXT_H
 

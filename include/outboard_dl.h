@@ -8,6 +8,7 @@
    Memory: buffers belong to the operation from its start to its end. After OUTBOARD_DL_TIMEOUT or
    OUTBOARD_DL_ABORTED they must stay valid until the process ends, because a peer may still write there.
    A function returns OUTBOARD_DL_OK or an error; outboard_dl_message() then has a sentence for this thread. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef OUTBOARD_DL_H
 #define OUTBOARD_DL_H
 

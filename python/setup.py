@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """outboard_torch: the c10d backend `outboard` for PyTorch. Built against the torch that is installed, and against the tree of Outboard
 that OUTBOARD_HOME names (default: ../build): `OUTBOARD_HOME=/usr/local pip install --no-build-isolation ./python`."""
 import os

@@ -2,6 +2,7 @@
  *
  * The ranks synchronize by flags in shared memory, not by MPI, so each call starts from the same state: the partner of a
  * send is outside of MPI, the message of a receive has arrived, the partner of an allreduce waits in it. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdio.h>

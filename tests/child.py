@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How the runners under tests/ run a program: with a time limit, and so that no process remains."""
 import os, signal, subprocess, time
 

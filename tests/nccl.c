@@ -5,6 +5,7 @@
    Variables of the environment:
    TEST_NCCL_LATE=SEED    calls return ncclInProgress; a thread ends the work after a delay drawn from SEED
    TEST_NCCL_FAIL=N:CODE  the N-th operation of the process ends with CODE (6: ncclRemoteError), at once, or later with LATE */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Outboard built for a sanitizer: its library and programs under target/NAME, and how a C program is built over them.
 
 Needs the nightly toolchain (with `rust-src` for ThreadSanitizer, which needs an instrumented standard library)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Makes the library that tests/run preloads for the way `sentinel`: each program's buffers then lie in sentinel memory.
 
 The program's malloc gives sentinel memory, which is open between MPI calls and closed (PROT_NONE) within them. So a

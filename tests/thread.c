@@ -1,5 +1,6 @@
 /* Functions that Rust's ThreadSanitizer calls and an older runtime of the C compiler does not have: that runtime
    intercepts them by their plain names. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <stddef.h>
 #include <string.h>
 

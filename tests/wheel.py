@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Wheels of PyPI whose files the runners under tests/ use, each fetched once into .cache/mpich."""
 import subprocess, sys, zipfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Prints a list of what is in Outboard's libraries and programs, or in the monitor (CycloneDX, JSON): sbom.py library|monitor.
 Needs cyclonedx-python-lib. SOURCE_DATE_EPOCH, if set, is its time."""
 import datetime, os, sys, uuid

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What others wrote of what is in our programs and libraries: third_party.py library|monitor --to FILE writes their names and the texts
 of their licences; with --debian it writes a copyright file in Debian's form (DEP-5) instead.
 

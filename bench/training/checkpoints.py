@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Times training with a checkpoint each 10 steps: none, torch.save at rank 0, dcp.save, dcp.async_save (by thread and by process), and ours.
 
     tests/training/run -- mpirun -n 1 PYTHON bench/training/checkpoints.py FOLDER [--model resnet34] [--batch 8] [--rounds 5]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Times torch.distributed over Outboard and gloo in one job: all_reduce of several sizes, blocking and many outstanding, and a step of DDP.
 
     tests/training/run -- mpirun -n 2 PYTHON bench/training/compare.py [--quick] [PART OF A ROW'S NAME ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Times a step of DDP with communication hooks, over Outboard and gloo in one job: none, torch's bf16_compress_hook, and the hierarchical one.
 
     tests/training/run -- mpirun -n 4 [-hosts A,B --map-by node] PYTHON bench/training/hooks.py

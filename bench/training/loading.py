@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Times the DataLoader of outboard_training beside torch's, with the same cores: the trainer's on one, the processes that load on the others.
 
     tests/training/run -- PYTHON bench/training/loading.py [--workers K]

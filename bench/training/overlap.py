@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A step of DDP as torch's profiler sees it: how long its all-reduces were under way, and how much of that went on beside computation.
 
     tests/training/run -- mpirun -n 2 PYTHON bench/training/overlap.py                       outboard by its callers, and gloo

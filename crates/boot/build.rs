@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Names this build of the library by the sources of all crates whose records lie in the job's memory.
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Compiles what stable Rust cannot say: arithmetic on `long double`.
 fn main() {
     println!("cargo::rerun-if-changed=src/long_double.c");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sets the library's name at run time, and says that it needs the C library of its ABI from its own folder.
 //! Both crates of the bindings have this script.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sets the library's name at run time, and keeps it loaded: its threads' state and the job's memory outlive
 //! a dlclose.
 fn main() {

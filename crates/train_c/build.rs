@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sets the library's name at run time, and says that it needs libmpi_abi.so.1 from its own folder. As in the
 //! script of the crate `fortran`, the linker gets an empty library of that name.
 

@@ -4,6 +4,7 @@
    Computing 40, 2014): one MPI_Iallreduce for both sums, which travels while the matrix is applied, for three more vectors
    to update. The right side is made from a known solution without any MPI; so halos and sums are checked by it.
    Read next: `pipelined`. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../table.h"
 #include <getopt.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
    within a row and a column of the grid of ranks. A transpose is an MPI_Ialltoallv; while one field's travels, the next field
    is differentiated. A compact difference multiplies a wave by a known number, and so does a step; so every point is checked
    to rounding, and the derivative also against the true one. Read next: `advect`. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../table.h"
 #include <complex.h>
 #include <getopt.h>

@@ -6,6 +6,7 @@
 ! section with gaps, which the calls take as it is: no packing, no datatype. Each rank starts its halo exchange, computes
 ! what needs no neighbour, waits, and computes the rest. The result is compared with the exact solution
 ! exp(-2 pi^2 t) sin(pi x) sin(pi y).
+! SPDX-License-Identifier: BSD-3-Clause
 program heat
   use mpi_f08
   implicit none

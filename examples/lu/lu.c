@@ -3,6 +3,7 @@
    along the rows of the grid by MPI_Ibcast, swaps rows, solves for the panel's rows of U, and updates what remains. With
    look-ahead the next panel's columns are updated first; the ranks that hold them factor it and start its MPI_Ibcast, which
    travels while the long update of the rest goes on. b is the last column of A. Read next: `factor`. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../table.h"
 #include <cblas.h>
 #include <float.h>

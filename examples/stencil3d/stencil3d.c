@@ -4,6 +4,7 @@
    collective (--neighbor); a face is a datatype, so nothing is packed here.
    The start is a wave sin(a) sin(b) sin(c), which each step multiplies by a known number; so every point is checked to
    rounding. Read next: `step`. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../table.h"
 #include <getopt.h>
 #include <stdlib.h>

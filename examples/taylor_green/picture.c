@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "picture.h"
 #include <cairo/cairo.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Pseudo-spectral Navier-Stokes on the periodic cube [0, 2 pi)^3, cut into slabs over the ranks of a comm. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef SOLVER_H
 #define SOLVER_H
 

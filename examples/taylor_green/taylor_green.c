@@ -3,6 +3,7 @@
    modes; each product needs it in space. So every step takes nine fields four times through a 3D transform,
    each with one transpose over all ranks: an MPI_Ialltoall, started when one field is ready, awaited when the
    next two are under way. It is plain MPI, which any MPI compiles. Read next: `pipeline` in solver.c. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "picture.h"
 #include "solver.h"
 #include <getopt.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Trains ResNet-20, ResNet-34 or a small transformer with DDP over Outboard; loads, saves and validates beside the training.
 
     mpirun -n 2 python train.py                          ResNet-20, 40 steps

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Validation beside the training: a process loads each new checkpoint of `outboard_training.checkpoint`, and runs the program's function on it.
 An example, to be copied beside one's program.
 

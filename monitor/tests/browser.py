@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A headless chromium, by its own protocol over two pipes: opens pages, runs scripts in them, takes pictures."""
 import base64
 import json

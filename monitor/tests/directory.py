@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A directory (OpenLDAP's slapd, Debian: slapd) with a few people and groups, which takes STARTTLS only."""
 import pathlib
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A simulated fabric: ibsim with a real opensm (Debian: ibsim-utils, opensm), and traffic set by ibsim's console."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A running `outboard monitor` of build/, and requests to it."""
 import http.client
 import json

@@ -1,6 +1,7 @@
 /* A job to be watched: each rank joins an allreduce and sends 64 KiB around a ring, over and over for a number of seconds, or
  * until a file is there. The last rank computes longest, so that the others wait for it. Prints how many bytes it has sent, and
  * leaves MPI once the third argument, too, is there. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

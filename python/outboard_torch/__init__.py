@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Outboard as a backend of torch.distributed: `import outboard_torch`, then `init_process_group("outboard")`.
 
 Under `mpirun` (or srun, mpiexec) the import also sets what `env://` reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Modules that have become those of `outboard_training`, under their old names."""
 import importlib
 import sys

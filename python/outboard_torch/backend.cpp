@@ -1,4 +1,5 @@
 // The collectives of c10d by those of outboard_dl.
+// SPDX-License-Identifier: BSD-3-Clause
 #include "backend.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 // The c10d backend over outboard_dl: a thin layer that knows tensors, and nothing of how bytes move.
 #pragma once
 

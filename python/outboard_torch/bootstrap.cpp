@@ -1,5 +1,6 @@
 // Starts MPI in a process that no MPI launcher has started: a thread of this process is its PMI-1 server (PMI_FD), and what a
 // rank puts, gets and fences there goes through the c10d store.
+// SPDX-License-Identifier: BSD-3-Clause
 #include "backend.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Communication hooks for DistributedDataParallel.
 
     net.register_comm_hook(Nodes(), hierarchical)      # bf16 between nodes; Nodes(dtype=None): as the gradients are

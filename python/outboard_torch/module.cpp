@@ -1,4 +1,5 @@
 // The Python module outboard_torch._backend.
+// SPDX-License-Identifier: BSD-3-Clause
 #include "backend.h"
 
 #include <torch/csrc/utils/pybind.h>

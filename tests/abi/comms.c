@@ -1,4 +1,5 @@
 /* Making comms: split, split_type, create, create_group, dup, on any number of ranks. Prints "ok" at rank 0. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

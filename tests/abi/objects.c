@@ -1,5 +1,6 @@
 /* The MPI objects of one process: handles, groups, infos, attributes, error handlers, datatypes, packing, operators.
  * Runs alone and as any rank of a job; prints "ok" or the line that failed. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* What every file of MPICH's suite sees first: the suite is of MPI 4.0 and of MPICH's own mpi.h. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 
 /* In the standard since MPI-3.0 (MPI 5.0, 5.1.2 and 8.6), but taken for MPICH's own. */

@@ -1,4 +1,5 @@
 /* Collectives of comms, of intercommunicators and among neighbors: blocking, nonblocking, and persistent ones that are started twice. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 enum {
     BARRIER, BCAST, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW,
     REDUCE, ALLREDUCE, REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, SCAN, EXSCAN, COLLECTIVES

@@ -1,4 +1,5 @@
 /* Comms are made, compared and freed. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 
 #define SEE_COMM(handle) DO(see_comm, handle, !of(op->on)->session && !op->session)
 

@@ -7,6 +7,7 @@
    A step may block only until others have come as far as that very step, so nothing can wait for ever. What a program may see is determined: that
    is each operation's own business. `--only 3,7` leaves all other operations out, and what depends on them. `--trace` writes each rank's
    calls as C into FOLDER/RANK, `--hashes` each operation's hash. tests/differential/run does the rest. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "program.h"
 #include "trace.h"
 #include "exceptions.h"

@@ -1,6 +1,7 @@
 /* Calls that no generated program makes, because MPICH or Intel MPI does them wrong: each with what happens
    there. All of Outboard's ways agree on them. Compiled with -DEXCEPTIONS=0 the generator makes them all
    (`run --ours`), and Outboard's ways are compared among themselves. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef EXCEPTIONS
 #define EXCEPTIONS 1
 #endif

@@ -1,6 +1,7 @@
 /* Messages between two members, or of all. A tag is used once on a comm, so a wildcard for the source is determined, unless
    many send with one tag; a wildcard for the tag names the source, and is used only where nothing else is under way to that member
    (`exclusive`). Both at once are determined between two barriers only (`gather_any`). */
+/* SPDX-License-Identifier: BSD-3-Clause */
 enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, SEND_INIT, SSEND_INIT, BSEND_INIT, RSEND_INIT, SENDS };
 enum { RECV, PROBE, IPROBE, MPROBE, IMPROBE, IRECV, RECV_INIT, RECVS };
 

@@ -1,6 +1,7 @@
 /* What every rank knows of the program that a seed makes: its operations, the order of their steps, and who belongs to which comm.
    All ranks compute the same. An operation draws what it needs when it is planned (`draw`, one stream for a whole program) or when it runs
    (`ANY`, which depends on the seed, the operation and the place in the source only), so that leaving others out changes nothing in it. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 struct comm {
     int alive, inter;
     int buffered;                     /* buffered sends were made on it */

@@ -1,4 +1,5 @@
 /* Attributes, info, datatypes by themselves, names, errors that are returned, and delays. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 
 /* An attribute whose copy function adds or refuses, on a comm and on what is duplicated from it. */
 static int plan_attribute(struct op *op)

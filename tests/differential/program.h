@@ -1,5 +1,6 @@
 /* What generated programs share: the objects, data made from numbers, and results that are seen. It stands before every program that
    `run` prints; there `note` prints a result, here (differential.c) it goes into the hash of the operation under way. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* Whether a wait is for this operation's requests, too. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 static int which_too(struct op *op, int other) { return ANY_OF(other, 3) && of(ops[other].on)->session == of(op->on)->session; }
 
 /* Waits for the first `count` requests of an operation, in a way that each rank draws for itself. */

@@ -1,6 +1,7 @@
 /* CALL(MPI_Send, buffer, 1, MPI_INT, ...) makes the call; while tracing it first writes the call down as C. So a program that `run`
    prints consists of the very calls that were made. An argument is written by its type: handles by the variable that holds them, memory by
    the block that it lies in (`grab`). FAILS is the same for a call that must return an error, whose class is seen. DO runs a statement. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 static FILE *tracing;
 
 /* Arrays among the arguments are declared first: static ones, since a call that does not block reads them later. */

@@ -1,5 +1,6 @@
 /* Datatypes nested at random over one basic type. Elements never overlap, and displacements are never negative. Inner types are freed at
    once. A shape is used within one step; what needs its length later keeps the count of basic elements. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 struct basic { MPI_Datatype type; int bytes; };
 #define BASICS \
     { { MPI_INT, 4 }, { MPI_BYTE, 1 }, { MPI_DOUBLE, 8 }, { MPI_SHORT, 2 }, { MPI_LONG, 8 }, { MPI_FLOAT, 4 }, { MPI_CHAR, 1 } }

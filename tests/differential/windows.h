@@ -1,5 +1,6 @@
 /* Windows: made in every way, and epochs of every kind, one at a time on each window. In an epoch, each origin has a part of every target's memory
    for itself, and another part is accumulated into by all, with one operator that commutes; so the end is determined. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 enum { CREATE, ALLOCATE, SHARED, DYNAMIC, FLAVORS };
 enum { FENCE, POST_START, LOCK, LOCK_ALL, EPOCHS };
 enum { PART = 96 }; /* longs of each origin; as many are shared by all */

@@ -1,5 +1,6 @@
 /* churn MILLISECONDS|FILE: collectives of many kinds and lengths, a partitioned message and others, several outstanding, each
  * result checked, until the time is over or the file is there. Among them are in-place reductions, whose operand a wrong recovery would add twice. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../programs/check.h"
 #include <time.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 /* Collective and point-to-point traffic that reads every received byte: for valgrind. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdlib.h>
 

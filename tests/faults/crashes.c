@@ -1,5 +1,6 @@
 /* crashes WAY: rank 1 ends in the named way (own: with a handler of the program's; fork: its child crashes), and the others
    wait. All of its 32 MiB of shared memory is in use. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* ends abort: rank 1 calls MPI_Abort with 42 while the others wait for it. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <string.h>
 

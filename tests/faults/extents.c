@@ -1,6 +1,7 @@
 /* extents: collectives, a window, a shared window and a file, in a job whose arenas together are longer than a
    processor's addresses. With "lock" all memory is locked first. Rank 0 prints how many KiB of address space it has, and how many
    are locked. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* forks: rank 0 forks after its first session has ended; the child exits at once, and the job goes on. Rank 0 then begins
    another session and sends rank 1 the message that it waits for. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Ranks that wait for ever, each in another way; rank 4 computes. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 

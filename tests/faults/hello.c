@@ -1,4 +1,5 @@
 /* Prints its rank, and lives long enough to be seen on a busy machine. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

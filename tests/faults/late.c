@@ -1,6 +1,7 @@
 /* late never|late|traffic FILE: rank 0 uses a session while the others have not called MPI. They never do, or only after
    rank 0 has made FILE. In `traffic`, rank 0 waits in MPI_Init for rank 1, and receives its long message on a session's
    comm meanwhile. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* no_cma COMMAND...: runs a command in which the kernel refuses cross-memory attach, as some containers do. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,6 @@
 /* one_way [refuse]: collectives on private memory that one rank cannot read: from the 12th round on if rank 1 is to
    `refuse` itself cross-memory attach, as a sandbox does; else if this program is started so (unshare --user). */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,4 +1,5 @@
 /* Ten all-to-alls beside a pause; then the job ends in the way that the argument names. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* A token goes round the ranks, which poll for it; rank 0 prints how many polls a hop took. With an argument, ranks 0 and 1
    then poll for a message that never comes. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* Prints what its argument says. crash: two lines, then it waits for a line of input and is killed. full: with a buffer
    that it has set itself. universe: the value of MPI_UNIVERSE_SIZE. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

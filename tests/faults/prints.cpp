@@ -1,4 +1,5 @@
 // Prints two lines, waits for a line of input, and is killed.
+// SPDX-License-Identifier: BSD-3-Clause
 #include <csignal>
 #include <cstdio>
 #include <iostream>

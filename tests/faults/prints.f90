@@ -1,4 +1,5 @@
 ! Prints two lines, waits for a line of input (not by unit 5, before which unit 6 is flushed), and is killed.
+! SPDX-License-Identifier: BSD-3-Clause
 program prints
   character(10) :: line
   print '(a)', 'a line', 'a line before the end'

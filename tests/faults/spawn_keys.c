@@ -1,4 +1,5 @@
 /* MPI_Comm_spawn of one copy of itself with an info key; says whether that was done, or why not. KEY VALUE */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* Spawns a copy of itself. Both print their names, and wait for each other for ever. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* unmapped WHY CALL FOLDER: after MPI_Init no rank (`descriptor`: only rank 1) can map its peers' memory, which the first
    collective needs: the program has closed all descriptors (`descriptors`), or has no address space (`space`) or no
    maps (`maps`) left. `window`: what a collective needs is mapped before, and the memory that rank 1 lacks is the window's. Each rank prints the error's class and text, and waits in FOLDER for the others. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <malloc.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Rank 0 sends a message that rank 1 never receives, because rank 1 waits for another. Then rank 0 finalizes, ends its
    session, or disconnects, as the argument says. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <string.h>
 

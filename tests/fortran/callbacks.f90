@@ -1,5 +1,6 @@
 ! Procedures that MPI calls, and what crosses between Fortran and C both ways; the part in C is callbacks_c.c.
 ! ranks: 2
+! SPDX-License-Identifier: BSD-3-Clause
 module procedures
   use, intrinsic :: iso_c_binding
   use mpi_f08

@@ -1,6 +1,7 @@
 ! A wrong handle ends the program, and the sentence names call and handle.
 ! ranks: 1
 ! fails: MPI_Comm_size
+! SPDX-License-Identifier: BSD-3-Clause
 program fatal
   use mpi_f08
   implicit none

@@ -1,4 +1,5 @@
 ! The calls that every program makes, by mpi_f08.
+! SPDX-License-Identifier: BSD-3-Clause
 program first
   use mpi_f08
   implicit none

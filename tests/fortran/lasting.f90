@@ -1,5 +1,6 @@
 ! ranks: 2 3 4
 ! Sections with gaps that a request holds: nonblocking and persistent reductions and all-to-alls (MPI 5.0, section 19.1.12).
+! SPDX-License-Identifier: BSD-3-Clause
 module operators
 contains
   subroutine plus(left, into, length, datatype)

@@ -1,4 +1,5 @@
 ! The same by the module mpi: INTEGER handles, ierror, choice buffers of any type and rank.
+! SPDX-License-Identifier: BSD-3-Clause
 program module
   use mpi
   implicit none

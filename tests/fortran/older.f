@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: BSD-3-Clause
 C     The same by mpif.h, in fixed form.
       program older
       implicit none

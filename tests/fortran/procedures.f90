@@ -1,6 +1,7 @@
 ! Procedures that no other program here calls: datatypes by precision and by size, MPI_Alltoallw, spawning with arguments, a data
 ! representation of the program, and a profiling procedure.
 ! ranks: 2
+! SPDX-License-Identifier: BSD-3-Clause
 module counted
   implicit none
   integer :: barriers = 0

@@ -1,5 +1,6 @@
 ! The procedures that MPI-3.0 removed and MPICH's library has kept; and MPI_ADDRESS, whose INTEGER is too short today.
 ! only: mpich    ranks: 1 2
+! SPDX-License-Identifier: BSD-3-Clause
 program main
   include 'mpif.h'
   integer code, rank, ranks, kind, extent, low, high, i, class

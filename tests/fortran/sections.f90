@@ -1,4 +1,5 @@
 ! Sections with gaps, by mpi_f08: blocking, nonblocking, persistent calls, reductions, one-sided, packing.
+! SPDX-License-Identifier: BSD-3-Clause
 program sections
   use mpi_f08
   implicit none

@@ -1,4 +1,5 @@
 ! Statuses that Fortran passes to C and gets from it, and MPI_STATUS_IGNORE as C sees it.
+! SPDX-License-Identifier: BSD-3-Clause
 module in_c
   use, intrinsic :: iso_c_binding
   use mpi_f08

@@ -1,4 +1,5 @@
 /* The part of statuses.f90 in C. Each function returns 0, or the line of what was wrong. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stddef.h>
 

@@ -8,6 +8,7 @@
    Odd seeds run with MPI_THREAD_SINGLE and leave out what may wait. Even ones run with MPI_THREAD_MULTIPLE: what may wait is called in
    a thread that is left behind if it does wait. When many are, the process ends (and tests/fuzz/run starts the next).
    `before` and `after` call each function once before MPI_Init and after MPI_Finalize, in a child that may end itself, but not crash. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <fcntl.h>
 #include <limits.h>
 #include <mpi.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Proxies on other computers than their ranks (mpirun --dpu-hostfile): h3 and h4 run those of h1 and h2, and share nothing with
 them but the network. Those of failures need `--more`."""
 import os, re, signal, time

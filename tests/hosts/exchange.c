@@ -1,5 +1,6 @@
 /* Exchanges messages of all lengths among all ranks for some seconds, and checks every byte: `exchange SECONDS`. Says
  * "exchanging" after the first round. Wrong data end the job with code 3. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

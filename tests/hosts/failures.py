@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What goes wrong in the middle of a job on 4 hosts x 2 ranks, at instants that come from a seed. Whatever it is: no hang, no wrong
 data, and nothing left behind."""
 import os, random, signal, socket, subprocess, time

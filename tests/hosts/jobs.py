@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Jobs that mpirun starts by ssh: programs on 4 hosts x 2 ranks, and hosts that cannot be used."""
 
 import lab

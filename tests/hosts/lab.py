@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Test hosts on this machine: h1, h2, ... at 10.88.0.1, 10.88.0.2, ... on one bridge.
 
 A host is a process with network, mount, pid, ipc and uts namespaces of its own, so it has its own name, address, process

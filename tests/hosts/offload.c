@@ -2,6 +2,7 @@
  * seconds: `offload SECONDS [PAUSE_MS]`, a pause between start and wait. All data are checked. Says "offloading" after the
  * first round, and at last how often MPI_Test found an operation complete that had not been waited for. Wrong data end the
  * job with code 3. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

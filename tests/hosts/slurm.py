@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Jobs in allocations of Slurm: its real daemons on the test hosts."""
 from jobs import MPIRUN, nothing_left, on
 from job_tests import running

@@ -1,5 +1,6 @@
 /* A stranger with libfabric: it sends packets without the job's secret to a rank's endpoint over tcp, whose address it
  * has seen. `stranger ADDRESS PORT SEED`; says how many packets have left. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <arpa/inet.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>

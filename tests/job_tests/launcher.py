@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """mpirun: programs, options, output, exit codes, and what remains when a process dies."""
 import json, os, re, shutil, signal, subprocess, sys, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Settings that differ between ranks, limits of the machine, and what remains of a rank that crashes."""
 import os, re, resource, signal, sys, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a job shows of itself: deadlock reports, `outboard top`, statistics, traces, debuggers."""
 import json, os, re, shutil, signal, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """mpirun on several hosts: two nodes on this machine, whose agents a script starts (`--launcher-exec`)."""
 import json, os, signal, subprocess, tempfile, time
 from pathlib import Path

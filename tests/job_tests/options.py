@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """mpirun: the options of MPICH and Open MPI, output as it is written, and which cores jobs take."""
 import os, re, shutil, subprocess, sys, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Programs of other MPIs: what they expect, and which messages they get."""
 import re, subprocess, sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Programs that poll (MPI_Test, MPI_Iprobe, ...): ranks that share cores yield, and a job reports polls in vain."""
 import os, re, signal
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Proxies that die or stall: the ranks continue, and print one warning."""
 import contextlib, os, random, signal, tempfile, time
 from pathlib import Path

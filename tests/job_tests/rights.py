@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Fewer rights: no cross-memory attach, an ordinary user."""
 import os, shutil, subprocess, tempfile
 from pathlib import Path

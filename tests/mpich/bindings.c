@@ -1,5 +1,6 @@
 /* What libmpichfort.so.12 and other bindings of Debian's MPICH ask of libmpich.so.12 (which is ours here), played by C: attributes as
    integers, proxies of callbacks, Fortran's generalized requests; and MPICH's extensions. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../programs/check.h"
 #include <dlfcn.h>
 

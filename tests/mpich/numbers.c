@@ -1,5 +1,6 @@
 /* The numbers in MPICH's mpi.h, checked through libmpi.so.12: handles, constants, statuses, callbacks,
    conversions. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "../programs/check.h"
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 /* One process loads both libraries, as plugins might: the second to be initialized must say no, and name both. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <dlfcn.h>
 #include <stdio.h>
 

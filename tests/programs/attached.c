@@ -1,6 +1,7 @@
 /* MPIX_Request_attach: `start` before each start of a persistent request, `end` once when each operation is over, `release` once
    when nothing uses the copy any more; several for one request; and what has no operation is refused.
    ranks: 1 3   ways: plain proxy */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <mpi-ext.h>
 

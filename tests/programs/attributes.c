@@ -1,6 +1,7 @@
 /* Attributes: their callbacks are called at the right moments and in the right order, and their error codes
    have the right effect.
    ways: plain   ranks: 1 2 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static int copies, deletes, refuse, order[8], last;

@@ -1,4 +1,5 @@
 /* One name for the blocking and the nonblocking form of a collective. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef BOTH_H
 #define BOTH_H
 

@@ -1,5 +1,6 @@
 /* Buffers for MPI_Bsend: those of the process and of a comm, the program's and automatic ones; flush, iflush
    and detach wait for the messages in them. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { N = 30000, BYTES = N * (int)sizeof(int) };

@@ -2,6 +2,7 @@
    types and operators that it lacks, over several comms at once, and beside messages; buffers are the device's if
    there is one. The library must have carried out what it should, and nothing else.
    ranks: 2 3 4   ways: oneccl nccl nccl-late */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "counter.h"
 #include "on_device.h"

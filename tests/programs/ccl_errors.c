@@ -1,5 +1,6 @@
 /* A collective library that fails: the call says so, the comm's later calls, too; other ways and other comms go on.
    ranks: 2 3   ways: nccl nccl-late   env: TEST_NCCL_FAIL=2:6 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { N = 4000 };

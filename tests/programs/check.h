@@ -1,5 +1,6 @@
 /* Checks for whole programs. A program runs to its end and counts errors; its exit code says whether there
    were any. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CHECK_H
 #define CHECK_H
 

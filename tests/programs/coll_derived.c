@@ -1,5 +1,6 @@
 /* Collectives on derived types: gaps, different types on the two sides, reductions of derived types with an
    operator of the program's. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "both.h"
 

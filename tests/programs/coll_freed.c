@@ -1,6 +1,7 @@
 /* What a program may free while a reduction goes on: the datatype, whose handle another one then gets, and
    the operator.
    ranks: 2 3 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { COUNT = 300, MADE = 200 };

@@ -1,6 +1,7 @@
 /* Collectives whose scratch and staging are longer than the first extent of an arena (8 MiB), blocking, nonblocking and in
    place, of contiguous memory, of memory with gaps, and of memory of MPI_Alloc_mem.
    ranks: 2 3  ways: plain proxy no-cma refused nodes nodes-proxy */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <stdlib.h>
 #include <string.h>

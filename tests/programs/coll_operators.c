@@ -1,4 +1,5 @@
 /* Predefined operators on predefined types, short and long, against the definition. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "both.h"
 #include <complex.h>

@@ -1,6 +1,7 @@
 /* Many nonblocking collectives at once on many comms, completed in another order than they were started:
    before their comm's queue opens (crates/coll/src/queue.rs), while it opens, and too long for it.
    ways: plain proxy pulled no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <sched.h>
 #include <stdatomic.h>

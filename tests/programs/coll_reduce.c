@@ -1,5 +1,6 @@
 /* Reductions: reduce, allreduce, reduce_scatter(_block), scan, exscan; many counts, in place, every kind of
    operator. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "both.h"
 

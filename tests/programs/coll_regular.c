@@ -1,4 +1,5 @@
 /* Collectives with one count for all, blocking and nonblocking, against their definitions, in place too. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "both.h"
 

@@ -1,6 +1,7 @@
 /* Many short blocking collectives in a row, which use flat slots (crates/coll/src/flat.rs) from the eighth
    on: on comms that are made and freed, with slow members, beside nonblocking ones.
    ranks: 1 2 3 5 8   ways: plain pulled no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <unistd.h>
 

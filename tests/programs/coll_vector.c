@@ -1,5 +1,6 @@
 /* Collectives with a count for each rank: gatherv, scatterv, allgatherv, alltoallv, alltoallw; zero counts
    and gaps. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "both.h"
 

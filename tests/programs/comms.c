@@ -1,5 +1,6 @@
 /* Comms and groups: dup, split, create, free, compare; messages of different comms never match; attributes
    and names. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static int sum_of_ranks(MPI_Comm comm)

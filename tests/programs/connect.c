@@ -1,5 +1,6 @@
 /* MPI_Comm_connect: an attempt ends with an accept, with its time-out, or when the port is closed (11.9.3).
    ranks: 2   ways: plain nodes   env: OUTBOARD_CHECK=2 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static int connect_class(const char *port, MPI_Info info, MPI_Comm *comm)

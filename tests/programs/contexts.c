@@ -1,5 +1,6 @@
 /* Messages of communicators that share a process never match, however the communicators were made.
    ranks: 3 8   env: OUTBOARD_SPAWN_RANKS_MAX=4 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 /* Each rank has sent its number on its own comm of `comms`, all with one tag; rank 0 receives from any source on each in turn. */

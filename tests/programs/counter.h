@@ -1,4 +1,5 @@
 /* A counter of this process, by MPI_T: what was counted since the first call. A program looks at one. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 static unsigned long long counter(const char *name, int class)
 {
     static MPI_T_pvar_session session;

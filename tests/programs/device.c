@@ -2,6 +2,7 @@
    datatypes, persistent and nonblocking calls, collectives with mixed host and device buffers, packing, windows'
    origins and memory, partitions, files; and what is wrong with an address is said.
    ranks: 1 2 3   env: OUTBOARD_DEVICE=sentinel */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "on_device.h"
 #include <unistd.h>

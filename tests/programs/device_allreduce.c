@@ -1,5 +1,6 @@
 /* Long reductions among ranks of one host whose buffers are device memory: kernels make them, blocking or not; else the CPU.
    ranks: 2 3 5   ways: plain proxy no-cma   env: OUTBOARD_DEVICE=sentinel OUTBOARD_DEVICE_SEED=5 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "counter.h"
 #include "on_device.h"

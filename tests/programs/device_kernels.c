@@ -1,5 +1,6 @@
 /* Datatypes with many pieces in device memory: kernels pack and unpack them, as the host would; few pieces are copied.
    ranks: 1 2   ways: plain   env: OUTBOARD_DEVICE=sentinel OUTBOARD_DEVICE_SEED=5 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "counter.h"
 #include <mpi-ext.h>

@@ -2,6 +2,7 @@
    they belong. To device and host memory, with gaps, shorter than the buffer, after memory was freed and made again. Where
    the sender's memory cannot be opened they come all the same. Memory that a send still needs cannot be freed.
    ranks: 2 3   env: OUTBOARD_DEVICE=sentinel */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "counter.h"
 #include "on_device.h"

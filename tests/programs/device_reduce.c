@@ -1,5 +1,6 @@
 /* Reductions of device memory by kernels, with the host's results; what kernels cannot is done by the host; bad memory is refused.
    ranks: 1   ways: plain   env: OUTBOARD_DEVICE=sentinel OUTBOARD_DEVICE_SEED=5 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "counter.h"
 #include <mpi-ext.h>

@@ -1,6 +1,7 @@
 /* The C library of training's collectives: every operation and type, callbacks without a caller in MPI, many
    operations under way, groups, time-outs and aborts.
    ranks: 1 2 4   ways: plain proxy   libs: outboard_dl */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <math.h>
 #include <outboard_dl.h>

@@ -1,4 +1,5 @@
 /* Wrong arguments give the right class and a sentence, and the library works on afterwards.   ways: plain */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <unistd.h>
 

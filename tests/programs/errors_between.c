@@ -1,6 +1,7 @@
 /* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that
    names the difference. Members that make a comm always compare what they have made before.
    ranks: 2 4   ways: plain proxy   env: OUTBOARD_CHECK=1 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { LENGTH, ROOT, OPERATOR, OTHER_CALL, OTHER_SORT, CASES };

@@ -1,5 +1,6 @@
 /* What a forked child writes to memory of MPI_Alloc_mem and of windows stays its own; and MPI_Alloc_mem obeys
    mpi_minimum_memory_alignment (MPI 5.0, section 9.2).  ranks: 1 2  ways: plain proxy malloc */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <stdint.h>
 #include <stdlib.h>

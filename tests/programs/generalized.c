@@ -1,5 +1,6 @@
 /* Generalized requests: wait, test, free and cancel, in all forms, call their functions at the right moments.
    ways: plain   ranks: 1 2 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 struct facts {

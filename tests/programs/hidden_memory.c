@@ -1,6 +1,7 @@
 /* Buffers that the kernel lets no other process read or write, as a device's memory: here memory of
    memfd_secret. On a kernel without it only results are checked.
    ranks: 1 2 3   ways: plain proxy pulled */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sys/mman.h>

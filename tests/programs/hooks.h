@@ -1,4 +1,5 @@
 /* Functions of the library for its tests only: no header that is installed has them. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <stddef.h>
 
 /* Streams of the current device: work in order. A copy happens when its stream comes to it. */

@@ -2,6 +2,7 @@
    blocking, nonblocking and persistent, every cut of the processes into two groups, every root on either
    side, commuting and ordered operators.
    ranks: 2 3 5 8 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* Intercommunicators: made, merged, duplicated, split and compared; messages between their groups (MPI 5.0,
    section 7.6).
    ranks: 2 3 5 8 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static int cut, side, me, own, others;

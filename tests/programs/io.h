@@ -1,4 +1,5 @@
 /* For programs that use files: a name that no other run uses, and the whole file as this rank sees it. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef IO_H
 #define IO_H
 

@@ -1,5 +1,6 @@
 /* Errors of files: their classes, that calls fail on all ranks alike, and which handler is called; hints and
    queries. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 
 static int heard, heard_code;

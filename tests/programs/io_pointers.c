@@ -1,5 +1,6 @@
 /* Individual and shared file pointers, the order of ranks, split accesses, sequential and append modes, and
    progress of collective accesses while their ranks wait for something else. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 
 static void individual(void)

@@ -1,5 +1,6 @@
 /* A rank that writes a long block to a file by itself makes progress for its peers meanwhile.
    ranks: 2   ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 #include <sys/syscall.h>
 #include <unistd.h>

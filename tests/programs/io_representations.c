@@ -1,4 +1,5 @@
 /* Data representations: native, internal, external32, and the program's own. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 
 /* In the file every int has 3 bytes, the highest first. */

@@ -1,5 +1,6 @@
 /* Random views of all ranks, interleaved with holes, written and read by every kind of access with many
    hints. The model is an array of bytes that every rank fills for all ranks. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 
 enum { FILE_BYTES = 40000, ROUNDS = 24 };

@@ -1,5 +1,6 @@
 /* Messages and collectives of more than 2^31 bytes and elements on two ranks, if the machine has the memory.
    ranks: 2   ways: plain   when: more */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static const MPI_Count N = ((MPI_Count)3 << 30) + 5;

@@ -1,6 +1,7 @@
 /* With OUTBOARD_CHECK=2 MPI_Finalize lists what was not received or freed, one line each. Without it, a
    message that is never received delays no rank.
    ranks: 1 2 3   ways: plain no-cma   env: OUTBOARD_CHECK=2 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <unistd.h>
 

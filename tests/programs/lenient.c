@@ -1,6 +1,7 @@
 /* Calls that MPICH, Open MPI and Intel MPI accept and the standard does not allow (docs/debugging.md); every
    operator on every predefined type.
    ways: plain proxy */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <limits.h>
 

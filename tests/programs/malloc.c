@@ -1,6 +1,7 @@
 /* Large allocations in the rank's arena (OUTBOARD_MALLOC=arena): C's functions keep their promises, threads and forked
    children included, and what was allocated is there after MPI_Finalize.
    ranks: 1 2 4   ways: proxy   env: OUTBOARD_MALLOC=arena OUTBOARD_MALLOC_BYTES_MIN=4KiB */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <errno.h>
 #include <malloc.h>

@@ -1,6 +1,7 @@
 /* Neighborhood collectives in all forms, blocking, nonblocking and persistent: on grids with few places,
    where both neighbours may be the same process or the caller itself, on a graph, and on distributed graphs
    with repeated edges and loops. Checked against point-to-point messages, as the definition says. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { MOST = 64, COUNT = 5, FORMS = 3, KINDS = 5 };

@@ -1,6 +1,7 @@
 /* Senders on another host flood a rank that does not receive: what it keeps for each is bounded by the credit
    (eager_credit_bytes), and every message arrives in its order afterwards.
    ranks: 6   ways: nodes   env: OUTBOARD_EAGER_CREDIT_BYTES=64KiB */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <malloc.h>
 

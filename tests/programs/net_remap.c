@@ -1,6 +1,7 @@
 /* Memory that is unmapped and mapped anew between long messages: each message has the bytes that are there when it is sent, and lands
    in the memory that is there when it is received, whatever a network has registered before.
    ranks: 2   ways: nodes */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <sys/mman.h>
 

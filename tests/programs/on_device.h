@@ -1,4 +1,5 @@
 /* Filled integers in device memory, or in the host's where no device is on. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi-ext.h>
 
 static inline int is_device(void)

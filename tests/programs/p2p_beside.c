@@ -2,6 +2,7 @@
    wildcards, posted early and late, too short ones, probes, cancelled ones, datatypes with gaps, every kind of
    send. What arrives is right, and messages do not overtake each other (MPI 5.0, section 3.5).
    ranks: 2 3   ways: plain proxy two-proxies refused-proxy nodes-proxy   env: OUTBOARD_EAGER_BYTES_MAX=1KiB OUTBOARD_OFFLOAD_MESSAGES=1 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { ROUNDS = 8, MESSAGES = 12, TAGS = 3, INTS = 20000, RECEIVES_MAX = 4 * MESSAGES * 4 };

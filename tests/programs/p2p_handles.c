@@ -1,5 +1,6 @@
 /* Handles that get another meaning: a datatype or a comm is freed, and others are made until one has its
    handle. What the library remembers of the old object must not be used for the new one. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 /* A handle is given out again after at most this many others. */

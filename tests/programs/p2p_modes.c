@@ -1,4 +1,5 @@
 /* Every mode of sending, blocking and nonblocking, from empty to 8 MiB, between all pairs at once. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static const int counts[] = {0, 1, 9, 10, 11, 100, 1000, 4096, 8191, 20000, 70001, 300000, 2097152};

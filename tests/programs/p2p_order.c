@@ -1,5 +1,6 @@
 /* Messages of one envelope arrive in the order sent, whatever their size, their mode and the receiver's
    wildcards. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { MESSAGES = 300 };

@@ -1,5 +1,6 @@
 /* Sendrecv, sendrecv_replace, messages to oneself, MPI_PROC_NULL, all pairs at once, the space that bsend
    takes, a 64 MiB message. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static void exchange(void)

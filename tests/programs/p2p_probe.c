@@ -1,4 +1,5 @@
 /* Probe, iprobe, and their matched forms: the receive gets the message that they show. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static const int counts[] = {0, 5, 2000, 200000};

@@ -1,6 +1,7 @@
 /* Plain receives, of which the library keeps as little as it can: completed in every way when their messages
    have been sent, when the messages were taken along with another's, and when another call has posted the
    receives; cancelled; very many of them; and reported when they are complete. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { MANY = 3, TAG = 10, LATER = 99, WINDOW = 300 };

@@ -1,4 +1,5 @@
 /* Requests: wait and test for one, any, some and all; persistent ones; cancel; null and inactive ones. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { N = 24 };

@@ -1,5 +1,6 @@
 /* Long messages one by one, several at a time, and in exchanges: of lengths on both sides of every limit of a
    protocol, and often enough that each protocol is tried before one is chosen. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { ROUNDS = 12, WINDOW = 4, COUNT_MAX = 1 << 18 };

@@ -1,6 +1,7 @@
 /* Partitioned communication: equal and different numbers of partitions on the two sides, partitions that
    arrive one by one, restarts, threads.
    ways: plain proxy no-cma nodes-proxy refused-proxy */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static int to, from;

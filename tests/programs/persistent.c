@@ -1,5 +1,6 @@
 /* Persistent collectives: each of them started many times, in another order on every rank, after the
    arguments of its initialisation were changed or freed. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 enum { COUNT = 300, ROUNDS = 15, KINDS = 17 };

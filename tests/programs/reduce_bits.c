@@ -1,5 +1,6 @@
 /* A sum of doubles has the same bits in all calls, forms and carriers: those of additions from left to right in the order of ranks.
    ranks: 2 4 5 16   ways: plain proxy no-cma sentinel nodes nodes-proxy   env: OUTBOARD_REPRODUCIBLE=placement */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "on_device.h"
 

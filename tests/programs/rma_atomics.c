@@ -1,6 +1,7 @@
 /* Accumulates, fetch-and-ops and compare-and-swaps from all ranks at once, on every kind of window: no update
    is lost, whatever the type's length.
    ranks: 1 2 3 8   ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "window.h"
 #include <complex.h>

@@ -1,6 +1,7 @@
 /* Epochs of every kind: fences, post-start-complete-wait in rings and stars, locks that exclude, flushes, and
    targets that never call MPI, on one host.
    ranks: 1 2 3 5 8   ways: plain proxy no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "window.h"
 

@@ -1,6 +1,7 @@
 /* Puts and gets of every datatype into every kind of window, against a model in plain memory; all lengths, no
    overlap, MPI_PROC_NULL.
    ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "window.h"
 

@@ -2,6 +2,7 @@
    each of the ways in which a program can poll, until rank 1 has passed its send, which is too long for the
    eager protocol.
    ranks: 2   ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io.h"
 
 enum { BYTES = 1 << 20, TAG = 5, GO = 6 };

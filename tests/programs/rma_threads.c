@@ -1,5 +1,6 @@
 /* Threads of every rank lock, add, put and flush on windows of their own and on a shared one, all at once.
    ranks: 1 2 3 5   ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <pthread.h>
 

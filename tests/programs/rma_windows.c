@@ -1,6 +1,7 @@
 /* Windows as objects: attributes, keyvals, names, hints, groups, error handlers, shared memory, attached
    memory, and their errors.
    ways: plain no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 #define CLASS(call, expected) \

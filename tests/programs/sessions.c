@@ -1,6 +1,7 @@
 /* Sessions before, around and after MPI_Init and MPI_Finalize, several at once, a different number in each
    process (MPI 5.0, section 11.3).
    ranks: 1 2 3 5 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static MPI_Session open_session(const char *level)

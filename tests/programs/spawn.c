@@ -1,6 +1,7 @@
 /* MPI_Comm_spawn and MPI_Comm_spawn_multiple: worlds, arguments, error codes, traffic, ranks that are used
    again.
    ranks: 1 2 3   ways: plain proxy no-cma   env: OUTBOARD_SPAWN_RANKS_MAX=16 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static void talk(MPI_Comm other, int is_child)

@@ -1,6 +1,7 @@
 /* MPI_Comm_spawn over several hosts: where children are placed, the info keys, a port of a child's world, what
    a wrong host does. The second host has no process at first.
    ranks: 1   ways: nodes */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 /* How many processes of a comm are on the host of its rank 0. */

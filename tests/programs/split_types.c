@@ -1,6 +1,7 @@
 /* MPI_Comm_split_type with every type, hints of comms, kinds of hardware (MPI 5.0, sections 7.4.2, 7.4.4 and
    11.2.2).
    ranks: 1 2 3 5   ways: plain */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sched.h>

@@ -1,6 +1,7 @@
 /* Operations enqueued on a device's stream, between copies of that stream: none of these calls waits, order is kept, and
    what is wrong is told. The streams' delays come from a seed.
    ranks: 1 2 3   ways: plain no-cma   env: OUTBOARD_DEVICE=sentinel OUTBOARD_DEVICE_SEED=7 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include "hooks.h"
 #include <mpi-ext.h>

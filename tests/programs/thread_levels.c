@@ -1,6 +1,7 @@
 /* Below MPI_THREAD_MULTIPLE: functions that are always thread-safe beside a main thread that waits, two
    sessions with a thread each, and a session at MPI_THREAD_MULTIPLE that begins while another thread waits.
    ranks: 2 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,6 +1,7 @@
 /* A thread that sleeps in a wait is woken by what another thread of its process does, before its sleep times
    out.
    ranks: 1 2   ways: plain   env: OUTBOARD_SPIN_US=0 */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <pthread.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* MPI_THREAD_MULTIPLE: threads that send, receive, probe, run collectives on comms of their own, duplicate
    comms, set attributes on them, and wait for requests that other threads started.
    ranks: 1 2 3   ways: plain proxy no-cma */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,6 +1,7 @@
 /* The tool interface before MPI_Init and after MPI_Finalize: settings as control variables, counters as
    performance variables, categories, the source of timestamps, and the errors of each call.
    ranks: 1 3   env: OUTBOARD_EAGER_BYTES_MAX=16KiB OUTBOARD_BARRIER=tree */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static void strings(void)

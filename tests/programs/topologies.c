@@ -1,4 +1,5 @@
 /* Virtual topologies: grids, graphs, distributed graphs; what queries return; parts, duplicates, and errors. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 static void grids(void)

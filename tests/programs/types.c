@@ -1,5 +1,6 @@
 /* Every datatype constructor: size, extent, the bytes that a send and a receive move, envelopes and contents,
    pack and unpack. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <stddef.h>
 

@@ -1,4 +1,5 @@
 /* Windows of every kind over memory of every kind, so that one program tests them all. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef WINDOW_H
 #define WINDOW_H
 

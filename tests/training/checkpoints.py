@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A model trained with DDP or FSDP2 saves beside its training; the run is killed and goes on from the newest checkpoint: the weights are those
 of a run that was not. Stock dcp.load reads what was written. The writer process may die at any time.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Every collective of torch.distributed with every type, beside gloo in the same job: the results are the same. Integers and moves to the
 bit; reductions of floating-point numbers to what another order of the sum may change."""
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """outboard_training.data.DataLoader gives what torch's gives: samples, order, seeds of the workers, errors; its memory is not used again while a
 tensor refers to it, and goes back afterwards. Runs alone, without MPI."""
 import gc

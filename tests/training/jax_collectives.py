@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """JAX's own collectives on CPU, by MPI and MPItrampoline: each gives what numpy computes from all ranks' parts. The environment has PORT."""
 import os
 import sys

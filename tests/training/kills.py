@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Kills the trainer, its writer process, or both at seeded instants, fills the disk, truncates files and flips bits: the newest whole
 checkpoint is always found, and has the bytes of its step. No torch: `store.py` is all that writes.
 

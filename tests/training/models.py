@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """DDP and FSDP2 train a small model to what gloo trains it to."""
 import datetime
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The hierarchical hook of DDP averages as an all-reduce does. The argument: on how many nodes the ranks are."""
 import datetime
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Torch's own tests of torch.distributed over a backend. They are gloo's: over `outboard` the same tests run, with each gloo group made by
 outboard instead. Suites:
 

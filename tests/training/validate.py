@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The example's validation.py: results of checkpoints, errors and deaths of the other process. Runs alone, without MPI."""
 import os
 import pathlib

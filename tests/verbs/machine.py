@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """An emulated machine with an RDMA device, on which verbs work for real: QEMU, Debian's kernel, and software RoCE (rxe).
 
 It sees this machine's files through 9p, below a file system in memory that takes what it writes. Its processor is emulated, so it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attributes of comms, datatypes and windows (MPI 5.0, section 7.7).
 
 use crate::args::{Address, Callback, Handle, Out};

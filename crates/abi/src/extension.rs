@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Functions beside the standard's, for programs with device memory and for bindings of other languages
 //! (include/mpi-ext.h, docs/gpu.md).
 //!

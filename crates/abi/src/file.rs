@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! From the arguments of file functions to calls of `io`: positions, data representations, shared pointers.
 
 use crate::args::{Address, Handle};

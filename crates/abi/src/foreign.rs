@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What MPICH's bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) need: attributes as
 //! integers, callbacks in their own form. It is not in the standard; the MPICH shim exports it
 //! (`mpich/extra.rs`).

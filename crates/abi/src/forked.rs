@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a child that the program forks may do with the job's memory: read it. Its writes stay its own.
 //!
 //! Invariant: the child maps everything anew, privately, before fork returns in it. Of a page that it has not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Kinds of hardware: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
 //!
 //! A process is restricted to an instance of a kind if it may run on that instance's cpus only.

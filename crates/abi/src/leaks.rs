@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a program has not freed when it finalizes MPI: with OUTBOARD_CHECK=2, one line each.
 
 use crate::process::{Guard, Job};

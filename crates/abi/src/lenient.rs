@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the standard forbids or leaves open, and MPICH, Open MPI and Intel MPI all accept: so does Outboard.
 //! OUTBOARD_CHECK=1 warns once of each kind; docs/debugging.md lists them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One function per MPI call: it finds the objects, calls the crate that does the work, and waits.
 //!
 //! Invariants: a module imports only modules below it in this file (`make tidy`); no module imports `body`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), so that peers and
 //! proxies reach them without the kernel: `liboutboard_malloc.so`, which `mpirun` loads before the program's
 //! libraries, has extents of the arena as its pool.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The program's binary interface, where our numbers reach the program other than through parameters: in
 //! callbacks, in the values of predefined attributes, in texts.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Device memory of the program: blocks of host memory stand in for it while an operation runs.
 //!
 //! `args/memory.rs`, where an address becomes a claim, asks `stand_in`. A stand-in holds the packed bytes,

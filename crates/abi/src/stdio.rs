@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Standard output under `mpirun`. It is a pipe, so the C library would buffer 4 KiB, which a crash would
 //! lose.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
 //!
 //! A call `..._enqueue` gives the operation to a thread, and the stream two commands: to say that it has come

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which build of the library this is. Processes of different builds would misread each other's records.
 
 use std::os::fd::OwnedFd;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Finding the segment, and becoming a rank or a proxy of it.
 
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a rank prints when a signal ends it: rank, signal, place in the program, and how to look closer.
 //!
 //! The handler must not make things worse. It is set only where no other is: a program, a sanitizer, a Java

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a process learns which rank of which job it is.
 //!
 //! `mpirun` makes the job's segment, and its children inherit the descriptor and two numbers

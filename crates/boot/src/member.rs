@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A rank's life in its job: joining, leaving, aborting.
 
 use std::ops::Range;

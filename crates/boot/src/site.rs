@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A rank of a job that the site's launcher started (Hydra, Slurm, PRRTE, Flux). What `mpirun` does for its
 //! ranks, these do themselves, through the launcher's store (crate `pmi`).
 //!

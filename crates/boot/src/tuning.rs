@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The measured values that this process uses: those of the job's table, unless a setting says otherwise.
 
 use std::sync::OnceLock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A communicator of the library, and the thread that makes its calls.
 
 use crate::library::{Id, Library, Member};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collective libraries of vendors (NCCL, RCCL, oneCCL), loaded at run time, behind one table of functions.
 //!
 //! Purpose: a collective becomes `Step`s; a `Communicator` carries them out in a thread of its own, because a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The table of functions that NCCL-shaped libraries share.
 //!
 //! The functions are found by their names, whatever version the library has. Two shapes are known: `nccl`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a library is asked to do.
 
 /// The types of elements that NCCL-shaped libraries share. The values are theirs.

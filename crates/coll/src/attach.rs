@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attaching a set: each member allocates slots in its arena, all exchange their locations, each maps all.
 //!
 //! Invariants: what members must apply alike follows from the exchanged locations; slots are used again only

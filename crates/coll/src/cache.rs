@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Schedules of earlier calls, kept for the next ones. The least recently used is dropped first.
 
 use rustc_hash::FxHashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A collective call: which collective, among which processes, on which buffers.
 
 use datatype::Buffer;

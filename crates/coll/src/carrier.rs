@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which collectives a collective library gets: one decision for calls of programs and for `outboard plan`.
 //!
 //! Invariant: it depends on what all members know alike.

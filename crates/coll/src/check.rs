@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Compares what the members of a collective pass (OUTBOARD_CHECK=1).
 //!
 //! Every member states its arguments in a fixed number of words. All learn all statements, and all come to

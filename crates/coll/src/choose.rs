@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The table of algorithms for each collective, by size. The first rule that fits is taken.
 //!
 //! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table for all calls for which its algorithm is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The counters of calls, and of waits in them: who waits least while the others wait is late.
 
 use schedule::algorithm::Collective;

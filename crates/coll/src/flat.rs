@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Flat collectives: short calls over shared slots, each in one exchange of cache lines, or two.
 //!
 //! A long allreduce takes two rounds, as does a long all-to-all or allgather that is *pulled*. Blocking calls

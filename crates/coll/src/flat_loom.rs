@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The rounds of a set under every interleaving and every stale read that the memory model allows.
 //!
 //! The words of arenas are loom's here (`transport/src/shm/arena.rs`). Contributions lie in loom's cells,

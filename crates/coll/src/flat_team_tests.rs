@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sets whose members are threads, each at its own pace.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sets of several members in one process: every collective, several under way at once, members at their own
 //! pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs` they are
 //! threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives: picks an algorithm and starts its schedule.
 //!
 //! Short calls need no schedule: they go over slots; nonblocking ones form queues.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One message as an instance: both sides know that it is coming, and by which numbers, so a proxy can carry
 //! it out. Nothing is matched here.
 

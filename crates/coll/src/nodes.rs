@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where the members of comms are, kept for the next calls.
 
 use rustc_hash::FxHashMap;

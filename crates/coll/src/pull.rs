@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
 //! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends

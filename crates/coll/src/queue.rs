@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Queues of nonblocking calls over slots.
 //!
 //! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's

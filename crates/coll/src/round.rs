@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The rounds of short calls: `Round` for `Short` and `FlatAllreduce`.
 //!
 //! Invariants: a member writes its contribution before its word, and reads another's after that one's word;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A set of slots: the rounds by which the members of a comm exchange short contributions.
 //!
 //! Each member has two slots in its arena, for even and odd rounds. A slot is a word (`word.rs`) and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Short collectives: what a member gives and takes in a call over slots, and how many rounds that takes.
 //!
 //! Invariants: whether a call is short, and its number of rounds, follow from what all members know alike.

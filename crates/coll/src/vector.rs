@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives with a count for every member, over slots.
 //!
 //! Only a member and its receivers know what it gives. So its word holds the length of its contribution,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The word of a slot: the round's number above the *facts* of the call (collective, root, bytes).
 //!
 //! Invariants: all members of a round publish equal facts, but for the bits that `Round::MINE` allows. Where

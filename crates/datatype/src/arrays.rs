@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4). Both are built dimension by
 //! dimension, the fastest first, and have the bounds of the whole array.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Accumulating: the predefined reductions as atomic updates of one element in memory that other processes
 //! update too (MPI 5.0, section 12.3.4).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The machine types of the predefined datatypes: length, alignment and arithmetic.
 
 /// The machine type of a predefined datatype: what a reduction must know.

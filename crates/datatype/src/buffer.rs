@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
 //!
 //! A buffer without gaps, the most common, is an address and a length, without a layout and a reference

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The names of the constructors of datatypes (MPI 5.0, section 5.1.13).
 
 /// The constructor of a datatype, numbered as the MPI_COMBINER constants of the standard ABI.

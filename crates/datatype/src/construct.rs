@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
 //!
 //! Each checks its arguments, composes a `LayoutDraft` (runs, bounds and size, checked for overflow), and

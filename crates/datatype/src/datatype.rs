@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Datatypes: a layout, the basic types in it, and the recipe by which it was made.
 //!
 //! Invariant: a datatype never changes once made, except for its committed flag; it is shared by `Arc`. Its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! external32: the standard's portable form of data, big-endian and without gaps (MPI 5.0, sections 5.3 and
 //! 14.5.2).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Facts about the basic types of a datatype, composed from those of its parts.
 
 use crate::basic::Basic;

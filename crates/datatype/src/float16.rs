@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Numbers of 16 bits (binary16 of IEEE 754) for reductions, which compute in `f32`.
 //!
 //! The conversions have neither branches nor calls, so loops of them are vectorised on any processor.

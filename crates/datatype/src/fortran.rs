@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): precision and range select a kind of
 //! gfortran.
 

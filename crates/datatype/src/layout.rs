@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Layouts: one element of a datatype as flat runs.
 //!
 //! A layout is a short nest of loops around a list of runs, its *body*. Most need one run: a vector of a

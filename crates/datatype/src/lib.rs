@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Datatypes compiled to flat runs, packing, and the predefined reductions.
 //!
 //! Invariants: a `Layout` and a `Datatype` never change once made; offsets are bytes from the buffer's

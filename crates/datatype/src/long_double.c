@@ -1,6 +1,7 @@
 /* Reductions on what stable Rust has no type for: long double and the 128-bit float, real, complex and paired with an int.
  * One loop per operator; elements have no alignment and no padding between them (the packed form), so they are moved by
  * memcpy. The numbers of kinds and operators are those of `reduce.rs`, which checked that the operator suits the kind. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <complex.h>
 #include <stddef.h>
 #include <string.h>

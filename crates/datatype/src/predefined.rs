@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The predefined datatypes by their handles in the standard ABI (MPI 5.0, section 20.3 and annex A.1), with
 //! the sizes of x86-64 and aarch64 Linux and of gfortran's default kinds.
 

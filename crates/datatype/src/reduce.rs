@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The predefined reductions, on packed elements: without gaps and of any alignment.
 //!
 //! Every loop reads, combines and writes one element at a time through unaligned accesses. It has forms of

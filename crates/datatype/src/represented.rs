@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A datatype as it lies in a file whose basic types have other lengths (MPI 5.0, section 14.5).
 //!
 //! The constructors are applied again to basic types of the file's lengths. Counts, strides and displacements

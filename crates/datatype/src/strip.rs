@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Strips: pieces of equal length at equal distances, and their copy loops, specialised by the length of a
 //! piece.
 

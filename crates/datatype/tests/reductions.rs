@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The predefined reductions against their definition by elements, also with the result over an operand.
 
 use half::f16;

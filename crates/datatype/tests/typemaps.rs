@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Random nested datatypes against the definition: a typemap as a list (MPI 5.0, sections 5.1.1 to 5.1.7).
 
 use outboard_datatype::{

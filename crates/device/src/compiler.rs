@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The run-time compilers of kernels, loaded by their names, and what they have made, kept on disk.
 //!
 //! NVRTC and hipRTC have the same functions under two prefixes. Facts are from their documentation (CUDA 12,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! CUDA's driver API, or HIP, loaded at run time.
 //!
 //! Only the driver is asked, so it does not matter which runtime the program uses. A copy runs in the context

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Kernels of a device: packing and unpacking of datatypes, and reductions.
 //!
 //! CUDA's are compiled from `kernels.cu` for the device that is here (`compiler.rs`); sentinel's are

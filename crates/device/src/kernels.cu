@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Kernels of a device: packing and unpacking of datatypes, and reductions. NVRTC or hipRTC compiles them at run time (kernel.rs); a test
    compiles them for the host, as C with `__global__` and the like defined away. The file includes nothing. */
 typedef unsigned long long u64;

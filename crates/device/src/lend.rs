@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Device memory that another process of the host copies from: no host memory lies between.
 //!
 //! A send of device memory has a stand-in in the host's memory (`abi/src/staging.rs`). `crate::lend` leaves

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Device memory: whether an address belongs to a device, and copies between it and the memory of the host.
 //!
 //! Purpose: the layers above touch device memory through `copy` and kernels only. A process has one backend,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The test backend: device memory on a machine without a device.
 //!
 //! A sealed memfd is mapped twice: where the program has its addresses, PROT_NONE, and where only this file

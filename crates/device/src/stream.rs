@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Streams of a device: work in order, beside the program. What MPI needs of one is a pair of words in the
 //! host's memory: the stream writes one when it has come to an MPI operation, and waits for the other.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The words by which a stream of a device and the host tell each other how far they are.
 
 use std::sync::atomic::{AtomicU32, Ordering};

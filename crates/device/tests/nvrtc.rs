@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Whether NVRTC compiles the kernels: `tests/kernels` runs this with NVIDIA's wheel.
 
 use outboard_device::compiler::{Compiler, NVRTC};

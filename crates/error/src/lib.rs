@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What went wrong, as an MPI error class and one sentence with the facts.
 //!
 //! The code that finds an error writes its sentence: ranks, tag, bytes, and what to do. No caller rewrites

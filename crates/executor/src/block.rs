@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Programs and blocks: what a rank keeps of a schedule in its arena between two starts.
 //!
 //! A block is the memory of one instance: record, parameters, scratch and staging. A collective that repeats

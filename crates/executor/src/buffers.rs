@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where the blocks of a schedule lie, as the driver of an instance sees them: lengths of blocks, regions of
 //! buffers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A schedule ready to be driven: checked, with successor lists and the table by which peers find its sends.
 //!
 //! A rank writes the schedule's words (the *program*) into its arena once, and a proxy reads them. It trusts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The parameters of this crate, from settings and tuning.
 
 use crate::Offload;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Drives one instance, step by step, wherever it runs.
 //!
 //! Invariants: a receive stores its `done` before the sender's; bytes are copied before any `done` counts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Edges to ranks on other hosts in a job with proxies: what executors say to each other, and who answers.
 //!
 //! An edge is a fetch. The driver of the receiving instance asks the *server* of the sending rank: its proxy,

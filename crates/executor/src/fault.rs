@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What can go wrong while an instance is driven, as words by which a proxy can tell its rank.
 
 use error::{Class, Error};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What `Offload::Auto` learns: whether the rank works between the start of an operation and its end. Where
 //! it only waits, it carries out the next one itself: it is as fast or faster, and wakes nobody.
 

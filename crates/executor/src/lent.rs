@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A proxy on another computer (a data processing unit): what it knows of the memory of its ranks, which it
 //! reaches by RDMA only.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Runs schedules: in the rank itself (the caller) or in another process (a proxy), by one engine.
 //!
 //! A started schedule is an *instance*: a record in the rank's arena with a word of progress for every step.

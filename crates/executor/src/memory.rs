@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a driver reaches memory: its own, mapped arenas, and private memory of other processes.
 //!
 //! `Reach::fetch` gives a span of this process that holds bytes of a region (copied only where they cannot be

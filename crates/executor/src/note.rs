@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What executors on different hosts say to each other about edges (`far.rs`), as packets.
 
 use std::any::Any;

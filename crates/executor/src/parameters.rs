@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the driver of an instance must know of the rank's buffers, operator and peers, as words in the rank's
 //! arena.
 //!

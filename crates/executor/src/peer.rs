@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The ranks of a schedule, as one process reaches them.
 
 use transport::shm::{LocalRank, Segment};

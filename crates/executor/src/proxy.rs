@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The proxy's side: takes the instances that its ranks launch, and drives them until the ranks have gone.
 
 use crate::checked::CheckedSchedule;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What lies in shared memory: the record of an instance, and the directory by which peers find it.
 //!
 //! A record is 24 words of head and 4 words for every step. Its owner links and unlinks it; its driver writes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The sender's side of edges between hosts: sends what sends of ranks on this host have published to whoever
 //! asked, or exposes it to them.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which sends' bytes are packed into the arena, by who can read private memory.
 
 use crate::buffers::{Buffers, Spot};

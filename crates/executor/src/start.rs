@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The parameters of an operation: its schedule and where its buffers lie.
 
 use datatype::{Basic, Buffer, PredefinedOp};

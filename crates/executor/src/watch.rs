@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A rank watches the proxy that executes for it, and takes its work back only when it is certainly dead.
 //!
 //! A stalled process may wake up at any time and write. So the rank first kills it through a pidfd, which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Tests with real processes: ranks and proxies that share nothing but the segment, proxies that are killed
 //! or stopped. `cargo test --release -p outboard-executor --test processes -- measure` measures instead.
 //!

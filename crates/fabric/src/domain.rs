@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What of libfabric is open: one object, and the domain in which endpoints and regions live.
 //!
 //! Invariant: an object is closed before what it was opened from, by the order of fields.

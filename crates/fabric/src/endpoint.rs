@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! This process's endpoint: packets to other endpoints, packets from them, and reads and writes of their
 //! memory.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! libfabric's records and numbers, as far as this crate uses them (fabric.h, fi_domain.h, fi_endpoint.h,
 //! fi_eq.h, fi_rma.h and fi_cm.h of libfabric 1.17; later versions only append fields). libfabric's calls are
 //! functions in tables that hang off its objects; only those in `library.rs` are symbols.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The network engine: libfabric's reliable datagram endpoints (FI_EP_RDM), with messages and RMA.
 //!
 //! libfabric is loaded at run time, so one binary serves machines with and without it. `Library` is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The loaded libfabric: its few symbols, and the words for its error numbers.
 //!
 //! Invariant: an object of libfabric lives only while its `Library` does; every object here keeps an `Arc` of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which provider and which interface: what libfabric offers on this host, in the order of one printed rule.
 //!
 //! The rule is `RULE`. A provider is offered only if it has reliable datagrams with messages in order,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory that the provider knows: registered for its own use, or for peers to read and write.
 //!
 //! Each use registers anew, and none is kept here: where that is dear (verbs), libfabric keeps registrations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and what goes wrong.
 
 use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, choose};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attributes between the languages (MPI 5.0, section 19.3.7).
 //!
 //! C's value is a pointer, Fortran's an integer. What Fortran stores, C sees as a pointer to that integer;

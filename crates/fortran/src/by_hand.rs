@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Procedures that C does not have, and those that MPI-2.0 deprecated.
 
 use crate::section::Descriptor;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Fortran procedures that MPI calls: C functions that convert the arguments and call them.
 //!
 //! Where C hands a state along, it is a `Record` of the procedures and Fortran's state. Operators and error

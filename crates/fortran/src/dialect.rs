@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The types of the C binding that the bindings see. A status is `STATUS_INTS` ints in both languages.
 #![allow(non_camel_case_types)] // The names are the standard's.
 

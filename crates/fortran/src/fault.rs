@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Errors that the bindings find themselves: what C never sees. They go to the error handler of the call's
 //! object, with an error code whose text is the sentence.
 

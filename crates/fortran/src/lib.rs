@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The Fortran bindings as a library, `libmpifort_abi.so.1`: `mpi_send_` of `mpif.h` and `mpi`,
 //! `MPI_Send_f08ts` of `mpi_f08`, and the PMPI forms of both.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! LOGICAL. GNU and LLVM Fortran store 1 for .TRUE.; others test the lowest bit or all bits: 1 suits them.
 
 use std::ffi::c_int;

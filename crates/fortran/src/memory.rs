@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The variables whose addresses mean something, such as MPI_BOTTOM, and what C has instead.
 //!
 //! Each is a common block of its own in `mpif.h` and in the modules (`xtask`, `fortran/constants.rs`). A

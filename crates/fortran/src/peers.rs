@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How long the arrays are that have an element for each peer or dimension of a comm. A comm that C would
 //! refuse has none; C then says so.
 

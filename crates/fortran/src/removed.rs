@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What MPICH's library has beyond the standard's: the procedures that MPI-3.0 removed (MPI 5.0, section
 //! 17.1), which programs of the nineties call, and MPI_SIZEOF for each type, which is one descriptor in ours.
 

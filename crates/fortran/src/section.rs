@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Choice buffers of `mpi_f08`: what a descriptor of ISO_Fortran_binding.h says, and how a section with gaps
 //! reaches C (MPI 5.0, section 19.1.2).
 //!

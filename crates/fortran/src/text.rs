@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! CHARACTER: blanks at the end and a length in Fortran, a closing NUL in C.
 
 use crate::memory;

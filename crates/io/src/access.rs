@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! An access that one rank carries out alone: from the file's bytes to memory, or back.
 //!
 //! Reads read small holes along (data sieving). Invariant: a write leaves the holes alone unless the user

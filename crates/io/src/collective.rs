@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and a few of them, the
 //! *aggregators*, move large pieces between their collective buffers and the file.
 //!

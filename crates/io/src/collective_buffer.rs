@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The collective buffer: what an aggregator moves in one round.
 
 use crate::view::Tiles;

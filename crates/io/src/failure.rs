@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Errors of the file system as MPI error classes (MPI 5.0, section 14.7).
 
 use error::{Class, Error};

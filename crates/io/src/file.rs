@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Open files (MPI 5.0, sections 14.2 to 14.4).
 
 use crate::access::{Access, Way};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Hints, by ROMIO's names (MPI 5.0, section 14.2.8). An invalid value is ignored.
 
 use objects::Info;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Files: views, accesses of one rank, and collective accesses in two phases (MPI 5.0, chapter 14).
 //!
 //! An access names packed bytes of a view and a buffer (`access.rs`). A collective access is a state machine

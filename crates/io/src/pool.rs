@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A few threads that wait for the device, so that the program's threads need not.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Data representations: how data look in a file (MPI 5.0, section 14.5).
 
 use datatype::{Datatype, external32_size};

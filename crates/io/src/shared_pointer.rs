@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The shared file pointer (MPI 5.0, section 14.4.4): a word in the arena of the file's rank 0.
 
 use error::Result;

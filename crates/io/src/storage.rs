@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! An open file of the file system: transfers at offsets, and locks.
 
 use crate::failure::failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
 //! Offsets into a view are *packed*: they count the bytes of data in the tiles of the filetype, without

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `liboutboard_malloc.so`: large allocations come from the rank's arena (OUTBOARD_MALLOC=arena).
 //!
 //! `LD_PRELOAD` puts its functions before glibc's, as glibc's manual allows ("Replacing malloc"). The MPI

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A hash table whose chains are queues, by index.
 //!
 //! Each entry is filed under `KEYS` keys at once, by one doubly linked node per key: node `entry * KEYS + i`

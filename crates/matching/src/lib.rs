@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Matching: which receive takes which message (MPI 5.0, section 3.5). Pure: no I/O, no clock, no bytes.
 //!
 //! A message goes to the receive that was posted first among those that fit; a receive takes the message that

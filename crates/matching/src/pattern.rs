@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What matching compares.
 
 /// What a message carries and matching compares.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The oldest entries of a queue while all have one key. Most programs have no others.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Both queues against plain vectors that are walked: every short sequence of operations, then long random
 //! ones.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Symbols of the MPICH ABI that the standard ABI does not have: conversions of Fortran's handles, functions
 //! that MPI-3.0 removed, those that the bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12)
 //! need, MPICH's extensions, and data.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! libmpi.so.12: the MPICH ABI over the bodies of the standard ABI, for programs compiled for MPICH, Intel
 //! MPI or MVAPICH. Functions of the Fortran bindings are not here.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The translation between the MPICH ABI and the standard ABI, whose numbers the library uses. `x_from`
 //! translates from the program to the library, `x_to` back; a `Foreign` does both for the program's memory.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which process takes which vertex of a topology, so that neighbours run near each other (MPI 5.0, section
 //! 8.3).
 

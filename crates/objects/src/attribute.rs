@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attributes of objects, and their keyvals (MPI 5.0, section 7.7).
 //!
 //! Nothing here calls the program's callbacks. The `abi` crate collects what to call, and calls it with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Comms: a context and one group, or two for an intercommunicator (MPI 5.0, chapter 7).
 
 use crate::attribute::Attributes;

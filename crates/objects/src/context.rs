@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Contexts: what separates the messages and collectives of one comm from those of another.
 //!
 //! Members derive a new comm's context without traffic, as a hash of its parent's context and of the number

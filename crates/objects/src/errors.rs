@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Error classes, codes and their texts: the standard's, and the program's (MPI 5.0, sections 9.4 and 9.5).
 
 use crate::constants::{ERR_LASTCODE, SUCCESS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Groups: ordered sets of processes (MPI 5.0, section 7.3).
 
 use crate::constants::{IDENT, SIMILAR, UNDEFINED, UNEQUAL};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Handles: what a program holds instead of an object.
 //!
 //! A handle is as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section

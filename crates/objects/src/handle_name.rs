@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How error messages name a handle: a predefined one by its constant.
 
 use crate::constants::handle_name;

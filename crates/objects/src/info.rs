@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Infos: ordered lists of keys and values (MPI 5.0, chapter 10).
 
 use crate::constants::{MAX_INFO_KEY, MAX_INFO_VAL};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle.
 //!
 //! Invariants: the numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sessions: MPI without MPI_Init (MPI 5.0, section 11.3).
 
 use crate::constants as c;

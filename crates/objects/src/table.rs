@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A table per kind of object: from handle to value in one bounds check and one comparison.
 
 use crate::handle::{Handle, INDEX_MAX, Kind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Virtual topologies as data (MPI 5.0, chapter 8): the neighbours of each rank.
 
 use error::{Class, Result, fail};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Latency and bandwidth of two processes through this crate alone: what the layers above can at best show.
 //!
 //! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a

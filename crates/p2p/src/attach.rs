@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attaching and detaching the buffers of buffered sends (MPI 5.0, section 3.6).
 
 use crate::buffered::{AttachedBuffer, Pool};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The buffers of buffered sends (MPI 5.0, section 3.6), and which parts of them hold messages that have not
 //! left.
 //!

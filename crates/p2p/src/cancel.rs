@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other
 //! completes.
 //!

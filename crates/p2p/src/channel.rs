@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Channels: the messages of one context and tag from one peer to another, with numbers by which executors on
 //! both sides know them. `handoff.rs` says what for.
 

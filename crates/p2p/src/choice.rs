@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which way a long message takes: read in the sender's memory, or through cells.
 //!
 //! The receiver chooses, and its answer to the offer says so; sender and receiver need not agree beforehand.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The knobs of this crate.
 
 use tuning::{EAGER_BYTES_MAX, Tuning};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `Matcher::consume`: the one place where a packet meets a receive.
 //!
 //! An `Awaiting` says which receive a message is for. It is the posted queue (`Queue`), or receives that are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The bytes of an operation: the user's buffer, or a copy of a buffered send.
 
 use datatype::Buffer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Receives that are not posted yet: noting them, taking their messages, posting them.
 
 use crate::consume::{Awaiting, fits};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Receives that are not posted yet.
 //!
 //! While no receive is posted and no message is unexpected, a receive from one peer is only noted here. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What is under way, for people: in a deadlock report, and before a program ends with something left.
 
 use crate::outcome::Ticket;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sending what waits for a peer: its queue in order, then a packet of each stream in turn.
 
 use crate::lane::{Lane, Outgoing};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages whose bytes executors move (`coll/message.rs`), so that both ranks may compute meanwhile.
 //!
 //! Each side starts an instance with the message's key: its number in its channel (`channel.rs`). The sender

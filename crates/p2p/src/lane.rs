@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The outgoing side of one peer: the packets that wait, the credit of its eager messages, the protocol of
 //! each message.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Point-to-point: every send mode, receives, probes and cancelling, over eager and rendezvous (MPI 5.0,
 //! chapter 3).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages of a process to itself: matched like others, without packets. A long one is copied once, buffer
 //! to buffer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages that came before their receives, and what is known of a message of which pieces are to come.
 
 use crate::channel::HandoffKey;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the caller sees of an operation: its mode, its ticket, how it ended.
 
 use error::{Class, Error};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What goes over the wire between two processes, which run the same library: numbers are in the machine's
 //! byte order.
 

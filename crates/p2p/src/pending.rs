@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a process waits for, for the report of what a program left unfinished.
 
 use crate::probe::Probe;

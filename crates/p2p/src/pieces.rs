@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Eager messages longer than a packet: a BEGIN and then PIECEs. The receiver copies one piece while the
 //! sender copies the next.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Moving on everything that can move.
 
 use crate::consume::{Queue, Tally};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Probes: looking at a message before receiving it, and taking it out of the queue (MPI 5.0, section 3.8).
 
 use crate::message::Message;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The protocols: how a message's bytes get from the send buffer to the receive buffer. This is the one
 //! decision by size.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Pulls: a receive whose network reads the sender's memory (RDMA read, where the provider has it).
 //!
 //! The sender exposes its buffer from the offer on until the send ends. The receiver reads it by pieces, a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Starting a receive, and giving it a message that waited for it.
 //!
 //! Read next: `consume.rs`, `deferred.rs`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Rendezvous: bytes that move after the receive is known. The sender offers {bytes, ticket, address or 0}.
 //!
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll, and answers TAKEN, which ends

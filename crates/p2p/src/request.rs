@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One operation under way.
 
 use crate::channel::{Expecting, HandoffKey};

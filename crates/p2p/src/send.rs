@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Starting a send.
 //!
 //! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane,

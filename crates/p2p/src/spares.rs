@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory of unexpected messages, kept for the next ones: the allocator gives memory at the end of the heap
 //! back to the system, and a page fault per page then cost ten times the copy.
 

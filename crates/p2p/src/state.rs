@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! All state of point-to-point of one process, and the questions that every operation answers.
 //!
 //! The other modules add what moves it: `send.rs`, `receive.rs`, `poll.rs`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A table whose keys do not come back: index and generation.
 
 /// Values by ticket. A ticket of a removed value finds nothing, even after its place was used again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Peers that send what no honest one would: an error that names them, and nothing else.
 
 mod job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Long messages over a simulated network: exchanged, in pieces, and beyond 2 GiB.
 
 mod job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages over a network that loses packets, repeats them, lets them overtake each other, and in which a
 //! peer stops for a while: the numbers of `transport/src/sequence.rs` put all that right.
 

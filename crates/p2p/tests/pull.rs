@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Pulls on simulated networks: reads that end in any order, that fail, and memory that is not exposed.
 
 mod job;

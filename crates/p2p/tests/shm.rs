@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The same protocols over the rings of a real segment, and over tcp, with one thread for each rank.
 
 mod job;

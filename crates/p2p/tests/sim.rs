@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The protocols on simulated networks: MPI's order and every ending, whatever the network does.
 
 mod job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Random traffic on simulated networks, judged by the rules of MPI 5.0, section 3.5.
 
 mod job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a rank asks of a launcher that is not `mpirun` (Hydra, Slurm, PRRTE, Flux): its rank, the number of
 //! ranks, who shares its host, and a store of keys and values with a fence, through which ranks find each
 //! other.

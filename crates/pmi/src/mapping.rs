@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which rank is on which host: the value of the key `PMI_process_mapping`.
 //!
 //! `(vector,BLOCK,...)`. A block `(first host,hosts,ranks a host)` places that many ranks on each of its

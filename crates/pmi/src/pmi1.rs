@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! PMI-1 over the socket that the launcher leaves to each rank (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
 //!
 //! A rank sends a line and gets a line, except for `abort`, which has no answer.

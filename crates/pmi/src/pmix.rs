@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! PMIx by libpmix, loaded at run time: OUTBOARD_PMIX_LIB, the one that the launcher uses, or the system's.
 //!
 //! The records are those of PMIx 3 to 5 (pmix_common.h), whose layout its ABI promises. libpmix has threads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The lines of PMI-1: `cmd=NAME key=value ...`, and how values of any bytes travel in them.
 
 use error::{Class, Result, fail};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The program that the tests of `mpirun` start: it does what its arguments say, one word after the other,
 //! as a rank without the rest of the library. `@R:WORD` is for rank R only.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The programs: `mpirun` (also installed as `mpiexec`), `outboard-proxy`, and `outboard`.
 //!
 //! Each `src/bin/*.rs` is one call of this library, so that tests and the man pages reach everything.

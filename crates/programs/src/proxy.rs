@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
 //! `mpirun --proxies`.
 

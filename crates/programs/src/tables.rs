@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where tuning tables lie, and the table of this machine: `mpirun` reads it, `outboard tune` writes it.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `mpirun` with shell programs and with `examples/rank.rs`: streams, variables, exit codes, deaths.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard` on a real job, and what it says about the library.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Ranks that share cpus: on which cpu each rank waits. So a waiting rank yields its cpu only if another rank
 //! can use it, and the ranks are spread evenly over the cpus.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The only wait loop: spin, yield, sleep.
 //!
 //! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing.

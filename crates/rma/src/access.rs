@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Operations on a target's memory: put, get, accumulate and their relatives (MPI 5.0, section 12.3).
 //!
 //! The origin checks the bytes that an operation touches against what the target exposes, and moves them, or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A window's member as a target of other hosts: it carries out their requests in its calls of MPI.
 //!
 //! Invariants: a request touches only memory that this process exposes in the window, and is answered once,

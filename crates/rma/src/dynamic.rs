@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Dynamic windows: what a member has attached, and how the others learn it (MPI 5.0, section 12.2.4).
 
 use crate::process::Rma;

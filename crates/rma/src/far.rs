@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A member of a window on another host, as an origin: operations that it asks for by messages.
 //!
 //! An operation goes in parts of bounded length, in order, each answered once (`message.rs`); at most

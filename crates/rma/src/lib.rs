@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Windows: one-sided communication (MPI 5.0, chapter 12), carried out by the origin alone on one host.
 //!
 //! Invariants: on one host an operation has moved its bytes when it returns, and the target takes no part.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages between members of a window on different hosts: their form, and reading one as from an enemy.
 //!
 //! Words in the sender's byte order, which the network's connection has compared: kind, key of the window,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages to other hosts that wait for who carries them.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A target's data as pieces, and scratch memory for operations that move their bytes in two steps.
 
 use crate::serve::RemotePiece;

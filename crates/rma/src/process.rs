@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What all windows of a process share: news from peers, and how private memory is reached.
 
 use crate::message::{self, Incoming};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a member of a window shares with the others: a record in its arena, of atomic words.
 //!
 //! An origin locks, posts or completes by writing into the records of other members and ringing those that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A window's members on other hosts: what it asks of them, and what they answer.
 //!
 //! Read next: `far.rs` (one such member), `answer.rs` (the target's side).

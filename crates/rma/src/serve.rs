@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A thread that copies private memory for peers where cross-memory attach is refused, as it is for a
 //! device's memory.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One member of a window on this host as an origin sees it: where its memory is, and how bytes get there.
 
 use crate::pieces::TargetPiece;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What an atomic operation does to the target's elements (MPI 5.0, section 12.3.4).
 
 use datatype::{Basic, PredefinedOp};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
 //!
 //! Invariants: operations at members on this host move their bytes before they return, so closing or flushing

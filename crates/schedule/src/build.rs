@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a schedule is written: one call per step, in the order in which one process would carry them out.
 //!
 //! The builder derives what a step waits for from what earlier steps read and wrote. A step that reads

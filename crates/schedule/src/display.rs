@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A schedule as text: a line for the whole, then one per step.
 //!
 //! `  3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~` : a step after `~` is streamed after.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The plan of a collective operation as data: steps and what each waits for. Nothing here moves a byte.
 //!
 //! A schedule is one rank's part of one algorithm. It names buffers as buffers cut into blocks, so it holds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which node each rank of a comm is on, for any placement: by node, round robin, uneven.
 
 use crate::random::mix;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The order in which a reduction combines what the ranks contribute: its definition, for all crates.
 //!
 //! MPI recommends the same result for the same arguments (MPI 5.0, section 6.9.1), and a rounded sum depends

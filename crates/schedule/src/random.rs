@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash.
 use std::hash::Hasher;
 

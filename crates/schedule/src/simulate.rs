@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The time of an algorithm on a model network, and what it needs, from 2 to a million ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Does a set of schedules, one per rank, carry out its operation?
 //!
 //! `structure` looks at the steps alone: blocks are in bounds, steps wait only for earlier ones, every send

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A schedule as flat words, to be copied to another process, and its validation: what arrives may be
 //! corrupt.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the
 //! definition. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
 use outboard_schedule::verify::{Operation, run, structure};

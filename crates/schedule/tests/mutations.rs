@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The verifier finds what is wrong: plans with one mistake in them are refused.
 use outboard_schedule::verify::{Operation, verify};
 use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, NodeMap, Order, Schedule};

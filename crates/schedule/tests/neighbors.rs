@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and loops, and
 //! with mistakes.
 use outboard_schedule::verify::{Operation, verify};

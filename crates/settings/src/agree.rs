@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What processes of a job must have alike: told as text, compared as values ("1MiB" is "1048576").
 
 use crate::{Scope, Setting, Settings, TABLE, parse};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Variables of others that concern a launch: signs of another launcher, and what `mpirun` passes on.
 
 /// A sign in the environment that some other launcher started this process as one of several.

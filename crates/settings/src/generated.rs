@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Generated from tables/settings.toml by `cargo run -p outboard-xtask -- gen`; do not edit.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Settings: one table (`tables/settings.toml`) has them all; they are read from the environment once.
 //!
 //! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. All other code calls `get`.

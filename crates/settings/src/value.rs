@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! From text to typed values: units, bounds, choices.
 
 use std::collections::HashMap;

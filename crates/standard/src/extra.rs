@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPIX streams (include/mpi-ext.h), which the standard does not have.
 //!
 //! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI

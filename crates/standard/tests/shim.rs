@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The library as C programs see it: its symbols, its header, and the objects of one process.
 
 use std::collections::BTreeSet;

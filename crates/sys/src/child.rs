@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a child process must have before its program starts.
 
 use std::io::Result;

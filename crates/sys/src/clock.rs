@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Clocks, in nanoseconds. From the C library: rustix reads the kernel's page of code itself, which valgrind
 //! hides.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Processors: which ones we may use, and giving ours up for a moment.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The MPIR process acquisition interface: debuggers find a job's processes by these names in `mpirun`.
 
 #![allow(non_upper_case_globals, non_snake_case)]

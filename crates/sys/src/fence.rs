@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A fence with a cheap side and a dear one: membarrier(2), since Linux 4.16.
 //!
 //! If two threads each store something and then load what the other stores, both need a fence in between;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Files at offsets: whole reads and writes of spans, byte-range locks, allocation.
 //!
 //! Interruptions and short transfers are dealt with here: a read that returns less has met the end of the

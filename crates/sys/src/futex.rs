@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sleeping on a word of memory that several processes share.
 
 use rustix::io::Errno;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! This machine: its name, and numbers that nobody guesses.
 
 use std::io::{Read, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The machine: spans of memory, clocks, futexes, shared mappings, other processes. Nothing here knows MPI.
 //!
 //! Failures are `std::io::Error`; the layers above say in their sentence what was being tried.

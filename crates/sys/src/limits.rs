@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What this process may use: resource limits, and what its cgroup says of memory.
 
 use rustix::process::{Resource, Rlimit, getrlimit};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Shared memory without a name: a sealed memfd, and maps of parts of it.
 
 use crate::Span;

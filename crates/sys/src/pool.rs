@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a malloc that stands before glibc's knows of a pool of memory elsewhere: the form that
 //! `liboutboard_malloc.so` and the MPI library share.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A thread's wait in one system call: for descriptors, for another process that wakes it, or for time.
 //!
 //! A signal wakes it: blocked in the thread, but while it waits (ppoll). So one that comes just before the

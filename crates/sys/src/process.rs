@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Other processes: watching and killing them safely despite reused pids, and letting them read our memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

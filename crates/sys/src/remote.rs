@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Cross-memory attach (process_vm_readv, process_vm_writev): one copy, without help from the memory's owner.
 
 use crate::Span;

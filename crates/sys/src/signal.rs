@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Signals as something to read, instead of handlers that interrupt.
 
 use std::io::Result;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Bytes through a socket of the program, without waiting. A descriptor that is no socket is an error; a peer
 //! that has closed raises no signal.
 

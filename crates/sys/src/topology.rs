@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which processors share what, as the kernel tells it under /sys/devices/system.
 
 use std::fs;

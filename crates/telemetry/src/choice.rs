@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Who carried an operation out, and why that one: what `outboard explain` tells.
 
 /// The reason of a choice. The proxy's come first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The Chrome trace format ("Trace Event Format", Google 2016): one JSON object with a list of events, which
 //! chrome://tracing and ui.perfetto.dev show. A rank is a process of the picture with its number as pid;
 //! proxy `p` has pid 1000000 + p. Times are microseconds of the machine's monotonic clock, the same for all

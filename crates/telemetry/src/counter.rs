@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The table of counters: the one place where a counter gets its name, unit and meaning.
 
 /// What a counter counts in.

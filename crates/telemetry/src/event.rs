@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Timed events, in a mapped file while OUTBOARD_TRACE is set: they outlive the process however it ends.
 //!
 //! An instant is an `event`; a duration is `let begun = begin(); ...; end(begun, Event::..)`. What may never

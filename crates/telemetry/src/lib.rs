@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Counters that are always on, and events while tracing.
 //!
 //! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives from start to completion: a row for each function and comm in the rank's page, which outlives
 //! the rank, and the time that the host spends in MPI meanwhile. Active only if OUTBOARD_STATS or
 //! OUTBOARD_TRACE is set.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A page of counters, and the page of this process.
 
 use std::sync::OnceLock;

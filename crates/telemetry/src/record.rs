@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! An event as bytes: what a trace file holds, and what the Chrome trace is made from.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Call sites: where the program called MPI, as a file of code and an offset in it, which stay right when the
 //! program is loaded elsewhere. Only while tracing: it unwinds the stack up to the first frame that is not
 //! ours.

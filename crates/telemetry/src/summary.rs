@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Counters for people: numbers with units, and the table and sentences that OUTBOARD_STATS=1 prints.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Attaching is once per process, so it has a test program to itself.
 
 use outboard_telemetry::{Counter, Page, attach, count, value};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Who makes progress: a thread that sleeps in MPI_Waitsome on all operations that are under way, so
 //! callbacks come without a caller inside MPI. With no operation it sleeps on a condition.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Errors: a code of `outboard_dl.h` and a sentence, which the thread keeps for `outboard_dl_message`.
 
 use crate::{c, numbers};

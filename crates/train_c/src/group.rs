@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Groups: a communicator of their own, and the order in which operations start.
 
 use crate::c::{MPI_Comm, MPI_Group};

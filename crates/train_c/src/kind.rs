@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Types and operators: what they are in MPI. MPI's binary interface has no bfloat16, so its reductions are
 //! operators of this library on 16-bit words, and the caller of MPI carries them out, never a proxy.
 

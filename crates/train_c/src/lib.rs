@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives for training as a C library, `liboutboard_dl.so.1` with `include/outboard_dl.h`: operations on
 //! groups that go on and end by themselves.
 //!

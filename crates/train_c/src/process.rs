@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What this process has of MPI: initialised by this library or by the program, and a communicator from which
 //! groups are made.
 

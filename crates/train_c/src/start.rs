@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The C functions that start an operation. Each checks its arguments and names an MPI call; `start` does the
 //! rest.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! An operation: MPI's request, until it has ended, and what it ended with.
 //!
 //! The request is in one place at a time: here while the caller itself carries out the operation, or with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Measures a pair of rings: `cargo run --release -p outboard-transport --example ring [rounds]`.
 //!
 //! Latency: half of a round trip of inline and of cell packets. Rate: packets in one direction, consumed as

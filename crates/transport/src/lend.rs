@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory that ranks lend to a proxy on another computer, such as a data processing unit (DPU), which reads
 //! and writes it by RDMA.
 //!

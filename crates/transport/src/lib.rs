@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Ways to reach a peer: `Loopback` (this process), `shm` (the node), `fabric` (other nodes), `sim` (a seeded
 //! model, for tests).
 //!

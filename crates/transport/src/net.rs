@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One process's network: its endpoint, and what it knows of each peer there.
 //!
 //! Read next: `sequence.rs`, `wire.rs`, `silence.rs`, `net/way.rs`.

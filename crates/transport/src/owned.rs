@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory of our own in which bytes wait: unexpected messages, and buffered sends until they have left.
 //!
 //! It is lent as Rust slices, never as spans, so that nothing outlives it. Its content is undefined until it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the packets and pulls of every route have in common.
 
 pub use crate::shm::ring::Take;

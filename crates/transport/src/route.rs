@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Every way to reach a peer: one closed enum, and one `match` for each thing that can be done.
 //!
 //! A route carries packets in both directions between this process and one peer, in order. It never waits:

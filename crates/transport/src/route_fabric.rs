@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fabric route: packets to and from peers on other hosts, over this process's one endpoint.
 //!
 //! A packet is a wire header (`wire.rs`), then the payload. The header names the sender, carries the job's

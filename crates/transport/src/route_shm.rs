@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
 use crate::packet::{Header, PACKET_BYTES_MAX, PacketSink, Sent};

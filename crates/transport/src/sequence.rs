@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Numbers on the packets of two processes, so that none is lost, none comes twice, and all keep their order.
 //!
 //! Each direction counts its packets. Whoever receives puts early ones aside, drops those that it has, and

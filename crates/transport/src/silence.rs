@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A peer of which nothing was ever heard: it computes, or it cannot be reached.
 //!
 //! A provider that cannot connect tries for ever, and a peer that computes does not connect. So after a while

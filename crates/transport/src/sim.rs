@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The sim route: all ranks of a job in one process, and a network whose moods come from a seed.
 //!
 //! Packets between two ranks keep their order, as on every route, by the numbers of `sequence.rs`: the

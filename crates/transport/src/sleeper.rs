@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What wakes a rank that sleeps on its bell when something arrives from another host. A proxy needs no
 //! thread for that: it sleeps on its bell and on the network at once (`Doorbell::sleep_on`), by a signal,
 //! which in a rank belongs to the program.

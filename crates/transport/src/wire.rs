@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The header of a packet between hosts.
 //!
 //! Numbers are in the sender's byte order; a header of another order or version is refused as a whole.

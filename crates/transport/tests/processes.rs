@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What only two real processes can show: an inherited segment, wakes across address spaces, and cross-memory
 //! attach. The program starts itself as its own peer (no harness: the child is told by its arguments).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! From which length on a collective library is faster than the usual way: a row for each library and
 //! collective, whose value has a bound for each number of ranks that was measured.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Values chosen by measurement: one `Tuning` for a process, with the source of each value.
 //!
 //! Later sources win: built-in defaults; a table that `outboard tune` measured on this machine (`table.rs`);

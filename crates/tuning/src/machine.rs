@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The machine for which a table holds.
 
 use std::io::Read;

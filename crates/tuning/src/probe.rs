@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Times of a job's first long messages, where no table says how to move them: by way, the cores' distance,
 //! the receiver's load and the message's length. They lie in the job's header, so all pairs of alike cores
 //! share them, and sender and receiver see the same.

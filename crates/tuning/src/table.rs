@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A machine's table as a file of lines `name = value`; the first ones name the machine.
 
 use crate::{Machine, ROWS, Source, Tuning, read_text, shown};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the standard ABI's numbers.
 
 use crate::table::Table;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates `include/mpi.h`, the C header of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the
 //! tables.
 

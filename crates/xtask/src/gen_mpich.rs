@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates the MPICH ABI's shim: `crates/mpich/src/shim.rs`.
 //!
 //! A parameter is known by its type and name. `number` says to which family of constants an int belongs; it

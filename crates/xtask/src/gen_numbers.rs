@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates `crates/mpich/src/numbers.rs` from `tables/constants.json`: constants of the MPICH ABI and ours,
 //! by families.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: the struct with one typed field
 //! per setting, the enums of the choices, and the table that `outboard info` and error sentences quote.
 

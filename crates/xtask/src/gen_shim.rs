@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generates the standard ABI's shim, `crates/standard/src/shim.rs`, and the list of all functions.
 //!
 //! Where a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`. `MPI_X_c` has `pub

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Tasks of the repository: `cargo run -p outboard-xtask -- TASK`.
 #![forbid(unsafe_code)]
 
@@ -93,6 +94,7 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         if path.extension().is_some_and(|end| end == "rs") {
             *text = rustfmt(root, text)?;
         }
+        *text = spdx::with_line(path.strip_prefix(root).unwrap_or(path), text);
     }
     Ok(files)
 }
@@ -122,6 +124,11 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
 
 fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = tidy::check(root)?;
+    let unlicensed =
+        Source::listed(root, |_| true)?.into_iter().filter(|file| spdx::is_missing(&file.path, &file.text));
+    findings.extend(unlicensed.map(|file| {
+        format!("{}: no line of the licence; run `cargo run -p outboard-xtask -- spdx`", file.path.display())
+    }));
     findings.extend(stale(root)?);
     findings.extend(man::pages(root).err());
     Ok(findings)

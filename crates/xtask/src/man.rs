@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Writes the manual pages of MPI's functions, section 3, from the tables: `xtask man --to FOLDER`. A page
 //! has a function and its form for large counts; that form's own page is a link.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The tables of the MPI API: `tables/functions.json`, `constants.json`, `callbacks.json`, `removed.toml`.
 
 use serde::Deserialize;

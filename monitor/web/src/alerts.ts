@@ -1,4 +1,5 @@
 // Alerts with their acknowledgement, the criteria that raise them, tokens, and the log.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import { get, post } from "./api";
 import { clock, element, table } from "./dom";

@@ -1,4 +1,5 @@
 // What the monitor answers (monitor/crates/monitor/src/web/api.rs), and how it is asked.
+// SPDX-License-Identifier: BSD-3-Clause
 
 export interface Node {
   guid: string;

@@ -1,4 +1,5 @@
 // The past of a port, or of a host's number, as a chart.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import uPlot from "uplot";
 import { get } from "./api";

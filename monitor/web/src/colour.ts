@@ -1,5 +1,6 @@
 // Use as a colour. The scale is read by people of all kinds of colour vision: it goes from dark to bright as well as
 // from blue to yellow.
+// SPDX-License-Identifier: BSD-3-Clause
 
 const STOPS: [number, [number, number, number]][] = [
   [0, [58, 92, 140]],

@@ -1,4 +1,5 @@
 // Elements and texts. Text is set as text everywhere, so no name of a node or job becomes markup.
+// SPDX-License-Identifier: BSD-3-Clause
 
 type Child = globalThis.Node | string;
 

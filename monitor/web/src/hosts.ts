@@ -1,4 +1,5 @@
 // Hosts: what they tell of themselves, and the past of each number.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import { get } from "./api";
 import { past } from "./chart";

@@ -1,4 +1,5 @@
 // The page: who is there, and which view is shown. A view is named behind the # of the address.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import { account, alerts } from "./alerts";
 import { Refused, get, post } from "./api";

@@ -1,4 +1,5 @@
 // The network: its picture with the use of each link now, the hottest links, and what was chosen.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import { MultiUndirectedGraph } from "graphology";
 import Sigma from "sigma";

@@ -1,4 +1,5 @@
 // The pages that are tables: jobs, errors, and the monitor itself.
+// SPDX-License-Identifier: BSD-3-Clause
 
 import { type Job, type JobLinks, type Rank, get } from "./api";
 import { clock, element, exports, percent, short, table } from "./dom";

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Checkpoints written beside the training: a StorageWriter of torch.distributed.checkpoint over the writer processes of `store.py`.
 
     saves = Checkpoints("runs/one", keep=2)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A DataLoader whose batches come through a ring in shared memory: the processes beside the trainer write them there, and the trainer's tensors
 are that memory. No copy, no file per batch, no descriptor to pass.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes the tensors of a checkpoint into one safetensors file (needs the package safetensors):
 
     python -m outboard_training.export runs/one model.safetensors                 the newest whole checkpoint's `model`

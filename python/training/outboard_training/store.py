@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Checkpoints on disk, and the process that writes them. Nothing here needs torch.
 
 A checkpoint is a folder `step-N` with files and `manifest.json`, which has the length and CRC-32 of each. It is made as

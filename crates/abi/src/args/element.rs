@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Parameters that point to elements: `Out`, `In`, `Array`, and counts of both widths.
 
 use super::{NULL_PAGE_END, null};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! User memory: the only place where an address of the program becomes a claim (`Buffer`, `Span`).
 //!
 //! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer holds as many elements of the

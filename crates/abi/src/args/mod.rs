@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Wrappers of C arguments. Each holds a pointer of the program and the parameter's name, and checks for null
 //! before it reads or writes. None keeps a reference.
 //!

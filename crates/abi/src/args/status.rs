@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Status, and the parameters that point to statuses.
 
 use super::{Array, Foreign, In, Out};

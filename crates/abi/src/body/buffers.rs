@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Buffers for sends in buffered mode: of the process, of a comm, of a session (MPI 5.0, section 3.6).
 
 use crate::args::{Address, Handle, Out, OutCount};

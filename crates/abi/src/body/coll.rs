@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collective communication (MPI 5.0, chapter 6): the blocking and the nonblocking form of each collective.
 //!
 //! `crate::collective` checks a call and plans it, for both forms (`Guard::run`, `Guard::launch`).

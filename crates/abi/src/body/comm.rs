@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
 use super::buffers;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How requests end: alone, as one of many, or many in one call (MPI 5.0, section 3.7.5). See `request.rs`.
 
 use crate::args::{Array, Handle, Out, Status, StatusOut, Statuses};

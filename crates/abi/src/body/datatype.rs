@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Datatypes: making them and asking about them (MPI 5.0, section 5.1). Packing is in `pack.rs`.
 //!
 //! A datatype records whether the plain or the `_c` form made it, because MPI_Type_get_envelope reports it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Dynamic processes: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
 //!
 //! All processes of a job are peers, whichever world and host they are in. So a connection is only a comm

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Epochs of windows: fences, post and start, locks, flushes (MPI 5.0, section 12.5).
 
 use super::coll;

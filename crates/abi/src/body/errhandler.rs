@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Error handlers (MPI 5.0, section 9.3).
 
 use crate::args::{Callback, Handle, Out};

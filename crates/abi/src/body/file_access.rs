@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reading and writing files (MPI 5.0, section 14.4).
 //!
 //! These functions differ in three things only: where the access begins, whether all ranks take part, and

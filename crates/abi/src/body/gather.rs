@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Small exchanges among the members of a comm that the library itself needs.
 
 use crate::args::Handle;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generalized requests: the program's own operations, for which MPI's calls wait (MPI 5.0, section 13.2).
 //!
 //! Invariant: nothing is borrowed while one of the program's functions runs, because it may call MPI. So the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Groups (MPI 5.0, section 7.3).
 
 use crate::args::{Array, Handle, In, Out, length};

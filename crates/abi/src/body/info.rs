@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Infos (MPI 5.0, chapter 10).
 
 use crate::args::{Address, Handle, Out, Text, TextOut};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Making intercommunicators, and merging one into an intracommunicator (MPI 5.0, section 7.6.2).
 
 use super::comm::{enter, group_of, intracomm};

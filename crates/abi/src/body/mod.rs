@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The bodies of the MPI functions, grouped as the chapters of the standard.
 //!
 //! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`; `cargo run -p outboard-xtask -- gen` connects it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8): the blocking, the nonblocking and the persistent
 //! form of each. `Process::plan_neighbor_*` checks a call and plans it, for all three.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! One-sided communication (MPI 5.0, section 12.3). An operation at a target on this host is complete when
 //! its call returns, so the forms with a request return one that is complete.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Operators (MPI 5.0, section 6.9).
 
 use crate::args::{Address, Callback, Handle, Out};

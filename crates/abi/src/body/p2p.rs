@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, persistent requests. Probes are in
 //! `probe.rs`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Packing (MPI 5.0, sections 5.2 and 5.3).
 
 use crate::args::{Address, Handle, OutCount, Text, count, lent};

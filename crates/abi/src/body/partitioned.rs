@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Partitioned communication (MPI 5.0, chapter 4): one message, which leaves in partitions as they become
 //! ready.
 //!

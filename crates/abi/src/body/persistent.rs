@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Persistent collectives (MPI 5.0, section 6.13): planned once, as in `coll.rs`, and started by MPI_Start.
 //!
 //! The arguments are checked at initialization, which needs no traffic. Hints in the info change nothing.

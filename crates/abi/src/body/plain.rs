@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fast path of the most frequent calls: data without gaps, to or from one rank of a comm or window, and
 //! short allreduces.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Probes, and receives of messages that a probe has matched (MPI 5.0, section 3.8).
 
 use super::p2p::envelope;

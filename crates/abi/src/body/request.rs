@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Requests: wait, test, free, cancel, start (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and 3.9).
 //!
 //! Every wait and test does one of two things to one or many requests: `Process::peek` asks whether a request

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Sessions, process sets, and comms made from groups (MPI 5.0, sections 11.3, 7.3.2, 7.4.2 and 7.6.2).
 //!
 //! A process joins its job at the first of MPI_Init and MPI_Session_init, and parks it at the last finalize:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reading and setting the fields of a status (MPI 5.0, sections 3.2.5, 3.8.4, 5.1.11 and 13.3).
 
 use crate::args::{Handle, Out, OutCount, StatusIn, StatusOut};

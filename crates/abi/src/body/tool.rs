@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The tool information interface (MPI 5.0, section 15.3): starting and ending, enumerations, and control
 //! variables, which are the settings.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Categories of variables, sources of timestamps and events (MPI 5.0, sections 15.3.8 and 15.3.9).
 //! Categories never change. The one source is the clock that traces use; there are no events.
 

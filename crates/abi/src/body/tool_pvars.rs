@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from when
 //! it is started.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Virtual topologies (MPI 5.0, chapter 8).
 //!
 //! A topology is data of its comm (`objects::topology`). Only two things need traffic: the edges that other

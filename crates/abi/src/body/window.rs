@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Windows: making and freeing them, and asking about them (MPI 5.0, section 12.2).
 
 use super::coll;

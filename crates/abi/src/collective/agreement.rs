@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! All members of a comm succeed, or all fail: opening files, making windows, spawning, connecting.
 //!
 //! A member that failed alone would leave the others waiting. So each member tells its outcome. A member that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Blocking collectives over a comm's slots (`coll/src/flat.rs`), and how a comm gets them.
 //!
 //! Invariants: whether a call counts towards attaching slots follows from what all members know alike, so all

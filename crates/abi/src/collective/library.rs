@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives by a collective library (crate `ccl`): which ones, and as which steps.
 //!
 //! Invariants: whether a call goes to the library follows from what all members know alike, never from a

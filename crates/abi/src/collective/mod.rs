@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives: from the arguments to a `Planned` call, which may be started any number of times.
 //!
 //! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reductions on devices: which ones, and how the vector is cut.
 //!
 //! Invariant: whether ranks try follows from what all members know alike; whether they do, from what each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reductions. Read next: `request/image.rs`, for datatypes with gaps.
 
 use super::{Position, Reduced};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a planned collective runs: over the comm's slots, in a queue, or by a schedule; now, or once more for
 //! a persistent request.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Requests to the launcher (`mpirun`), which alone can start processes. A program that runs without one
 //! starts one first.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How processes that share no comm find each other: ports, and sockets (MPI 5.0, sections 11.9 and 11.10.5).
 //!
 //! A port is an entry in the table of its host, and a tag. The root that connects sends its group and a

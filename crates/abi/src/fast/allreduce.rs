@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fast path of MPI_Allreduce: vectors without gaps of a predefined type, short enough that each member
 //! reduces all of them, over attached slots.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fast path of messages: data without gaps, to or from one process of the comm by its rank.
 
 use crate::args::{Address, Handle, lent};

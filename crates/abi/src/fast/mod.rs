@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Fast paths: from the arguments to the ring or the slots, with all values in registers.
 //!
 //! Invariants: a fast path either makes the call, or does nothing and leaves it to the general path. Wrong

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! From a program's address, count and datatype to a `Buffer`.
 
 use super::Process;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How an MPI function runs its body: it takes the lock, times the call, and hands an error to the error
 //! handler.
 

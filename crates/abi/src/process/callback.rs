@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized
 //! requests.
 //!

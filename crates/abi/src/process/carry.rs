@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What crates below want carried to and from other hosts: `coll` its edges, `rma` what members of windows
 //! ask of each other. They say what is to be sent and received; here it becomes sends and receives. Edges
 //! that are fetched are packets of their own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages whose bytes executors move, so that the rank may compute meanwhile: p2p matches and numbers them
 //! (`p2p/handoff.rs`), coll starts the instances, and here each hears of the other.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Joining the job at the first of MPI_Init and MPI_Session_init.
 
 use super::handoffs::Handoffs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The one lock on the state of this process, and the guard that holds it.
 //!
 //! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED another thread

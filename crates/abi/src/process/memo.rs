@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the latest arguments on a fast path led to: the next call often has the same ones.
 
 use super::Process;

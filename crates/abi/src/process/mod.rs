@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! All state of this process, the one lock on it, and the only place that waits.
 //!
 //! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs`

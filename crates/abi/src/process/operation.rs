@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Timed collectives for OUTBOARD_STATS and OUTBOARD_TRACE: by function, comm, and number of the call.
 
 use super::{Guard, Process};

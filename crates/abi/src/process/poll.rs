@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program may poll a window.
 
 use super::lock::Guard;

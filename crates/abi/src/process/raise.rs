@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Errors: the error handler of the object concerned is called (MPI 5.0, section 9.3).
 
 use crate::process::callback;

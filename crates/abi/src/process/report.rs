@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What this process waits for, in words: a sentence in its page while a wait lasts, and a report when
 //! `mpirun` asks for one.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Whether operations are over, and the program's requests for them.
 
 use super::{Awaiting, Guard, Job, Process};

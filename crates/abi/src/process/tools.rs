@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The state of the tool interface (MPI 5.0, section 15.3).
 
 use super::Guard;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The only place that waits, and the round of progress that a wait makes.
 //!
 //! A wait looks for news in a loop for a moment, then makes rounds of progress, and then yields and sleeps on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Windows as the program sees them (MPI 5.0, chapter 12): what `rma` does not need.
 
 use crate::process::{Guard, Job};

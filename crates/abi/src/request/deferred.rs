@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The requests of plain deferred receives (`p2p/deferred.rs`), which most receives are. They have no entry
 //! in the table of requests: the handle is the receive's number in p2p, and this table holds the rest.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Generalized requests: operations of the program itself (MPI 5.0, section 13.2).
 
 /// The program's functions for one request, and their argument.

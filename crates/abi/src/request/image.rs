@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reductions of datatypes with gaps: the program's own with its own operators, and predefined pairs with
 //! padding (MPI 5.0, sections 6.9.4 and 6.9.5).
 //!

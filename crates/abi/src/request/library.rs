@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Collectives that a collective library carries out, and their communicators. `collective/library.rs` starts
 //! them.
 

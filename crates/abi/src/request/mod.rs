@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
 //!
 //! A blocking call waits for a `Work`; a nonblocking one puts it into a `Request`. A persistent request also

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Reductions of device memory among ranks of one host: their bytes never pass through the host's memory.
 //!
 //! Each rank lends its input to the others, and reduces one piece of the vector by kernels, out of all their

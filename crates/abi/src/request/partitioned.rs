@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The state of partitioned messages (MPI 5.0, chapter 4); `body/partitioned.rs` says how they work.
 
 use super::{Completion, Work, status_of};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A collective as data: its arguments, checked, and ready to be started any number of times.
 
 use super::{Image, Operator, Shape, UserOp, Work};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPIX streams and what is enqueued on them, as data; `crate::stream` says how they work.
 
 use super::Completion;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! An operation under way, and whether it is over.
 
 use super::{Carried, Checked, Completion, Enqueued, Generalized, Image, OnDevice, Operator, Parts, Source};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Kernels on a device of CUDA or HIP: compiled at a process's first use of one, launched on a stream of this
 //! crate.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Streams of the program (`crate::Stream`): CUDA's. HIP's can be made and ended, no more.
 
 use super::{Driver, Entered, GREATER_OR_EQUAL, MAPPED, NOT_READY, Ordering, PORTABLE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How an instance gets to the rank's proxy: by its place in a ring, if that runs on this host, else by a
 //! note and keys (`lending.rs`). And how it comes back, if the proxy cannot carry it out or has ended.
 

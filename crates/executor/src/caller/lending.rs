@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The rank's side of a proxy on another computer (`lent.rs`): it lends the memory of an instance, and says
 //! so in a note, where it would hand a record over to a proxy of this host.
 //!

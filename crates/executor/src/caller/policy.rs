@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself, since
 //! any driver gets along with any other.
 

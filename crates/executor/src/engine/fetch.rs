@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Edges to ranks on other hosts that are fetched: the receiver's side. `far.rs` has the whole.
 //!
 //! Invariants: `done` counts bytes that are stored, from the first one on; a step neither ends nor asks again

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The steps without a peer: copies, reductions, and calls of a user's reduction function.
 
 use super::{Did, Execution};

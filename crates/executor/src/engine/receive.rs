@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Receives from a rank of this node: finding the send, copying what it has published, telling it.
 
 use super::{Did, Execution, SendSource, UNCLEAR_MAX};

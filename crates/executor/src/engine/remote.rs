@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Edges to ranks on other nodes: messages, which whoever has the network carries for the engine.
 //!
 //! The engine asks for a message (`Edge`) once all that a step depends on is finished, and is told when it

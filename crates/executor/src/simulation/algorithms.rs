@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
 //! proxies that die.
 

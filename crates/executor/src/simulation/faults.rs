@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Faults, and users' functions: one small job each.
 
 use super::plans::{Kind, PlanBuilder, blocks, whole};

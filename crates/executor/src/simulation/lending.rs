@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory that ranks of a simulated job lend to proxies on other computers: writes arrive later, in their
 //! order; what a rank takes back is out of reach from then on.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages between two ranks, on one node and between nodes: receivers that are shorter or longer than the
 //! message, that withdraw at any time and are followed by another, senders that are abandoned, proxies that
 //! die.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Tests: whole jobs in one process, on a seeded scheduler that chooses the next process to go on, with
 //! proxies that die between any two memory operations. A failing run names its seed.
 

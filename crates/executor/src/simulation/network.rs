@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Messages and packets between the nodes of a simulated job: any number under way, each delivered at a
 //! random time; packets of one process to another in their order.
 

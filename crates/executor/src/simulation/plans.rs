@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Schedules written by hand, and what they compute.
 
 use schedule::{Action, After, Blocks, BufferId, Neighbors, Partition, Schedule, Scratch, Step};

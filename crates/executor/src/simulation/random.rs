@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
 
 use super::plans::{KINDS, Kind};

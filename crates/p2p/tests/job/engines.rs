@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What stands for executors in a test: moves the bytes of messages once both sides have started, at any
 //! time.
 

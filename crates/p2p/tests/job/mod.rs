@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Buffers with known content, and simulated jobs, for the tests of this crate.
 #![allow(dead_code)] // Each test program uses a part.
 

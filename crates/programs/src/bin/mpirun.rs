@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `mpirun`, also installed as `mpiexec` and `mpirun_rsh`: see `programs::mpirun`.
 #![forbid(unsafe_code)]
 

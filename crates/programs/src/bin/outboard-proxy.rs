@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-proxy`: see `programs::proxy`.
 #![forbid(unsafe_code)]
 

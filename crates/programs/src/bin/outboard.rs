@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard`: see `programs::outboard`.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of
 //! it ends.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard completion`: what shells need to complete command lines, from the same description as `--help`.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts uses.
 
 use fabric::{Library, Provider, RULE, choose, offers};

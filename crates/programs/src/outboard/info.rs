@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard info`: version, paths, machine, settings, and the MPI functions that are implemented.
 
 use std::fmt::Write;

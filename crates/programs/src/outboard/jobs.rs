@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The running jobs of this user, found by the shared memory that their processes hold open.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard man`: writes the manual pages, for the installation.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard`: shows settings, running jobs and schedules, and measures performance.
 
 mod bench;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard monitor`: becomes the program `outboard-monitor` beside this one, which is built and installed
 //! apart (the folder `monitor`).
 

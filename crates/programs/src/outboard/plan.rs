@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard plan` and `outboard simulate`: a rank's schedule, and the time of a collective on many ranks.
 
 use std::fmt::Write as _;

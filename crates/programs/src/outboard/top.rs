@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard top`: shows running jobs by the counters in their shared memory. It only reads, so it does not
 //! slow the job.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place: `Input` is this rank's
 //! block of `Output`; plans name only `Output`.
 use super::team::Nodes;

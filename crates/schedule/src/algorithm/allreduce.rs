@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Allreduce: `Input` and `Output` are the vector, cut alike. In place: plans name only `Output`. Every
 //! rank gets the same bits: both partners of an exchange combine with the lower rank's part on the left, or
 //! one rank computes for all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place: both are one
 //! buffer, cut alike; plans name only `Output`.
 use super::team::Nodes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Barrier: messages without bytes.
 use super::team::{Nodes, Team};
 use super::{Params, Tree, powers_of_two_below};

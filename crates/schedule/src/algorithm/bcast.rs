@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Bcast: the buffer is `Output`, on the root too. MPI_IN_PLACE is not allowed.
 use super::team::{Nodes, Team};
 use super::{Params, Tree};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` stays as it is. All
 //! algorithms keep the order of ranks. In place: plans name only `Output`.
 use super::reduce::sum_in_order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only. In place
 //! (root only): the root's `Input` is its block of `Output`; its plan names only `Output`.
 use super::team::Nodes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Recursive halving (Rabenseifner 2004) that keeps the order of ranks, for reduce, allreduce and
 //! reduce_scatter.
 //!

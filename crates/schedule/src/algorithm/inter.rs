@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! All collectives of an intercommunicator (MPI 5.0, sections 6.2.2 and 6.2.3): what the local group sends,
 //! the remote group receives. The first `Params::first_group` ranks are one group, the rest the other.
 //!

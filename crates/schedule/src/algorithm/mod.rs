@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! All collective algorithms: one file per collective, one function per algorithm, one table of all.
 //!
 //! A plan depends on the rank and on what MPI makes equal on all ranks. The head of each file says how

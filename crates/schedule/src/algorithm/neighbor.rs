@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Neighborhood collectives (MPI 5.0, section 8.6): each rank exchanges with all its neighbours at once.
 //!
 //! `Input` is one block for all (the forms of MPI_Neighbor_allgather) or one for each destination; `Output`

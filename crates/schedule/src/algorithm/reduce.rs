@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only): the
 //! root's vector is `Output`; its plan names only that.
 use super::halving::{self, Fold, Role, VectorPart};

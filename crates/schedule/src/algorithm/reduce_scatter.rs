@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one
 //! block. In place: `Output` is the start of `Input`, as long as this rank's block; plans name both, and
 //! write `Output` only after all of `Input` has been read.

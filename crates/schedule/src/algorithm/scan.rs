@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks. In
 //! place: plans name only `Output`.
 use super::reduce::sum_in_order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block. In
 //! place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
 use super::team::Nodes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The table of all algorithms: names, constraints, growth.
 use super::*;
 use crate::{NodeMap, Order, Schedule};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Some ranks of a comm that exchange among themselves: all, those of a node, or a rank of each node.
 use super::{Params, Tree};
 use crate::nodes::NodeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set
 //! bit of `v`, and the subtree of each is the range up to the next child's.
 

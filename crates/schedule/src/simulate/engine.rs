@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
 //! are known when it starts, so there are no other events.
 use super::network::{Link, Network, Proxies};

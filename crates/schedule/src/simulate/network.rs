@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The model network: two levels, between nodes and within them.
 
 /// What a message costs on one level. Times are picoseconds.

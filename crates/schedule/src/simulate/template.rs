@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Plans for the simulation: lengths in bytes, peers relative to the rank, kept once for all ranks that do
 //! the same.
 use crate::random::mix;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The operation by its definition (MPI 5.0, chapter 6), and what schedules say they do.
 
 use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, NodeMap, Params, Schedule};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Carries an operation out on symbols, in a random legal order.
 use super::operation::{Operation, accesses, messages};
 use crate::random::{Random, mix};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Checks of schedules without lengths and without running them.
 use super::operation::{Messages, Operation, accesses, messages};
 use crate::{Action, Blocks, BufferId, Collective, Schedule};

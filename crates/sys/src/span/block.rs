@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Memory of this library that operations reach through spans.
 //!
 //! Invariant: it stays mapped for ever, as `Span::claim` asks. The memory of a dropped block serves later

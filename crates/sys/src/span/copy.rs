@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Copies of some kilobytes, by the instructions that suit the processor.
 //!
 //! The C library copies from 4 to 16 KiB on by `rep movsb` if the processor claims to be fast at it. On some

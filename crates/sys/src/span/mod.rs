@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a
 //! buffer while we read it, and another process may write to shared memory at any time.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Packets about edges of collectives, and peers that can carry none any more.
 
 use super::{Held, Peers, Remote};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The way to a peer: where it is, and whether it has been heard.
 
 use super::{Net, Remote, TICK_NS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What executors and proxies do by a port: packets about edges, and reads of memory that peers have exposed
 //! for these.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a rank divides its arena: best fit with coalescing, inside of extents, which it takes one by one. Its
 //! tables lie in the rank's own memory, where no other process can spoil them; only offsets are shared.
 

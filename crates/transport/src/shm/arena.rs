@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The part of the segment that one rank allocates from, as any process sees it.
 
 use super::{LocalRank, Segment};

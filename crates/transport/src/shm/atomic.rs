@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The atomics of the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport -p
 //! outboard-coll --lib loom`).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Cross-memory attach: reading and writing a peer's private memory with one copy and without its help.
 //!
 //! Settings do not tell whether it works (Yama, containers, seccomp, pid namespaces), so it is tried at first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The word on which a process sleeps, and by which others wake it.
 //!
 //! The word holds the bit ASLEEP and, above it, the number of wakings. A ringer publishes its news, fences,

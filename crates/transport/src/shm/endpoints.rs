@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The endpoints by which hosts reach each other: those of ranks have the ranks' numbers, those of proxies
 //! numbers of their own.
 

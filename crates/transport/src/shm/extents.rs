@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The extents of a rank's arena: the parts that processes map and register as wholes.
 //!
 //! An arena is a range of offsets in the segment, several times as long as what its rank may allocate, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The queue by which a rank hands instances to its proxy: offsets in the rank's arena. One writer, one
 //! reader.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a rank asks of its launcher, and the answer, as bytes: numbers of eight bytes, texts with their
 //! length before them.
 //!

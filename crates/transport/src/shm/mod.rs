@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Shared memory on one node.
 //!
 //! Invariants: everything that lies in shared memory is made of atomics and plain bytes, so no content of it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What processes show of themselves: the job's page, one page per rank, one per proxy. Each begins as zeros.
 
 use super::atomic::Line;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The ring of an ordered pair of ranks: packets from one sender to one receiver, in order, without locks.
 //!
 //! A packet is a slot of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32 KiB

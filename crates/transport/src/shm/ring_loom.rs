@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The ring's protocol under every interleaving and every stale read that the memory model allows, with two
 //! or four slots and windows of one and two cells, so that each wraps, alone and together.
 

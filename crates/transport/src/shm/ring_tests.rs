@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 use super::*;
 use crate::shm::{RankPage, Shape};
 use rand::{Rng, RngCore, SeedableRng, rngs::SmallRng};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a rank waits for, for people: shown once a wait has lasted, and asked for in full when a program
 //! hangs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The worlds of a segment: where each begins, who belongs to it, with which others it is connected, and how
 //! it ends (MPI 5.0, sections 11.8 and 11.10.4).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The constants of the three bindings, and `crates/fortran/src/numbers.rs`: what the library must know.
 
 use crate::table::{Constant, HANDLES, Table};

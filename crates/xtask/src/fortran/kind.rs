@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What an argument of a Fortran procedure is, by its Fortran type, its C type and its name.
 
 use super::{Binding, Dummy};

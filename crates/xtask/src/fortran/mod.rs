@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The Fortran bindings, generated from `tables/fortran.json` and `tables/functions.json`.
 //!
 //! `kind.rs` says what each argument is, once. `shim.rs` writes the Rust functions that Fortran calls,

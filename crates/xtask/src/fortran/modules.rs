@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The sources of the bindings: `include/mpif.h`, `include/mpi.f90`, `include/mpi_f08.f90`.
 
 use super::constants::{self, KINDS};

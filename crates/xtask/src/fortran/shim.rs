@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The Rust functions that Fortran calls, `crates/fortran/src/shim.rs`, and the declarations of the C
 //! functions that they call, `crates/fortran/src/c.rs`.
 

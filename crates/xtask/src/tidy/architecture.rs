@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Whether ARCHITECTURE.md and the pages of docs/internals tell the truth about names and layers, and whether
 //! the first can be read in a quarter of an hour.
 

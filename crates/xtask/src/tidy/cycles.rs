@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The modules of a folder have no ring: those of a crate, and those of each folder in it.
 //!
 //! Module `x` is `x.rs` or the folder `x`, or what `#[path]` says. The folder's own file (`lib.rs`,

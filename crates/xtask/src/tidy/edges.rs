@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Edges between crates that no manifest names: a file of one that another takes in, by `#[path]`,
 //! `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
 

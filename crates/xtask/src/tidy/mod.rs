@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What `make tidy` checks beyond rustfmt and clippy. Every finding is one line: `file:line: what is wrong`.
 //!
 //! Here: layers between crates, where `unsafe` and the environment may be used, words for unfinished work.

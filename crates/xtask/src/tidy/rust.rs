@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What tidy knows of a Rust file without a parser: its lines without comments and strings, and which are
 //! tests.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Lengths: of lines, functions, files and comments, with the bounds and exceptions of `tables/sizes.toml`.
 //!
 //! Generated files are free. Tests have the same bounds.

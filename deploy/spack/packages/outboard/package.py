@@ -1,6 +1,7 @@
 # Outboard for Spack, from a checkout of this repository:
 #     spack repo add deploy/spack
 #     spack develop --path $PWD outboard@main && spack install outboard     (or spack dev-build outboard@main)
+# SPDX-License-Identifier: BSD-3-Clause
 from spack.package import *
 
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fabric's collector: a thread that discovers, sweeps, writes into the store, and tells the pages.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A program's output, within a time and a size.
 
 use std::io::{Read, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The configuration file (TOML). Everything has a default, so that a bare machine needs none.
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What people decide and what was told to them, in SQLite (`control.db` of the data folder, which only the
 //! monitor's user reads): accounts, tokens, criteria, alerts, messages on their way, and who did what.
 //!

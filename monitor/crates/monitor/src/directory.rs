@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Accounts of a directory: who may log in, and as what, by LDAP (RFC 4511).
 //!
 //! A person is searched for by name and checked by a bind with the password; the person's groups give the

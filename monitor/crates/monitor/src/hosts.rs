@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Hosts as they last told of themselves (`agent/`), and what became of their counters since the report
 //! before.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A job and its ranks, as their source last told of them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-monitor`, which `outboard monitor` starts: collectors, store, and web page of the monitor.
 //!
 //! It stands beside the library: nothing of it is in a rank. The fabric's collector (`collect.rs` over

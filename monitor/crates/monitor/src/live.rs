@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What is known now: the collectors write it, the page reads it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

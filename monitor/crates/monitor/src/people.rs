@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Accounts, roles, and sessions.
 //!
 //! Accounts are kept by `control.rs`, passwords as Argon2 hashes. There is none at first, and no default

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The program: its arguments, and who is started in which order.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Random words that nobody guesses.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The time, as the monitor keeps it.
 
 /// Milliseconds since 1970.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MADs (management datagrams of InfiniBand) through libibumad, which is loaded at run time.
 //!
 //! A `Port` is this host's way into a fabric. It sends a MAD of 256 bytes and gets the answers of all; who

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `struct ib_user_mad` of the kernel (include/uapi/rdma/ib_user_mad.h): 64 bytes, and the MAD behind them.
 
 /// A MAD as it stands on the wire.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `liboutboard_watch.so`: counts the calls of programs of any MPI, for `outboard monitor`.
 //!
 //! `LD_PRELOAD` puts its `MPI_X` before the library's; each calls `PMPI_X` (MPI 5.0, section 15.2). One

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! This process's page: a file in /dev/shm, mapped, into which calls are counted.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The functions of the MPI library behind this one.
 
 use std::ffi::{CStr, c_int};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Who is where: the nodes of MPI_COMM_WORLD's ranks, and of the ranks of other comms; sizes of datatypes.
 
 use std::collections::HashMap;

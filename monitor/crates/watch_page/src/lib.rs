@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The page of `liboutboard_watch.so`: what a process of any MPI does, call by call, in a file of /dev/shm.
 //!
 //! A file of 64-bit words in the machine's order: the head, then for each call, size class and place four

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What every rank waits for, on SIGUSR1: the first question when a program hangs.
 //!
 //! A rank that waits in a call of MPI is asked and answers in full. One that computes, or is stopped, cannot;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How a job ends: ranks and proxies that have ended, the first failure, and the end of all that is left.
 //!
 //! The first failure decides the exit code. To end a world and those connected with it, their ranks get

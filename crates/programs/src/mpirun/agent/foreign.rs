@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Whether a program uses the library of another MPI. Its processes never join the job: each would run as a
 //! job of one rank, in silence.
 //!

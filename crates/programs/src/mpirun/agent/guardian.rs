@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and the
 //! guardian, a small process of its own, ends what those had started.
 //!

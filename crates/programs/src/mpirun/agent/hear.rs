@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What an agent does for `mpirun`, and what it tells it.
 //!
 //! Read next: `wire/frame.rs`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A job as the launcher of a host sees it: its processes, its worlds, its memory.
 //!
 //! Read next: `watch.rs`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards what
 //! they read and print, and tells the root. Where the job has this host only, it is in the root's process.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What is made before the first process starts: the plan of cores, and the job's memory.
 
 use std::os::fd::OwnedFd;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
 //! (section 11.9.4).
 //!

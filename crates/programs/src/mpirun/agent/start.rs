@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Starting ranks and proxies: environment, streams, cpus.
 
 use std::ffi::OsString;

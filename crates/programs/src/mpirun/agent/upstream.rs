@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What an agent hears of the root, and has told it.
 //!
 //! Read next: `hear.rs`.

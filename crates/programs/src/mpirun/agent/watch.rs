@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The watch over the processes of a host: what is started, what is heard, and who lives.
 //!
 //! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The hosts that the environment names, where the command line names none: an allocation of Slurm, or the
 //! list that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The command line, as users of MPICH and Open MPI type it: options of one or two dashes, programs parted by
 //! `:`.
 //!

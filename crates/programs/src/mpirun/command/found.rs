@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where a program lies.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the user asked for: the command line, and what the environment adds to it.
 //!
 //! Read next: `arguments.rs`.

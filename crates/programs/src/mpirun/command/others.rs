@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Options of MPICH, Intel MPI and Open MPI that are not done: those that may stand in a command, and those
 //! that may not.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The command line of MVAPICH's `mpirun_rsh`, in the words of `mpirun`:
 //! `mpirun_rsh [-ssh|-rsh] -np N (-hostfile FILE | HOST...) [-dpufile FILE] [NAME=VALUE...] PROGRAM
 //! [ARGUMENT...]` (MVAPICH2 user guide, section 5.2; `-dpufile` is MVAPICH2-DPU's).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What `mpirun` says for itself: its lines, and why it does not do what it was told.
 
 use std::io::Write;

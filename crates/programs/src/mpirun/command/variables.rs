@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The variables and settings that the whole job obeys.
 
 use settings::Settings;

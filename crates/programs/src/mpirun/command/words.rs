@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The words of a command line before a program, brought into clap's form.
 //!
 //! Read next: `arguments.rs`, `others.rs`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where ranks are to run, in the words of MPICH (`-bind-to core:2`) and of Open MPI (`--map-by
 //! ppr:2:socket:PE=4`).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which cores living jobs have taken, so that the next job takes others.
 //!
 //! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which process runs on which cpus, inside the set that we were given.
 
 use sys::topology::Place;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Lists of hosts (`-hosts`, `-f`), and which rank runs on which of them.
 
 use serde::{Deserialize, Serialize};

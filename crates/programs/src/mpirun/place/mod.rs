@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where processes run: which host, which core, which place of the job's memory.
 //!
 //! Read next: `hosts.rs`, `cpus.rs`, `places.rs`.

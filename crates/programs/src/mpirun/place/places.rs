@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which places of a job's segments are taken by which worlds, and the names of ports that are published
 //! (MPI 5.0, sections 11.8 and 11.9.4).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A launcher for a program that was started without `mpirun` and wants something of one: to spawn processes,
 //! or to publish a name. The library starts `mpirun` with a hidden word; that starts the launcher proper and
 //! ends, so that the program neither has a child that it did not make nor hears of its end.

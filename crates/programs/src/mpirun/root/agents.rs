@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The agents, seen from the root.
 
 use std::sync::mpsc::Sender;

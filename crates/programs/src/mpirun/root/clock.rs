@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the root does when time has passed: pulses, silent hosts, and the end of the user's patience.
 
 use std::sync::atomic::Ordering;

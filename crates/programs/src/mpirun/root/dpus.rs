@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Computers that only run proxies, those of another host (`--dpu-hostfile`), seen from `mpirun`. Their end
 //! costs nothing but speed.
 //!

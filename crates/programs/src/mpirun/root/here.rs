@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The agent in the root's own process, where a job has this machine only. Both are polled by one loop.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How the root reaches the hosts of a job: their addresses, and an agent on each.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Standard input of a job on several hosts, passed on to the agents of the ranks that read it.
 
 use super::Root;

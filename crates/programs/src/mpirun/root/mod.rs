@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The root of a job: it decides what happens where (places, spawned processes, names, the first failure,
 //! time), and hears how it went. It starts an agent on each host, passes on what agents say to each other,
 //! and ends with them.

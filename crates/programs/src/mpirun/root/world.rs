@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A world, seen from the root.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The worlds of a job, seen from the root: which nodes have ranks of them, who waits for
 //! their birth, and to which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
 //!

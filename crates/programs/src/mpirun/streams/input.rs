@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Standard input belongs to rank 0, or to those that the user names; the others read an empty one.
 
 use std::io::{IsTerminal, Read, Write};

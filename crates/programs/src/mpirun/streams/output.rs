@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What ranks print, passed on line by line: lines of different ranks never mix, and can begin with the rank.
 //!
 //! One thread reads all pipes. It is not the thread that watches processes, so a reader of ours that stalls

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What `mpirun` and its agents say to each other, over the standard input and output of the command that
 //! started the agent.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How hosts are reached: the commands that start agents and relays there.
 //!
 //! With more hosts than OUTBOARD_LAUNCH_FANOUT they are a tree: a command then reaches the first of several

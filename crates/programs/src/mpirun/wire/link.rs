@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The connections from `mpirun` to its agents: the streams of the commands that reach their hosts.
 //!
 //! To whoever listens a relay makes no difference: an event says of which node it is.

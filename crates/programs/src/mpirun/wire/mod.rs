@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What `mpirun` and its agents say to each other, and how they reach each other.
 //!
 //! Read next: `frame.rs`, `way.rs`, `launch.rs`, `link.rs`, `relay.rs`.

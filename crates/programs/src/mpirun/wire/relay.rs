@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A relay: it starts the agents of some hosts for `mpirun`, its own host among them, or further relays, and
 //! passes on what goes between them. So nobody starts more than OUTBOARD_LAUNCH_FANOUT commands.
 //!

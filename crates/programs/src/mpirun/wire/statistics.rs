@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The counters of a world on several hosts: each agent sends those of its processes, and `mpirun` makes one
 //! table of them.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Joins the parts of a trace that ranks and proxies wrote into the one file that the user asked for.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The way from an agent to the root: the pipe to the process that started it, or the root's own queue where
 //! both are one process.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What is measured: the entries of `measures.toml`, and commands of the user.
 
 use serde::Deserialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
 //!
 //! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The page: a table and plots for every measure, in one file that needs no network.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The MPIs that are measured: Outboard, and others from their wheels on PyPI.
 
 use clap::ValueEnum;

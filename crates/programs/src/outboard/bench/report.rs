@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The results: medians, spreads, ratios and goals, as a table for the terminal and as JSON.
 //!
 //! Read next: `page.rs` (the same as a page).

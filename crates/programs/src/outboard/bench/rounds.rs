@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The runs, in turns: for each measure and round, each MPI once, and then the loops that bound it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard explain`: who carried out the collectives of each call site, why, and what overlapped. It reads
 //! what ranks keep while OUTBOARD_TRACE is set, from the file at the end or from the running processes.
 //!

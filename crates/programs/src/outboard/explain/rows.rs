@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What became of the collectives in a trace: a row for each call site, function, comm and size class.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

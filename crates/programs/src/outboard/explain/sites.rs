@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Call sites by name: the function, and with debug information the file and line. The crates `addr2line` and
 //! `object` read DWARF and ELF, which is long to write and changes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The way that jobs without any table take by themselves, beside the faster of both forced ones
 //! (bench/choice.c).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard tune --device`: from which length on the collective library of OUTBOARD_CCL is faster than the
 //! usual way, for each collective and number of ranks.
 

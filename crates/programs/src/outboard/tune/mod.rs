@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard tune`: measures which protocols and thresholds are fast on this machine, and writes the table by
 //! which jobs choose (`tuning`).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The times of players, which are Outboard with variables that force a choice.
 
 use std::collections::BTreeMap;

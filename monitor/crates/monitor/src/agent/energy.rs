@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Energy by powercap (`/sys/class/powercap`: Intel's and AMD's RAPL). Since Linux 5.10 only root may read
 //! the counters, as they tell of secrets; without the right there is an error, and the rest goes on.
 

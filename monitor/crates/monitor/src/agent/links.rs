@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Links of this host by sysfs: InfiniBand, RoCE and Omni-Path ports (`/sys/class/infiniband`, a stable
 //! interface: Documentation/ABI/stable/sysfs-class-infiniband), and network interfaces (`/sys/class/net`).
 //! Reading needs no privilege, and asks no other host.

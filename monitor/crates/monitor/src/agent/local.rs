@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Jobs of this host whose segment this user may open, through `outboard top --json`: the counters that their
 //! ranks keep anyway. Ranks do nothing for it.
 

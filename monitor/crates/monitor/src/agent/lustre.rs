@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Lustre's statistics by `lctl get_param`, which finds them wherever a version keeps them: what a client
 //! did (`llite`: for its programs; `osc`, `mdc`: by requests to servers), and what a server did (`obdfilter`,
 //! `mdt`), also for each job (`job_stats`).

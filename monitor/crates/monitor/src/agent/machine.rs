@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Processors, memory and GPUs of this host.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a host tells of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
 //! asks its own host so; `outboard monitor agent` sends the same from another host to the collector.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The record that a host sends, as JSON.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard monitor agent`: sends this host's reports to the collector.
 //!
 //! A report is signed (HMAC-SHA-256) with a key that is this host's alone, made from a secret of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Programs of any MPI under `liboutboard_watch.so`, by the pages of their processes in /dev/shm
 //! (`crates/watch_page`). A page is a stranger's word: whose it is, the file's owner tells.
 

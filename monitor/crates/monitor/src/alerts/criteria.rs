@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Criteria: metric, comparison, threshold, for how long, and where. Administrators make them in the page.
 
 use rusqlite::params;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! How people are told: by mail, a webhook, or a command. A message waits in `control.db` until its channel
 //! has taken it, and is tried again with growing pauses; what is given up is counted and said.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Where a criterion holds now. A port is always told with the port at its other end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

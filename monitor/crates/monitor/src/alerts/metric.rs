@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What a criterion can be about.
 
 use serde::Serialize;

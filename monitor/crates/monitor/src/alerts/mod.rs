@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Alerts: what people want to be told of (`criteria.rs`), what there is to measure (`metric.rs`), where it
 //! holds (`found.rs`), and how they are told (`deliver.rs`).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! When an alert is raised and when it is cleared, without clock or database.
 
 use std::collections::HashMap;

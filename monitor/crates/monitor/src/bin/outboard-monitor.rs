@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-monitor`: see `outboard_monitor::run`.
 #![forbid(unsafe_code)]
 

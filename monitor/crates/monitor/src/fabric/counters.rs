@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Counters of ports: one sweep over all of them, and what happened since the sweep before.
 //!
 //! A counter stops at its highest value instead of wrapping; a driver, a subnet manager, or a person may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Discovery: a walk from this host's port along all links that are up, breadth first. Then nodes are asked
 //! which counters they have, and switches for their forwarding tables.
 

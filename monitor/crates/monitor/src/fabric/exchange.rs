@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Requests and their answers, many under way at once.
 //!
 //! A request that is not answered in time is sent again, a few times. After that its target is silent for the

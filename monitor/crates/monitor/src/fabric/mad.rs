@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MADs as bytes: a request written, an answer checked and read. Every field of an answer is a stranger's
 //! word. Offsets are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
 

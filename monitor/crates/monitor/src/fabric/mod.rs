@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The fabric: who is there, how they are linked, and what their counters say.
 //!
 //! Everything is asked by MADs from this host's port, in one thread; many requests are under way at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The site's map file: a GUID, a name in quotes, and a rack if there is one.
 //!
 //! ```text

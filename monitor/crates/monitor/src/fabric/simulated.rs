@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! A fabric in memory, for tests: it answers MADs, loses them, falls silent, and lies.
 
 use std::collections::{HashMap, HashSet, VecDeque};

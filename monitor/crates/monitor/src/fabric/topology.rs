@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the page draws: nodes with a tier and a place, and links in a fixed order.
 //!
 //! The tiers follow from the links alone: hosts are 0, a switch is one above its lowest neighbour. Within a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Ways through the fabric: which ports carry what the nodes of a job send each other.
 //!
 //! They follow from the switches' forwarding tables. Adaptive routing may take others, and a port that has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! MPIJobs of Kubernetes (kubeflow's MPI operator, v2beta1), by `kubectl get` with the kubeconfig that the
 //! configuration names. Kubernetes knows no users: the namespace is the project. Tried on a recorded text
 //! only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Jobs: those that hosts tell of, this one and those with an agent, and those of batch systems (`slurm.rs`,
 //! `pbs.rs`, `kubernetes.rs`). What of a host runs inside a batch system's job is that job's.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). Tried on a recorded text only.
 
 use std::collections::HashSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`; or both by
 //! slurmrestd, which answers in the same form. It differs between versions: a number is a number, or a record
 //! of `set`, `infinite` and `number`; a state is a word, or a list of words.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the lists of batch systems have in common.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """ClickHouse's HTTP form over chDB: POST /?query=SQL&param_NAME=VALUE with data in the body, or SQL as the body.
 
 Usage: adapter.py FOLDER; the first line of standard input is the key that every request must bring. Prints the port. Ends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! chDB: ClickHouse's engine as a Python wheel, for machines without a server. It lives in an environment of
 //! its own, made at the first start, and `adapter.py` gives it ClickHouse's HTTP form.
 

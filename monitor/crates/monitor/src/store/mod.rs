@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The store: ClickHouse's SQL over its HTTP interface; a server, or chDB behind an adapter that speaks the
 //! same.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The tables, as a list of steps: a store of an older version gets the steps that it lacks.
 //!
 //! One wide row per port and sweep; rollups at 1 and 10 minutes by views; jobs by (job, rank, time). Times to

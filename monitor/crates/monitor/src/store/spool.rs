@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Rows on their way into the store. If the store is away they wait as files, oldest first, within a bound;
 //! what is over the bound is dropped, counted, and said.
 

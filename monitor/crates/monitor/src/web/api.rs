@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What the page asks for, as JSON. Who asks is known here; nobody gets another's job.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What people do in the page: alerts and criteria, tokens, and the log of who did what.
 
 use std::sync::PoisonError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What pages show, for other programs: CSV and Parquet of any view, the picture of the fabric at a time of
 //! the past, and a job's course as a trace for Perfetto. Whose job it is is asked in SQL, too.
 

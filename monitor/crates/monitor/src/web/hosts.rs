@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Hosts: the reports of agents come in, and pages ask what hosts do.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! Which links a job uses, and which jobs use a link.
 
 use std::collections::{BTreeSet, HashMap};

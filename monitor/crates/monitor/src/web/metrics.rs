@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! OpenMetrics of the fabric and the collectors. The labels are bounded: nodes and ports, never jobs.
 
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! The page and what it asks for. Everything but the page's own files needs a session; what a session may see
 //! is decided in `api.rs`, where the data is read.
 

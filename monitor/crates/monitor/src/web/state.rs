@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 //! What every request finds: the parts of the monitor, the page's files, and whose session it is.
 
 use std::collections::HashMap;
