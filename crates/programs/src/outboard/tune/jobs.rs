@@ -48,7 +48,8 @@ fn run(player: &Player, forced: Forced) -> Result<Lines, String> {
     let mut command = Command::new(&player.launch[0]);
     command.args(&player.launch[1..]).args(["-n", "2"]).arg(player.programs.join("choice"));
     command.envs(player.environment.iter().cloned()).envs(forced.iter().copied());
-    command.env("XDG_CACHE_HOME", &cache).stdin(Stdio::null());
+    // A rank that finds its core claimed by another job does not judge.
+    command.env("XDG_CACHE_HOME", &cache).env("OUTBOARD_CLAIM_CORES", "0").stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{command:?}: {error}"));
     // There is none if the job kept nothing.
     let _ = std::fs::remove_dir_all(&cache);
