@@ -159,17 +159,22 @@ impl<'a> Arguments<'a> {
 /// The same, checked.
 #[derive(Clone, Copy)]
 struct Reduction<'a> {
-    arguments: Arguments<'a>,
+    collective: Collective,
+    comm: Handle,
+    root: u32,
+    elements: Elements<'a>,
+    data: Reduced,
     /// The elements of the whole vector, and those that this rank receives; none if it is not to have them.
     sent: Option<i64>,
     received: Option<i64>,
     in_place: bool,
+    is_inter: bool,
 }
 
 impl Process {
     #[inline(always)] // Most arguments are constants.
     fn reducing(&mut self, arguments: Arguments) -> Result<Planned> {
-        let Arguments { comm, at, elements, data, part, .. } = arguments;
+        let Arguments { collective, comm, at, root, elements, data, part } = arguments;
         let (sends, receives) = (part != Does::Gets, part != Does::Gives);
         let in_place = sends && self.in_place(comm, data.sendbuf)?;
         if data.recvbuf.is_in_place() {
@@ -177,8 +182,10 @@ impl Process {
         }
         let (total, received) = elements.totals(at.rank)?;
         let (sent, received) = (sends.then_some(total), receives.then_some(received));
+        let is_inter = at.is_inter;
         // Made where it is used: only `in_images` needs it in memory.
-        let reduction = || Reduction { arguments, sent, received, in_place };
+        let reduction =
+            || Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         match op {
@@ -196,8 +203,8 @@ impl Process {
     /// A reduction by a predefined operator in the program's buffers, which have no gaps.
     #[inline(always)]
     fn in_buffers(&self, reduction: Reduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
-        let Reduction { arguments, sent, received, in_place } = reduction;
-        let Arguments { collective, comm, at, root, elements, data, .. } = arguments;
+        let Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
+            reduction;
         let element_bytes = basic.size() as u64;
         let source = if in_place { data.recvbuf } else { data.sendbuf };
         let input = match sent {
@@ -215,7 +222,7 @@ impl Process {
             // The schedule of a call in place names only the output.
             Elements::Whole(_) if in_place || sent.is_none() => Part::None,
             Elements::Whole(_) => Part::One { buffer: input, element_bytes },
-            Elements::Equal(..) if !at.is_inter => Part::PerRank(input),
+            Elements::Equal(..) if !is_inter => Part::PerRank(input),
             _ => {
                 let ends = elements.counts().into_iter().scan(0, |end, count| {
                     *end += count as u64 * element_bytes;
@@ -249,8 +256,7 @@ impl Process {
         reduction: Reduction,
         predefined: Option<(PredefinedOp, Basic)>,
     ) -> Result<Box<Planned>> {
-        let Reduction { arguments, sent, received, in_place } = reduction;
-        let Arguments { collective, comm, root, elements, data, .. } = arguments;
+        let Reduction { collective, comm, root, elements, data, sent, received, in_place, .. } = reduction;
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         let (shape, operation, operator) = match (predefined, op) {
