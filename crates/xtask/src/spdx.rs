@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The line that says under which licence a source file stands (https://spdx.dev/learn/).
+//! The line that says under which licence a source file stands (<https://spdx.dev/learn/>).
 //!
 //! It is the first line of a Rust file. Elsewhere it stands behind the comment with which a file begins,
 //! since runners read directives there, and scripts print it as their help.
