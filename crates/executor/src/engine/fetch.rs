@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// The longest read (docs/measured/waiting.md). Tests have several of one edge.
+/// The longest read (docs/measured/hosts.md). Tests have several of one edge.
 const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
 /// Reads of one edge under way: while one's bytes come, the next one's are on their way.
 const READS_MAX: usize = 2;
@@ -154,7 +154,11 @@ impl Execution {
             (Kind::Failed, false) => fetch.fault = Some(server::failed(note.sender, data)),
             (Kind::Place, false) => {
                 let place = Place::from_words(&note::words(data));
-                if place.as_ref().is_none_or(|place| place.start > state.done) || note.offset > note.total {
+                let has_changed = fetch.place.is_some() && fetch.total != note.total;
+                if has_changed
+                    || place.as_ref().is_none_or(|place| place.start > state.done)
+                    || note.offset > note.total
+                {
                     let corrupt = Fault::Corrupt { peer: note.sender, what: Corruption::Progress };
                     fetch.fault = Some(corrupt);
                     return Ok(());

@@ -395,6 +395,10 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
     if rng.random_ratio(1, 100) {
         proxy.light_fuse(rng.random_range(1..40));
     }
+    // From now on the kernel refuses it some ranks' private memory, also in the middle of an operation.
+    if job.mirror.is_none() && rng.random_ratio(1, 300) {
+        proxy.refuse(rng.random_range(0..1 << job.ranks.len()), 0);
+    }
     proxy.poll();
     proxy.exchange(&mut End { packets, own, rng }).unwrap();
     proxy.is_dead().then(|| {
