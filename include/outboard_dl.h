@@ -24,7 +24,7 @@ enum outboard_dl_code {
     OUTBOARD_DL_TIMEOUT = 2,
     OUTBOARD_DL_ABORTED = 3, /* the group was aborted, or an operation of it timed out before */
     OUTBOARD_DL_MPI = 4,     /* MPI returned an error */
-    OUTBOARD_DL_STATE = 5    /* not initialised, finalized, or MPI lacks MPI_THREAD_MULTIPLE */
+    OUTBOARD_DL_STATE = 5    /* not initialised, finalized, a fork of the process that was, or MPI lacks MPI_THREAD_MULTIPLE */
 };
 
 enum outboard_dl_type {
@@ -58,7 +58,8 @@ typedef struct outboard_dl_group outboard_dl_group;
 typedef struct outboard_dl_work outboard_dl_work;
 
 /* Called once, at the end of an operation: in a thread of the library, or in outboard_dl_test or outboard_dl_wait.
-   Test and wait say that the operation has ended only after it has returned. It must not wait for operations. */
+   Test and wait say that the operation has ended only after it has returned. It may start operations, and wait for
+   others than its own; calls for several operations may overlap. */
 typedef void (*outboard_dl_callback)(void *state, int code, const char *message);
 
 enum { OUTBOARD_DL_WAITED = 1 }; /* flag: the caller will wait for this operation at once, and so may carry it out itself */

@@ -2,18 +2,22 @@
 //! Who makes progress: a thread that sleeps in MPI_Waitsome on all operations that are under way, so
 //! callbacks come without a caller inside MPI. With no operation it sleeps on a condition.
 //!
-//! It is woken from MPI_Waitsome by a generalized request (MPI 5.0, section 13.2): a start, an abort or a
-//! deadline completes it. Deadlines are the alarm's, a second thread that hardly ever runs.
+//! One thread at a time has this role. It gives the role back before it calls the callers' functions, which
+//! may wait for other operations: if some are left, or arrive, another thread takes the role, and is started
+//! if there is none. So there is one thread more than functions that wait at the same time.
 //!
-//! Invariants: only this thread tests the requests that it has. A waker is in the list from its start until
-//! somebody takes it to complete it, so it is completed once.
+//! The thread is woken from MPI_Waitsome by a generalized request (MPI 5.0, section 13.2): a start, an abort
+//! or a deadline completes it. Deadlines are the alarm's, a thread that hardly ever runs.
+//!
+//! Invariants: only who has the role tests the requests of the role. A waker is in the list from its start
+//! until somebody takes it to complete it, so it is completed once.
 
 use crate::c::MPI_Request;
 use crate::fault::{Fault, MPI, Result, STATE, call, fail};
 use crate::numbers as n;
 use crate::work::{Status, Work, none, was_cancelled};
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,27 +25,48 @@ use std::time::{Duration, Instant};
 /// come.
 const GRACE: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Engine {
+    /// The process whose threads these are; a fork of it has none.
+    process: u32,
     list: Mutex<List>,
-    arrived: Condvar,
+    /// The role is there, and something to do.
+    needed: Condvar,
     alarm: Mutex<Alarm>,
     set: Condvar,
-    threads: Mutex<Vec<JoinHandle<usize>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct List {
     arrived: Vec<Held>,
+    /// Here while no thread makes progress.
+    role: Option<Role>,
     /// The generalized request that ends the wait in MPI.
     waker: Option<MPI_Request>,
-    /// The thread waits for the condition, not in MPI.
-    sleeps: bool,
+    /// How many threads wait for the role.
+    idle: usize,
     /// Set when the engine closes: until when it waits for operations that were given up.
+    closes: Option<Instant>,
+    /// Set when it has closed: how many operations have not ended for MPI.
+    left: Option<usize>,
+}
+
+/// What the thread has that makes progress.
+#[derive(Debug)]
+struct Role {
+    held: Vec<Held>,
+    waker: MPI_Request,
     closes: Option<Instant>,
 }
 
 impl List {
+    /// Whether the role waits for a thread.
+    fn needs_a_thread(&self) -> bool {
+        let works = |role: &Role| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
+        self.left.is_none() && self.role.as_ref().is_some_and(works)
+    }
+
     fn may_end(&self, held: &[Held]) -> bool {
         let is_over = |until: Instant| held.is_empty() || until <= Instant::now();
         self.closes.is_some_and(is_over) && held.iter().all(Held::is_lost)
@@ -69,100 +94,174 @@ impl Held {
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
+
+    fn ended(&self, outcome: Result<()>, status: Status) -> Ended {
+        Ended { work: self.work.clone(), outcome, status: Some(status) }
+    }
+}
+
+/// An operation that has ended, of which its caller has not heard yet.
+struct Ended {
+    work: Arc<Work>,
+    outcome: Result<()>,
+    status: Option<Status>,
 }
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
+    /// Errors: there is none in this process.
     pub fn get() -> Result<&'static Engine> {
-        ENGINE.get().map_or_else(|| fail(STATE, "outboard_dl_init has not been called"), Ok)
+        match ENGINE.get() {
+            None => fail(STATE, "outboard_dl_init has not been called"),
+            Some(engine) if engine.process != std::process::id() => fail(
+                STATE,
+                format!(
+                    "process {} is a fork of process {}, whose operations it cannot use: MPI belongs to the process that initialised it",
+                    std::process::id(),
+                    engine.process
+                ),
+            ),
+            Some(engine) => Ok(engine),
+        }
     }
 
     /// Starts the threads.
     pub fn open() -> Result<()> {
-        let engine = ENGINE.get_or_init(Engine::default);
-        let spawn = |name: &str, run: fn(&'static Engine) -> usize| {
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(engine));
-            thread.map_err(|error| Fault { code: STATE, message: format!("no thread {name}: {error}") })
-        };
-        let threads = [spawn("outboard-dl", Engine::progress)?, spawn("outboard-alarm", Engine::watch)?];
-        engine.threads.lock().unwrap_or_else(PoisonError::into_inner).extend(threads);
+        let engine = ENGINE.get_or_init(|| Engine {
+            process: std::process::id(),
+            list: Mutex::new(List {
+                arrived: Vec::new(),
+                role: Some(Role { held: Vec::new(), waker: none(), closes: None }),
+                waker: None,
+                idle: 0,
+                closes: None,
+                left: None,
+            }),
+            needed: Condvar::new(),
+            alarm: Mutex::default(),
+            set: Condvar::new(),
+            threads: Mutex::default(),
+        });
+        engine.spawn("outboard-dl", Engine::serve)?;
+        engine.spawn("outboard-alarm", Engine::watch)
+    }
+
+    fn spawn(&'static self, name: &str, run: fn(&'static Engine)) -> Result<()> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(self));
+        let thread =
+            thread.map_err(|error| Fault { code: STATE, message: format!("no thread {name}: {error}") })?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
 
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends all operations, then the threads. Returns how many operations have not ended for MPI.
-    pub fn close(&self) -> usize {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).closes = Some(Instant::now() + GRACE);
+    pub fn close(&'static self) -> usize {
+        self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
+        let mut list = self.list();
+        while list.left.is_none() {
+            list = self.needed.wait(list).unwrap_or_else(PoisonError::into_inner);
+        }
+        let left = list.left.unwrap_or(0);
+        drop(list);
+        self.alarm.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.set.notify_one();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut left = 0;
-        for thread in threads {
-            left += thread.join().unwrap_or(0);
-            self.alarm.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-            self.set.notify_one();
+        for thread in threads.into_iter().filter(|one| one.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
         }
         left
     }
 
-    pub fn carry_out(&self, request: MPI_Request, work: Arc<Work>) {
-        let held = Held { request, work, given_up: None };
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).arrived.push(held);
+    pub fn carry_out(&'static self, request: MPI_Request, work: Arc<Work>) {
+        self.list().arrived.push(Held { request, work, given_up: None });
         self.wake();
     }
 
-    /// Makes the thread look at the list, at groups that were aborted, and at deadlines.
-    pub fn wake(&self) {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.sleeps {
-            list.sleeps = false;
-            self.arrived.notify_one();
+    /// Makes a thread look at the list, at groups that were aborted, and at deadlines.
+    pub fn wake(&'static self) {
+        let mut list = self.list();
+        if list.role.is_some() {
+            self.call_a_thread(&list);
         } else if let Some(waker) = list.waker.take() {
             drop(list);
             let _ = call!(MPI_Grequest_complete(waker));
         }
     }
 
-    fn progress(&self) -> usize {
-        let mut held: Vec<Held> = Vec::new();
-        let mut waker = none();
-        loop {
-            let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-            held.append(&mut list.arrived);
-            while held.is_empty() && list.closes.is_none() {
-                list.sleeps = true;
-                list = self.arrived.wait(list).unwrap_or_else(PoisonError::into_inner);
-                list.sleeps = false;
-                held.append(&mut list.arrived);
+    /// Has the role taken, if it waits for a thread.
+    fn call_a_thread(&'static self, list: &List) {
+        if !list.needs_a_thread() {
+            return;
+        }
+        // Without another thread the one that calls a function takes the role afterwards.
+        if list.idle == 0 && self.spawn("outboard-dl", Engine::serve).is_ok() {
+            return;
+        }
+        self.needed.notify_all();
+    }
+
+    fn serve(&'static self) {
+        while let Some(mut role) = self.take_role() {
+            let mut ended = give_up(&mut role.held);
+            self.set_alarm(&role);
+            if ended.is_empty() {
+                wait_some(&mut role, &mut ended);
             }
-            if list.may_end(&held) {
-                let last = list.waker.take();
-                drop(list);
-                end_waker(last, waker);
-                let left = held.len();
-                // Their buffers stay: a peer may still write there.
-                std::mem::forget(held);
-                return left;
+            let mut list = self.list();
+            list.role = Some(role);
+            if !ended.is_empty() {
+                self.call_a_thread(&list);
             }
-            if waker == none() {
-                waker = match start_waker() {
-                    Ok(waker) => waker,
-                    Err(fault) => panic!("outboard-dl: {}", fault.message),
-                };
-                list.waker = Some(waker);
-            }
-            let closes = list.closes;
             drop(list);
-            give_up(&mut held);
-            self.set_alarm(&held, closes);
-            wait_some(&mut held, &mut waker);
+            for Ended { work, outcome, status } in ended {
+                work.end(outcome, status.as_ref());
+            }
         }
     }
 
-    fn set_alarm(&self, held: &[Held], closes: Option<Instant>) {
-        let live = held.iter().filter(|held| held.given_up.is_none());
+    /// Waits until the role is there, and something to do. None: the engine has closed.
+    fn take_role(&self) -> Option<Role> {
+        let mut list = self.list();
+        while !list.needs_a_thread() {
+            if list.left.is_some() {
+                return None;
+            }
+            list.idle += 1;
+            list = self.needed.wait(list).unwrap_or_else(PoisonError::into_inner);
+            list.idle -= 1;
+        }
+        let mut role = list.role.take()?;
+        role.held.append(&mut list.arrived);
+        role.closes = list.closes;
+        if list.may_end(&role.held) {
+            end_waker(list.waker.take(), role.waker);
+            list.left = Some(role.held.len());
+            // Their buffers stay: a peer may still write there.
+            std::mem::forget(role.held);
+            self.needed.notify_all();
+            return None;
+        }
+        if role.waker == none() {
+            role.waker = match start_waker() {
+                Ok(waker) => waker,
+                Err(fault) => panic!("outboard-dl: {}", fault.message),
+            };
+            list.waker = Some(role.waker);
+        }
+        Some(role)
+    }
+
+    fn set_alarm(&self, role: &Role) {
+        let live = role.held.iter().filter(|held| held.given_up.is_none());
         let Some(next) = live
             .filter_map(|held| held.work.deadline)
-            .chain(closes.filter(|until| *until > Instant::now()))
+            .chain(role.closes.filter(|until| *until > Instant::now()))
             .min()
         else {
             return;
@@ -175,7 +274,7 @@ impl Engine {
         }
     }
 
-    fn watch(&self) -> usize {
+    fn watch(&'static self) {
         let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
         while !alarm.closed {
             let left = alarm.next.map(|next| next.saturating_duration_since(Instant::now()));
@@ -190,14 +289,13 @@ impl Engine {
                 Some(left) => self.set.wait_timeout(alarm, left).unwrap_or_else(PoisonError::into_inner).0,
             };
         }
-        0
     }
 }
 
 /// Ends operations whose time is over or whose group has failed. A receive is cancelled. Of a collective MPI
-/// knows no end but the good one, so its request stays, and its group has failed.
-fn give_up(held: &mut [Held]) {
-    let now = Instant::now();
+/// knows no end but the good one, so its request stays, and its group has failed. Returns those.
+fn give_up(held: &mut [Held]) -> Vec<Ended> {
+    let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
         let work = &held.work;
         let fault = match work.group.check() {
@@ -210,13 +308,15 @@ fn give_up(held: &mut [Held]) {
             let _ = call!(MPI_Cancel(&raw mut held.request));
         } else {
             work.group.fail(format!("an operation of the group had to be given up: {}", fault.message));
-            work.end(Err(fault), None);
+            ended.push(Ended { work: work.clone(), outcome: Err(fault), status: None });
         }
     }
+    ended
 }
 
 /// Waits until an operation has ended, or the waker.
-fn wait_some(held: &mut Vec<Held>, waker: &mut MPI_Request) {
+fn wait_some(role: &mut Role, over: &mut Vec<Ended>) {
+    let Role { held, waker, .. } = role;
     let mut requests: Vec<MPI_Request> = held.iter().map(|held| held.request).collect();
     requests.push(*waker);
     let mut ended = 0;
@@ -241,12 +341,9 @@ fn wait_some(held: &mut Vec<Held>, waker: &mut MPI_Request) {
             Err(_) => crate::fault::mpi(status[n::F_ERROR as usize], held.work.task.name),
         };
         match held.given_up.take() {
-            None => held.work.end(outcome, Some(status)),
-            Some(fault) if held.work.task.is_receive => {
-                let outcome = if was_cancelled(status) { Err(fault) } else { outcome };
-                held.work.end(outcome, Some(status));
-            }
-            Some(_) => {}
+            Some(_) if !held.work.task.is_receive => {}
+            Some(fault) if was_cancelled(status) => over.push(held.ended(Err(fault), *status)),
+            _ => over.push(held.ended(outcome, *status)),
         }
     }
     held.retain(|held| held.request != none());

@@ -9,7 +9,8 @@
 //! Contract of all unsafe code here: what the caller passes is what `outboard_dl.h` says, and buffers stay
 //! valid until their operation has ended.
 //!
-//! Read next: `engine.rs` (who makes progress), `work.rs` (an operation), then `start.rs` (the C functions).
+//! Read next: `engine.rs` (who makes progress), `life.rs` (who has a request), `work.rs` (an operation), then
+//! `start.rs` (the C functions).
 
 #[allow(dead_code)] // All functions of MPI; few are needed here.
 #[rustfmt::skip]
@@ -22,6 +23,7 @@ mod engine;
 mod fault;
 mod group;
 mod kind;
+mod life;
 #[rustfmt::skip]
 #[path = "../../fortran/src/numbers.rs"]
 mod numbers;

@@ -26,13 +26,14 @@ static WORLD: OnceLock<World> = OnceLock::new();
 static OPEN: Mutex<bool> = Mutex::new(false);
 
 pub fn is_open() -> bool {
-    *OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    Engine::get().is_ok() && *OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn world() -> Result<MPI_Comm> {
     match WORLD.get() {
         Some(world) if is_open() => Ok(world.comm),
-        _ => fail(STATE, "outboard_dl_init has not been called, or outboard_dl_finalize has"),
+        Some(_) => Engine::get().and_then(|_| fail(STATE, "outboard_dl_finalize has been called")),
+        None => fail(STATE, "outboard_dl_init has not been called"),
     }
 }
 
@@ -57,6 +58,9 @@ pub extern "C" fn outboard_dl_init() -> c_int {
 }
 
 fn init() -> Result<()> {
+    if WORLD.get().is_some() {
+        Engine::get()?;
+    }
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if *open {
         return Ok(());

@@ -7,11 +7,13 @@ use crate::engine::Engine;
 use crate::fault::{ARGUMENT, Result, call, code, fail};
 use crate::group::{Group, shared};
 use crate::kind::{Average, Kind, Reduction};
+use crate::life::Life;
 use crate::numbers as n;
 use crate::work::{Callback, Task, Work, none};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicI32;
+use std::time::{Duration, Instant};
 
 /// `outboard_dl_options`.
 #[repr(C)]
@@ -79,20 +81,27 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
     let callback = options.callback.map(|function| Callback { function, state: options.state as usize });
     let size = u32::try_from(group.size).unwrap_or(1);
     let work = group.clone().in_order(|number| {
-        let Order { name, count, kind, is_receive, .. } = order;
-        let task = Task { name, count, kind, number, is_receive };
-        let mut work = Work::new(group, task, timeout, callback);
-        work.lists = order.lists;
-        work.average = order.average.map(|address| Average {
+        let Order { name, count, kind, is_receive, mut lists, .. } = order;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut request = none();
+        launch(group.comm, kind.datatype(), &mut lists, &raw mut request)?;
+        let average = order.average.map(|address| Average {
             address,
             count: usize::try_from(count).unwrap_or(0),
             kind,
             size,
         });
-        let mut request = none();
-        launch(work.group.comm, kind.datatype(), &mut work.lists, &raw mut request)?;
-        let work = Arc::new(work);
-        work.keep(request);
+        let work = Arc::new(Work {
+            task: Task { name, count, kind, number, is_receive },
+            timeout,
+            deadline,
+            average,
+            lists,
+            callback,
+            life: Life::new(request),
+            source: AtomicI32::new(-1),
+            group,
+        });
         Ok(work)
     })?;
     if options.flags & WAITED == 0 || frame.work.is_null() {

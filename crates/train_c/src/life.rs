@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The life of an operation: who has its request, and what it has ended with. No MPI here, so that loom can
+//! try every order of the threads.
+//!
+//! The request is in one place at a time: here, with a thread that tests it, or with the engine. Whoever gets
+//! it out of a function of `Life` has it, and either gives it back, ends the operation, or passes it to the
+//! engine. The engine is asked for once; who asks while another thread tests leaves a note, and the tester
+//! passes the request on.
+
+#[cfg(loom)]
+use loom::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+#[derive(Debug)]
+pub struct Life<R, O> {
+    place: Mutex<Place<R, O>>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+enum Place<R, O> {
+    Here(R),
+    /// A thread tests it; afterwards it is the engine's if that is wanted.
+    Tested {
+        engine_wanted: bool,
+    },
+    Engine,
+    Ended(O),
+}
+
+impl<R, O: Clone> Life<R, O> {
+    pub fn new(request: R) -> Life<R, O> {
+        Life { place: Mutex::new(Place::Here(request)), ended: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place<R, O>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn outcome(&self) -> Option<O> {
+        match &*self.lock() {
+            Place::Ended(outcome) => Some(outcome.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody has the request.
+    pub fn is_here(&self) -> bool {
+        matches!(*self.lock(), Place::Here(_))
+    }
+
+    /// The request, to be tested. None: somebody else has it, or the operation has ended.
+    pub fn take(&self) -> Option<R> {
+        let mut place = self.lock();
+        if !matches!(*place, Place::Here(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut *place, Place::Tested { engine_wanted: false }) {
+            Place::Here(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Ends a test that found the operation under way. A request that comes back is to be passed to the
+    /// engine.
+    #[must_use]
+    pub fn give_back(&self, request: R) -> Option<R> {
+        let mut place = self.lock();
+        if matches!(*place, Place::Tested { engine_wanted: true }) {
+            *place = Place::Engine;
+            return Some(request);
+        }
+        *place = Place::Here(request);
+        None
+    }
+
+    /// Asks for the engine. A request that comes back is to be passed to it.
+    #[must_use]
+    pub fn hand_over(&self) -> Option<R> {
+        let mut place = self.lock();
+        if let Place::Tested { engine_wanted } = &mut *place {
+            *engine_wanted = true;
+            return None;
+        }
+        if !matches!(*place, Place::Here(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut *place, Place::Engine) {
+            Place::Here(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Called once, by whoever has the request.
+    pub fn end(&self, outcome: O) {
+        *self.lock() = Place::Ended(outcome);
+        self.ended.notify_all();
+    }
+
+    /// Waits for the end. None: `until` came first.
+    pub fn wait(&self, until: Option<Instant>) -> Option<O> {
+        let mut place = self.lock();
+        loop {
+            if let Place::Ended(outcome) = &*place {
+                return Some(outcome.clone());
+            }
+            place = match until {
+                None => self.ended.wait(place).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.ended.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_request_is_in_one_place() {
+        let life: Life<u8, u8> = Life::new(5);
+        assert_eq!(life.take(), Some(5));
+        assert_eq!(life.take(), None, "a second tester");
+        assert_eq!(life.give_back(5), None);
+        assert_eq!(life.hand_over(), Some(5));
+        assert_eq!(life.hand_over(), None, "the engine has it");
+        assert_eq!(life.take(), None, "the engine has it");
+        assert_eq!(life.outcome(), None);
+        life.end(7);
+        assert_eq!(life.outcome(), Some(7));
+        assert_eq!(life.wait(None), Some(7));
+        assert_eq!((life.take(), life.hand_over()), (None, None), "it has ended");
+    }
+
+    #[test]
+    fn a_tester_passes_it_on() {
+        let life: Life<u8, u8> = Life::new(5);
+        assert_eq!(life.take(), Some(5));
+        assert_eq!(life.hand_over(), None, "the tester has it");
+        assert_eq!(life.give_back(5), Some(5));
+        assert_eq!(life.take(), None);
+    }
+
+    #[test]
+    fn a_test_may_end_what_the_engine_was_asked_for() {
+        let life: Life<u8, u8> = Life::new(5);
+        assert_eq!(life.take(), Some(5));
+        assert_eq!(life.hand_over(), None);
+        life.end(7);
+        assert_eq!((life.outcome(), life.hand_over()), (Some(7), None));
+    }
+
+    #[test]
+    fn a_wait_has_a_limit() {
+        let life: Life<u8, u8> = Life::new(5);
+        assert_eq!(life.wait(Some(Instant::now() + Duration::from_millis(1))), None);
+    }
+}
+
+/// With `--cfg loom` (tests/sanitize loom): waits and tests of one operation in all orders. Loom finds a wait
+/// that nobody ends.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+    use loom::thread;
+
+    struct Operation {
+        life: Life<u8, u8>,
+        ends: AtomicUsize,
+    }
+
+    impl Operation {
+        fn end(&self) {
+            self.ends.fetch_add(1, Ordering::Relaxed);
+            self.life.end(7);
+        }
+
+        /// The engine, which ends what it gets at once, in the thread that passes it on.
+        fn engine(&self, request: Option<u8>) {
+            if request.is_some() {
+                self.end();
+            }
+        }
+
+        fn test(&self, finds_the_end: bool) {
+            match self.life.take() {
+                Some(_) if finds_the_end => self.end(),
+                Some(request) => self.engine(self.life.give_back(request)),
+                None => {}
+            }
+        }
+
+        fn wait(&self) {
+            self.test(false);
+            self.engine(self.life.hand_over());
+            assert_eq!(self.life.wait(None), Some(7));
+        }
+    }
+
+    fn model(finds_the_end: bool, waiters: usize) {
+        loom::model(move || {
+            let one = Arc::new(Operation { life: Life::new(5), ends: AtomicUsize::new(0) });
+            let tester = one.clone();
+            let mut threads = vec![thread::spawn(move || tester.test(finds_the_end))];
+            for _ in 1..waiters {
+                let other = one.clone();
+                threads.push(thread::spawn(move || other.wait()));
+            }
+            one.wait();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(one.ends.load(Ordering::Relaxed), 1, "it ends once");
+        });
+    }
+
+    #[test]
+    fn loom_a_wait_beside_a_test_ends() {
+        model(false, 1);
+    }
+
+    #[test]
+    fn loom_a_wait_beside_a_test_that_ends_it_ends() {
+        model(true, 1);
+    }
+
+    #[test]
+    fn loom_two_waits_beside_a_test_end() {
+        model(false, 2);
+    }
+}
