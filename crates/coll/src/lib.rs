@@ -535,6 +535,11 @@ impl Coll {
         self.executor.has_events() || self.sets.has_events()
     }
 
+    /// Whether peers need nothing more of collectives that have ended for the program.
+    pub fn is_quiet(&self) -> bool {
+        self.executor.is_quiet()
+    }
+
     /// Whether any collective is under way.
     pub fn is_busy(&self) -> bool {
         self.executor.is_busy()

@@ -7,7 +7,7 @@
 use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
-use crate::habit::Habit;
+use crate::habit::{Habit, Trial};
 use crate::lent::{ARENA, Launch};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
@@ -46,6 +46,8 @@ pub struct Program {
     pub used: u64,
     /// Whether the rank works beside its operations.
     pub habit: Habit,
+    /// Whether it had best carry them out itself, where ranks of other hosts take part.
+    pub trial: Trial,
 }
 
 /// The memory of one instance.
@@ -133,6 +135,7 @@ impl Program {
             running: 0,
             used: 0,
             habit,
+            trial: Trial::default(),
         })
     }
 
@@ -379,7 +382,8 @@ impl InstanceBlock {
     ) -> Result<()> {
         let short = if offloaded { 0 } else { executor.config.inline_bytes_max };
         let attachable = !readers.local || self.private_bytes <= short || self.attachable();
-        let rule = Staging { short, readers, attachable, rank: executor.rank };
+        let far = if readers.buffered { executor.config.far_copy_bytes_max } else { 0 };
+        let rule = Staging { short, readers, attachable, rank: executor.rank, far };
         let plan = self.run.plan.clone();
         let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
             fail!(Class::Intern, "an instance without parameters was started");

@@ -15,7 +15,7 @@ use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind};
 use crate::proxy;
-use crate::record::{COMPLETE, Field, Head};
+use crate::record::{COMPLETE, Field, Head, LOCAL};
 use crate::watch::ProxyWatch;
 use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
@@ -40,6 +40,9 @@ macro_rules! parts {
         }
     };
 }
+
+/// Instances that may stay after the program has gone on.
+const RETIRING_MAX: usize = 64;
 
 /// What happened to a rank's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,9 @@ pub struct Executor {
     driven: Vec<u32>,
     /// How many instances the proxy drives.
     away: usize,
+    /// Instances that retire, and the bytes of their scratch and staging.
+    retiring: usize,
+    retiring_bytes: u64,
     /// How many it had ended at the last `poll`, and returned at the last look at them all.
     ended: u64,
     returns: u64,
@@ -100,12 +106,33 @@ struct Instance {
     /// Who drives it, and why.
     choice: Choice,
     finished: bool,
+    /// Its ticket is spent, as it was locally complete. Its block stays until it has ended.
+    is_retiring: bool,
     /// If it tells whether the rank works beside operations.
     begun: Option<Begun>,
     /// What a proxy on another computer was lent for it.
     lent: Vec<Lent>,
     /// Whether such a proxy knows that this rank drives it.
     kept: bool,
+}
+
+impl Instance {
+    /// Whether nobody drives it any more.
+    fn has_ended(&self) -> bool {
+        match self.choice.is_proxy() {
+            true => self.state() == COMPLETE,
+            false => self.finished,
+        }
+    }
+
+    /// Whether it is locally complete.
+    fn is_local(&self) -> bool {
+        self.state() == LOCAL
+    }
+
+    fn state(&self) -> u64 {
+        self.block.run.record.head(Head::State).load(Ordering::Acquire)
+    }
 }
 
 impl Executor {
@@ -136,6 +163,8 @@ impl Executor {
             outstanding: Slab::new(),
             driven: Vec::new(),
             away: 0,
+            retiring: 0,
+            retiring_bytes: 0,
             ended: scalar(proxy::ENDED),
             returns: scalar(proxy::RETURNS),
             watch,
@@ -215,7 +244,17 @@ impl Executor {
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
         let begun = self.is_judged(&block, &start).then(|| self.waits.begin());
-        let instance = Instance { program: key, block, ticket, choice, finished: false, begun, lent, kept };
+        let instance = Instance {
+            program: key,
+            block,
+            ticket,
+            choice,
+            finished: false,
+            is_retiring: false,
+            begun,
+            lent,
+            kept,
+        };
         let index = self.outstanding.insert(instance) as u32;
         if away {
             self.away += 1;
@@ -242,7 +281,10 @@ impl Executor {
     fn poll_all(&mut self) -> Poll {
         let mut progressed = false;
         let mut watches = self.away > 0;
-        self.ended = self.scalar(proxy::ENDED);
+        let ended = self.scalar(proxy::ENDED);
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            self.end_retired();
+        }
         let mut at = 0;
         while let Some(&index) = self.driven.get(at) {
             let instance = &mut self.outstanding[index as usize];
@@ -256,14 +298,18 @@ impl Executor {
             watches |= instance.block.run.fetches();
             match polled {
                 Ok(Progress::Idle) => at += 1,
-                Ok(Progress::Moved) => {
+                Ok(Progress::Moved | Progress::Local) => {
                     progressed = true;
                     at += 1;
                 }
                 Ok(Progress::Finished) => {
                     progressed = true;
                     instance.finished = true;
+                    let retires = instance.is_retiring;
                     self.driven.swap_remove(at);
+                    if retires {
+                        self.end(index as usize);
+                    }
                 }
                 Ok(Progress::Stage { step }) => {
                     progressed = true;
@@ -337,10 +383,15 @@ impl Executor {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
         let instance = instance.expect("a ticket is asked for until it is spent");
-        match instance.choice.is_proxy() {
-            true => instance.block.run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE,
-            false => instance.finished,
-        }
+        instance.has_ended() || instance.is_local() && self.may_retire(instance)
+    }
+
+    /// Whether one more instance may stay after the program has gone on: no message, since another receive may
+    /// follow one that was withdrawn, under its name.
+    fn may_retire(&self, instance: &Instance) -> bool {
+        let bytes = self.retiring_bytes + instance.block.data_bytes();
+        let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
+        !instance.block.message && (has_room || self.retiring == 0)
     }
 
     /// The outcome of an operation, once it has ended; the ticket is then spent.
@@ -349,10 +400,43 @@ impl Executor {
             return None;
         }
         let index = ticket.index as usize;
+        let instance = &mut self.outstanding[index];
+        if let Some(begun) = instance.begun.take() {
+            self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        }
+        if instance.has_ended() {
+            return Some(self.end(index).map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))));
+        }
+        instance.is_retiring = true;
+        self.retiring += 1;
+        self.retiring_bytes += instance.block.data_bytes();
+        // The ticket finds it no more.
+        self.tickets = self.tickets.wrapping_add(1);
+        instance.ticket = self.tickets;
+        Some(Ok(()))
+    }
+
+    /// Ends the retiring instances that the proxy has ended.
+    fn end_retired(&mut self) {
+        if self.retiring == 0 {
+            return;
+        }
+        let has_ended = |(index, instance): (usize, &Instance)| {
+            (instance.is_retiring && instance.has_ended()).then_some(index)
+        };
+        let ended: Vec<usize> = self.outstanding.iter().filter_map(has_ended).collect();
+        for index in ended {
+            self.end(index);
+        }
+    }
+
+    /// Forgets an instance that has ended; why it failed.
+    fn end(&mut self, index: usize) -> Option<Fault> {
         let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
-        if let Some(begun) = instance.begun {
-            self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        if instance.is_retiring {
+            self.retiring -= 1;
+            self.retiring_bytes -= instance.block.data_bytes();
         }
         self.take_back(&instance.lent);
         if instance.kept {
@@ -369,7 +453,7 @@ impl Executor {
         } else {
             self.leave(instance.program, instance.block);
         }
-        Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))))
+        fault
     }
 
     /// Nobody looks at the record of an ended instance any more.
@@ -437,6 +521,11 @@ impl Executor {
         self.far.has_work(&self.reach)
             || self.scalar(proxy::ENDED) != self.ended
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
+    }
+
+    /// Whether peers need nothing more of operations that have ended for the program.
+    pub fn is_quiet(&self) -> bool {
+        self.retiring == 0
     }
 
     /// Whether any operation is outstanding.

@@ -18,6 +18,9 @@ pub struct Config {
     /// A send of private memory up to this length is staged in the arena, so its receiver needs no system
     /// call.
     pub inline_bytes_max: u64,
+    /// A send to another host up to this length is staged in the arena, so its operation is complete before
+    /// the receiver has it.
+    pub far_copy_bytes_max: u64,
     /// An operation whose datatypes have more runs than this is executed by the caller.
     pub layout_runs_max: usize,
     /// A proxy whose heartbeat stops for this long counts as stalled and is killed.
@@ -58,6 +61,7 @@ impl Default for Config {
             judges: false,
             chunk_bytes: 256 << 10,
             inline_bytes_max: 1 << 20,
+            far_copy_bytes_max: 512 << 10,
             layout_runs_max: 512,
             proxy_timeout_ms: 2000,
             proxy_poll_us: 1000,

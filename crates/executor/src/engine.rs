@@ -23,7 +23,7 @@ use crate::memory::Driver;
 use crate::memory::{Reach, Region, Stop};
 use crate::peer::Peer;
 use crate::record::{
-    self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, Lookup, STAGED,
+    self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup, STAGED,
 };
 use schedule::{Action, Blocks};
 use std::ops::Range;
@@ -59,6 +59,10 @@ pub struct Execution {
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
+    /// Steps for which the user's buffers still have to wait.
+    open: usize,
+    /// Whether the record says that none is left.
+    said_local: bool,
     /// Whether a fault has happened that voids what the rank would pass on.
     is_void: bool,
     /// The driver's processor time when it began with the instance, where operations are timed.
@@ -82,6 +86,8 @@ struct StepState {
     said_all: bool,
     /// Whether followers may go on.
     finished: bool,
+    /// Whether the user's buffers need not wait for it: it is finished, or a send whose bytes are staged.
+    is_local: bool,
     /// A finished receive of a driver that died, which its sender may not know of.
     settling: bool,
     /// The user's function is being called.
@@ -111,6 +117,8 @@ pub enum Progress {
     Idle,
     /// Something moved.
     Moved,
+    /// The instance is locally complete, and the record says so.
+    Local,
     /// All steps are finished, and the record says so.
     Finished,
     /// The receiver of this send cannot read its bytes: the rank is to give them a place in its arena.
@@ -150,6 +158,8 @@ impl Execution {
             hints: vec![(0, 0); steps],
             active: Vec::with_capacity(steps),
             unfinished: 0,
+            open: 0,
+            said_local: false,
             is_void: false,
             taken_cpu: 0,
             remote: None,
@@ -167,6 +177,7 @@ impl Execution {
         self.active.clear();
         self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
+        (self.open, self.said_local) = (self.states.len(), false);
         self.is_void = false;
         for (index, state) in self.states.iter_mut().enumerate() {
             *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
@@ -198,7 +209,12 @@ impl Execution {
                 ..StepState::default()
             };
             self.states[index] = state;
-            let received = matches!(schedule.steps[index].action, Action::Recv { .. });
+            let is_staged = self.is_staged(step);
+            let state = &self.states[index];
+            if state.finished || state.said_all && is_staged {
+                self.close(step);
+            }
+            let received = matches!(self.plan.schedule.steps[index].action, Action::Recv { .. });
             let state = &mut self.states[index];
             if !state.finished {
                 if state.waits == 0 {
@@ -259,6 +275,16 @@ impl Execution {
             }
             self.record.head(Head::State).store(COMPLETE, Ordering::Release);
             return Ok(Progress::Finished);
+        }
+        // What a rank is told must hold; a fault may come until all steps are finished.
+        if self.open == 0 && !self.said_local && self.fetches.is_some() && self.record.fault().is_none() {
+            reach.fault_point()?;
+            self.said_local = true;
+            if telemetry::timed() {
+                self.account(reach);
+            }
+            self.record.head(Head::State).store(LOCAL, Ordering::Release);
+            return Ok(Progress::Local);
         }
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
@@ -374,7 +400,22 @@ impl Execution {
         limit
     }
 
+    /// Whether a send's bytes are copied to the arena before they are published.
+    fn is_staged(&self, step: u32) -> bool {
+        matches!(self.plan.schedule.steps[step as usize].action, Action::Send { .. })
+            && self.record.step(step, Field::Address).load(Ordering::Acquire) & STAGED != 0
+    }
+
+    /// The user's buffers need not wait for a step any more.
+    fn close(&mut self, step: u32) {
+        let state = &mut self.states[step as usize];
+        if !std::mem::replace(&mut state.is_local, true) {
+            self.open -= 1;
+        }
+    }
+
     fn finish(&mut self, step: u32) {
+        self.close(step);
         let state = &mut self.states[step as usize];
         self.unfinished -= 1;
         if state.settling {
@@ -531,6 +572,9 @@ impl Execution {
         self.record.step(step, Field::Published).store(word, Ordering::Release);
         reach.fault_point()?;
         (state.published, state.said_all) = (end, complete);
+        if complete && address & STAGED != 0 {
+            self.close(step);
+        }
         self.wake(to, reach);
         Ok(Did::Something)
     }

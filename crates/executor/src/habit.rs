@@ -87,9 +87,118 @@ impl Waits {
     }
 }
 
+/// Calls of a window. A program's steps mostly have a divisor of so many calls of one kind.
+const WINDOW: usize = 12;
+/// The first calls of a window do not count: they open connections and fill caches.
+const FIRST: usize = 2;
+/// After so many calls a window ends early if the other one had so many behind it far sooner.
+const EARLY: usize = 6;
+/// Calls until the choice is looked at again the first time, and at most: each time four times as many.
+const LOOK_MIN: u64 = 120;
+const LOOK_MAX: u64 = 1 << 15;
+
+/// Which of two ways of carrying out operations of a kind makes a program's steps shorter, as measured: the
+/// time from the start of each to the start of the next one, by the first way for some calls, then by the
+/// other. All ranks take turns at the same calls; what each chooses then is its own.
+#[derive(Debug)]
+pub struct Trial {
+    /// Whether the other way is the present choice.
+    other: bool,
+    phase: Phase,
+    /// When the last call began; 0 before the first.
+    begun: u64,
+    /// From one look to the next.
+    look: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// So many calls begin before the next window.
+    Rest(u64),
+    /// When each call of a window by the present choice ended, from the end of the first ones on.
+    Present(Vec<u64>),
+    /// The same, and when the last call ended of a window by the way that is not the present choice, and its
+    /// calls.
+    Compared(Vec<u64>, u64, usize),
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial { other: false, phase: Phase::Rest(0), begun: 0, look: LOOK_MIN }
+    }
+}
+
+impl Trial {
+    /// Whether the call that begins at this time goes by the other way.
+    pub fn next(&mut self, now: u64) -> bool {
+        let took = now.saturating_sub(std::mem::replace(&mut self.begun, now));
+        match &mut self.phase {
+            Phase::Rest(0) => self.phase = Phase::Present(Vec::with_capacity(WINDOW)),
+            Phase::Rest(left) => *left -= 1,
+            Phase::Present(ends) => {
+                ends.push(if ends.len() < FIRST { 0 } else { ends[ends.len() - 1] + took });
+                if ends.len() == WINDOW {
+                    self.phase = Phase::Compared(std::mem::take(ends), 0, 0);
+                }
+            }
+            Phase::Compared(ends, end, calls) => {
+                *calls += 1;
+                *end += if *calls <= FIRST { 0 } else { took };
+                let present = ends[*calls - 1];
+                let is_worse = *calls >= EARLY && *end > present + present / 4;
+                if is_worse || *calls == WINDOW {
+                    // A tie changes nothing.
+                    self.other ^= *end < present - present / 16;
+                    self.phase = Phase::Rest(self.look);
+                    self.look = (4 * self.look).min(LOOK_MAX);
+                }
+            }
+        }
+        self.other ^ matches!(self.phase, Phase::Compared(..))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Plays calls whose steps take as long as `step` says by the number of the call and the way; how many
+    /// went by the other way.
+    fn play(trial: &mut Trial, calls: u64, step: impl Fn(u64, bool) -> u64) -> u64 {
+        let mut now = 1_000_000;
+        let mut others = 0;
+        for call in 0..calls {
+            let other = trial.next(now);
+            others += u64::from(other);
+            now += step(call, other);
+        }
+        others
+    }
+
+    #[test]
+    fn the_faster_way_is_chosen_and_the_slower_one_is_tried_for_few_calls() {
+        for period in [1, 2, 3, 4, 6, 12] {
+            let step = |fast: u64, slow: u64, other_is_fast: bool| {
+                move |call: u64, other: bool| {
+                    (if other == other_is_fast { fast } else { slow }) + 1000 * (call % period)
+                }
+            };
+            let mut trial = Trial::default();
+            let others = play(&mut trial, 2000, step(1000, 7000, true));
+            assert!(others > 1900, "{others} of 2000");
+            let mut trial = Trial::default();
+            let others = play(&mut trial, 2000, step(1000, 70_000, false));
+            assert!((EARLY as u64..=4 * EARLY as u64).contains(&others), "{others} of 2000");
+            let mut trial = Trial::default();
+            let others = play(&mut trial, 100, step(1000, 1000, true));
+            assert_eq!(others, WINDOW as u64, "a tie");
+        }
+        // What was faster becomes slower.
+        let mut trial = Trial::default();
+        play(&mut trial, 100, |_, other| if other { 10 } else { 100 });
+        let others = play(&mut trial, 1000, |_, other| if other { 100 } else { 10 });
+        assert!(others < 200, "{others}");
+    }
 
     /// Judges an operation that lasted so long, and beside which the rank waited for so long at its end.
     fn judge(habit: &mut Habit, lasted: u64, waited: u64) {

@@ -9,7 +9,7 @@ use crate::lent::{self, Borrow, Launch, LentMemory};
 use crate::memory::{Driver, Reach, Stop};
 use crate::note::{EdgePort, Kind, Note};
 use crate::parameters::Parameters;
-use crate::record::{self, COMPLETE, Head, InstanceRecord, RETURNED};
+use crate::record::{self, COMPLETE, Head, InstanceRecord, LOCAL, RETURNED};
 use crate::{Config, buffers};
 use error::{Class, Error, Result};
 use progress::{Idle, Pace, Turn};
@@ -508,6 +508,11 @@ impl Proxy {
                 Ok(engine::Progress::Idle) => at += 1,
                 Ok(engine::Progress::Moved) => {
                     moved = true;
+                    at += 1;
+                }
+                Ok(engine::Progress::Local) => {
+                    moved = true;
+                    tell(self.reach.segment.rank(run.rank), LOCAL);
                     at += 1;
                 }
                 Ok(engine::Progress::Finished) => {

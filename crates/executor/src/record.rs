@@ -35,6 +35,9 @@ pub const STAGED: u64 = 1 << 62;
 pub const MESSAGE: u64 = 1 << 63;
 /// The state of an instance that its proxy could not drive to its end: the rank goes on.
 pub const RETURNED: u64 = 1;
+/// The state of an instance that is locally complete: the user's buffers are free, but peers have yet to take
+/// or to acknowledge bytes. It stays in the directory.
+pub const LOCAL: u64 = 2;
 
 /// The message has begun to come.
 const BEGUN: u64 = 1;
@@ -64,7 +67,7 @@ pub enum Head {
     Exports = 5,
     /// Steps of this record.
     Steps = 6,
-    /// `COMPLETE` once the driver will touch nothing more.
+    /// `COMPLETE` once the driver will touch nothing more, `LOCAL` or `RETURNED` before.
     State = 8,
     /// Four words of `Fault`.
     Fault = 9,

@@ -16,6 +16,8 @@ pub(crate) struct Readers {
     pub far: bool,
     /// How often a rank of the job has found that out.
     pub refusals: u32,
+    /// Whether sends to other hosts are buffered: collectives whose edges are fetched.
+    pub buffered: bool,
 }
 
 /// Which sends' bytes are packed into the arena.
@@ -28,11 +30,14 @@ pub(crate) struct Staging {
     pub attachable: bool,
     /// The sender.
     pub rank: LocalRank,
+    /// Sends to other hosts up to this length are packed wherever they lie: then the operation need not wait
+    /// for their receivers.
+    pub far: u64,
 }
 
 impl Staging {
-    /// Whether a send's bytes are: they are not contiguous, or are private and either short or out of the
-    /// receiver's reach.
+    /// Whether a send's bytes are: they are not contiguous, or short on their way to another host, or are
+    /// private and either short or out of the receiver's reach.
     pub fn stages(
         &self,
         buffers: &Buffers,
@@ -46,6 +51,9 @@ impl Staging {
         if spot.bytes == 0 || matches!(from.buffer, BufferId::Scratch(_)) {
             return false;
         }
+        if matches!(to, Peer::Remote(_)) && spot.bytes <= self.far {
+            return true;
+        }
         match buffers.locate(from.buffer, spot.at[0]) {
             Some((Region::Local(span), offset, here)) if here >= spot.bytes => {
                 let address = span.address() + offset as usize;
@@ -58,7 +66,7 @@ impl Staging {
 
     /// Whether a receiver can read private memory.
     fn reads(&self, to: Peer, reach: &Reach) -> bool {
-        let Readers { local, far, refusals } = self.readers;
+        let Readers { local, far, refusals, .. } = self.readers;
         match to {
             Peer::Remote(_) => far,
             Peer::Local(_) if refusals == 0 => local,

@@ -8,7 +8,7 @@ use crate::value::{FromText, Kind, Scope, Setting, Values};
 /// All settings of this process. See [`TABLE`] for their defaults and reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, on all, off none.
+    /// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.
     pub offload: Offload,
     /// With offload=auto: the least number of bytes, sent and received by this rank, of an operation that a proxy gets.
     pub offload_bytes_min: u64,
@@ -273,7 +273,7 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, on all, off none.",
+        doc: "Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.",
         why: "Giving an operation to a proxy costs about a microsecond, so the calling thread is faster with short ones.",
     },
     Setting {
@@ -868,7 +868,7 @@ pub const TABLE: &[Setting] = &[
     },
 ];
 
-/// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, on all, off none.
+/// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// `auto`

@@ -14,6 +14,7 @@ pub enum Choice {
     Empty,
     OtherHosts,
     Waits,
+    Slower,
     NoProxy,
     ProxyGone,
     UserOperator,
@@ -33,7 +34,7 @@ pub enum Choice {
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 21] = [
+const WHY: [(Choice, &str); 22] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -42,6 +43,7 @@ const WHY: [(Choice, &str); 21] = [
     (Empty, "this rank has nothing to move"),
     (OtherHosts, "it is messages between hosts, which proxies do not carry"),
     (Waits, "the program only waited in the calls before it, so nothing would overlap"),
+    (Slower, "the program's steps took longer while the proxy carried such calls out"),
     (NoProxy, "this rank has no proxy (mpirun --proxies)"),
     (ProxyGone, "the proxy was not running yet, or has died or stalled"),
     (UserOperator, "the operator is a function of the program"),

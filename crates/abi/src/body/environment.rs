@@ -72,7 +72,8 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         }
         silence.check(process, "MPI_Finalize");
         let job = process.job();
-        (job.p2p.is_quiet() && job.io.is_quiet() && job.streams.are_idle(None)).then_some(())
+        let is_quiet = job.p2p.is_quiet() && job.coll.is_quiet() && job.io.is_quiet();
+        (is_quiet && job.streams.are_idle(None)).then_some(())
     });
     if departs {
         super::session::say_goodbye(guard);

@@ -46,7 +46,8 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
         let mut silence = crate::process::report::Silence::begin();
         guard.wait(|process| {
             silence.check(process, "MPI_Session_finalize");
-            process.job().p2p.is_quiet().then_some(())
+            let job = process.job();
+            (job.p2p.is_quiet() && job.coll.is_quiet()).then_some(())
         });
         say_goodbye(guard);
     }

@@ -79,6 +79,9 @@ impl Executor {
             } else if self.is_judged(block, start) && !self.programs[key].habit.works() {
                 choice = Choice::Waits;
                 self.count(Counter::OffloadSpared, 1);
+            } else if self.is_tried(block, start) && self.programs[key].trial.next(sys::clock::now()) {
+                choice = Choice::Slower;
+                self.count(Counter::OffloadSpared, 1);
             }
         }
         // It answers other hosts, too, and is then watched.
@@ -126,12 +129,24 @@ impl Executor {
         None
     }
 
-    /// Whether the operation is one that a proxy gets only if the rank works beside it. Between hosts a proxy
-    /// is as fast as the rank, since it serves the other hosts anyway.
+    /// Whether the operation is one that a proxy gets only if the rank works beside it.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
+        self.is_open(start)
+            && self.asks(start.offload, block.moved_bytes).is_proxy()
+            && block.run.steps() > 0
+            && self.is_here(block)
+    }
+
+    /// Whether the operation is one that a proxy gets only if the program's steps are shorter then. Between
+    /// hosts a proxy is as fast as the rank even if that only waits, since it serves the other hosts anyway.
+    fn is_tried(&self, block: &InstanceBlock, start: &Start) -> bool {
+        self.is_open(start) && !start.message && !self.is_here(block)
+    }
+
+    /// Whether measurements decide who carries operations out.
+    fn is_open(&self, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
-        let asked = self.asks(start.offload, block.moved_bytes).is_proxy() && block.run.steps() > 0;
-        self.config.judges && auto && asked && self.is_served() && self.is_here(block)
+        self.config.judges && auto && self.is_served()
     }
 
     /// Who can read what this rank sends in its private memory, as far as is known.
@@ -144,7 +159,8 @@ impl Executor {
             true => local,
             false => local && verdict.load(Ordering::Relaxed) == crate::proxy::REACHED,
         };
-        Readers { local, far, refusals: job.unread.load(Ordering::Acquire) }
+        let buffered = start.fetched && !start.message && !self.reach.segment.has_dpu();
+        Readers { local, far, refusals: job.unread.load(Ordering::Acquire), buffered }
     }
 
     /// Whether the proxy cannot reach this rank's private memory, or must not.

@@ -192,10 +192,14 @@ fn place(
     (vec![buffer.clone()], Binding::Whole { buffer, cut })
 }
 
+/// What buffers hold once their operation has ended.
+const AFTER: u8 = 0xa5;
+
 struct Started {
     rank: u32,
     ticket: InstanceTicket,
     case: usize,
+    inputs: Vec<Buffer>,
     output: Vec<Buffer>,
     expected: Vec<Option<Vec<u32>>>,
 }
@@ -257,7 +261,7 @@ fn start(
         message: false,
     };
     let ticket = job.ranks[rank as usize].executor.start(start).unwrap();
-    Started { rank, ticket, case, output, expected }
+    Started { rank, ticket, case, inputs, output, expected }
 }
 
 fn check(job: &mut Job, started: &Started, case: &Case) {
@@ -296,9 +300,16 @@ fn run(seed: u64) -> [u64; 4] {
         (0..cases.len()).flat_map(|c| (0..size).map(move |m| (c, m))).collect();
     waiting.shuffle(rng);
     let mut running: Vec<Started> = vec![];
+    // Buffers of operations that have ended.
+    let mut free: Vec<(u32, Buffer)> = vec![];
     for _ in 0..400_000 {
-        if waiting.is_empty() && running.is_empty() {
+        let is_quiet = |job: &Job| job.ranks.iter().all(|rank| rank.executor.is_quiet());
+        if waiting.is_empty() && running.is_empty() && jobs.iter().all(is_quiet) {
             assert!(network.is_idle(), "messages are left");
+            for (rank, buffer) in free {
+                let data = jobs[node_of[rank as usize] as usize].ranks[rank as usize].data(&buffer);
+                assert!(data.iter().all(|byte| *byte == AFTER), "written after its operation's end");
+            }
             let ranks = jobs.iter().flat_map(|job| &job.ranks);
             let recovered = ranks.map(|rank| rank.executor.counters().recovered).sum();
             return [recovered, network.carried, packets.carried, packets.pulled];
@@ -323,6 +334,11 @@ fn run(seed: u64) -> [u64; 4] {
                     let Some(outcome) = ended else { return true };
                     outcome.unwrap_or_else(|error| panic!("{:?}: {error}", cases[started.case]));
                     check(job, started, &cases[started.case]);
+                    // The program uses its buffers again.
+                    for buffer in started.inputs.iter().chain(&started.output) {
+                        job.ranks[rank as usize].fill(buffer, AFTER);
+                        free.push((rank, buffer.clone()));
+                    }
                     false
                 });
             }
@@ -341,6 +357,7 @@ pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize) -> (Config, Vec<u32>,
     let config = Config {
         chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
         inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
+        far_copy_bytes_max: *[0, 1000, 1 << 20].choose(rng).unwrap(),
         ..Config::default()
     };
     let nodes = rng.random_range(1..=3);

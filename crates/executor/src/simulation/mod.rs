@@ -149,6 +149,14 @@ impl Rank {
         buffer
     }
 
+    /// Sets all bytes of a buffer.
+    pub fn fill(&mut self, buffer: &Buffer, byte: u8) {
+        let packed = self.span(buffer.bytes(), false);
+        packed.write(&vec![byte; buffer.bytes()]);
+        buffer.unpack(0, packed);
+        self.used -= buffer.bytes() + 4;
+    }
+
     /// The data of a buffer.
     pub fn data(&mut self, buffer: &Buffer) -> Vec<u8> {
         let packed = self.span(buffer.bytes(), false);
