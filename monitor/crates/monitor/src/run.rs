@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Links, Watcher};
@@ -71,6 +71,9 @@ enum Task {
         #[arg(required = true)]
         host: Vec<String>,
     },
+    /// Print what a shell needs to complete command lines of outboard-monitor; an installation has it below
+    /// share/, where bash, zsh and fish look.
+    Completion { shell: clap_complete::Shell },
 }
 
 /// The program: `words` begin with its own name; returns the exit code.
@@ -85,6 +88,11 @@ pub fn run(words: Vec<OsString>) -> u8 {
 }
 
 fn carry_out(arguments: Arguments) -> Result<(), String> {
+    if let Some(Task::Completion { shell }) = arguments.task {
+        let mut command = Arguments::command();
+        clap_complete::generate(shell, &mut command, "outboard-monitor", &mut std::io::stdout());
+        return Ok(());
+    }
     let mut config = match &arguments.config {
         Some(file) => Config::read(file)?,
         None => Config { data: own_folder(), ..Config::default() },
@@ -123,7 +131,7 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
             host.iter().for_each(|host| println!("{host} {}", agent::host_key(&secret, host)));
             Ok(())
         }
-        Some(Task::Agent { .. }) | None => serve(&config),
+        Some(Task::Agent { .. } | Task::Completion { .. }) | None => serve(&config),
     }
 }
 
