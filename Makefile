@@ -63,6 +63,7 @@ test-hosts: build monitor  ## run the tests over several hosts, with every failu
 test-monitor: build monitor  ## measure the monitor on a simulated fabric of 300 switches and 4,800 hosts, and its store with 30 days of history
 	tools/setup --monitor-tests
 	monitor/tests/scale
+	monitor/tests/store --more
 
 test-training: build  ## run the tests of outboard_torch, with torch from PyPI (5.4 GB, once, into .cache/)
 	tests/training/run

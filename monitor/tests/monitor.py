@@ -30,11 +30,12 @@ def until(what, check, seconds=90):
 
 
 class Monitor:
-    def __init__(self, env, config="", seconds=300, listen="127.0.0.1:0"):
+    def __init__(self, env, config="", seconds=300, listen="127.0.0.1:0", store="", begin=lambda monitor: None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="outboard-monitor-"))
         self.file = self.folder / "monitor.toml"
         VENV.parent.mkdir(exist_ok=True)
-        self.file.write_text(f'listen = "{listen}"\ndata = "{self.folder}/data"\n{config}\n[store]\nvenv = "{VENV}"\n')
+        self.file.write_text(f'listen = "{listen}"\ndata = "{self.folder}/data"\n{config}\n[store]\nvenv = "{VENV}"\n{store}')
+        begin(self)
         self.env = env
         self.errors = open(self.folder / "errors", "w+")
         self.start(seconds)
@@ -97,7 +98,7 @@ class Monitor:
         self.process.stdout.close()
         return code
 
-    def close(self):
+    def close(self, keep=False):
         if self.process.poll() is None:
             try:
                 self.stop()
@@ -106,4 +107,8 @@ class Monitor:
                 self.process.kill()
                 self.process.wait()
         self.errors.close()
+        if not keep:
+            self.remove()
+
+    def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)

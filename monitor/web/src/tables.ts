@@ -155,6 +155,7 @@ interface Status {
   jobs: Record<string, string>;
   store: Record<string, number | string>;
   sizes: [string, number, number, number][];
+  sizes_error: string;
   notifications: Record<string, number | string>;
 }
 
@@ -174,6 +175,7 @@ export function status(place: HTMLElement): () => void {
       facts(now.fabric),
       element("h2", {}, "Store"),
       facts(now.store),
+      ...(now.sizes_error ? [element("p", { class: "wrong" }, `These sizes are old: ${now.sizes_error}`)] : []),
       table(
         ["table", "rows", "bytes on disk", "bytes a row", "merged parts, dropped soon"],
         now.sizes.map(([name, rows, bytes, merged]) => [name, short(rows), short(bytes, "B"), rows ? (bytes / rows).toFixed(1) : "", short(merged, "B")]),

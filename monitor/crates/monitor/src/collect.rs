@@ -13,7 +13,7 @@ use crate::fabric::exchange::Exchange;
 use crate::fabric::names;
 use crate::fabric::topology::Topology;
 use crate::live::Live;
-use crate::store::{Writer, quoted};
+use crate::store::{Writer, field};
 use crate::time::{now_ms, seconds};
 
 /// How long a fabric that cannot be reached is left alone.
@@ -109,13 +109,13 @@ impl Collector {
         drop(now);
         if is_new {
             let at = seconds(now_ms());
-            let csv = topology.nodes.iter().fold(String::new(), |mut csv, node| {
+            let lines = topology.nodes.iter().fold(String::new(), |mut lines, node| {
                 let guid = node.number();
-                let (name, rack) = (quoted(&node.name), quoted(&node.rack));
-                writeln!(csv, "{guid},{name},{},{rack},{at}", node.kind).expect("a String takes all");
-                csv
+                let (name, rack) = (field(&node.name), field(&node.rack));
+                writeln!(lines, "{guid}\t{name}\t{}\t{rack}\t{at}", node.kind).expect("a String takes all");
+                lines
             });
-            self.writer.add("nodes", csv);
+            self.writer.add("nodes", lines);
         }
     }
 
@@ -143,15 +143,16 @@ fn open(config: &Config) -> Result<umad::Port, String> {
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());
-    let mut csv = String::with_capacity(sweep.samples.len() * 128);
+    let mut lines = String::with_capacity(sweep.samples.len() * 128);
     for sample in &sweep.samples {
         let (sent, received) = (share(sample.sent), share(sample.received));
         let crate::fabric::counters::Sample { node, port, seconds, flags, since, .. } = sample;
-        write!(csv, "{at},{node},{port},{seconds},{flags},{sent},{received}").expect("a String takes all");
+        write!(lines, "{at}\t{node}\t{port}\t{seconds}\t{flags}\t{sent}\t{received}")
+            .expect("a String takes all");
         for value in since {
-            write!(csv, ",{value}").expect("a String takes all");
+            write!(lines, "\t{value}").expect("a String takes all");
         }
-        csv.push('\n');
+        lines.push('\n');
     }
-    csv
+    lines
 }

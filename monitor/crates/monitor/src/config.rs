@@ -72,7 +72,7 @@ pub struct Fabric {
     pub limits: Limits,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
     /// Of a ClickHouse server, as `http://db.site:8123`; nothing: chDB, in the data folder.
@@ -82,6 +82,37 @@ pub struct Store {
     pub key_file: Option<PathBuf>,
     /// Where chDB's Python environment is, or will be made; nothing: in the data folder.
     pub venv: Option<PathBuf>,
+    /// The folder in which rows wait for the store; nothing: in the data folder.
+    pub spool: Option<PathBuf>,
+    pub spool_mb: u64,
+    /// A store that has not answered for so long is away.
+    pub answer_s: u64,
+    pub keep: Keep,
+}
+
+/// For how many days the store keeps what.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keep {
+    /// Samples of ports, hosts and ranks, as they came.
+    pub samples_days: u32,
+    /// What follows from them for each minute, and each ten of them.
+    pub minutes_days: u32,
+    pub tens_days: u32,
+    pub jobs_days: u32,
+}
+
+impl Default for Keep {
+    fn default() -> Keep {
+        Keep { samples_days: 30, minutes_days: 365, tens_days: 1826, jobs_days: 365 }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        let (url, user, key_file, venv, spool) = (None, None, None, None, None);
+        Store { url, user, key_file, venv, spool, spool_mb: 1024, answer_s: 30, keep: Keep::default() }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -182,10 +213,26 @@ impl Config {
             ("jobs.interval_s", config.jobs.interval_s),
             ("agent.interval_s", config.agent.interval_s),
         ];
+        let times = times.into_iter().chain([("store.answer_s", config.store.answer_s)]);
         for (name, seconds) in times {
             if !(1..=86_400).contains(&seconds) {
                 return Err(format!("{name} = {seconds}: a time between 1 and 86400 seconds is needed"));
             }
+        }
+        let Keep { samples_days, minutes_days, tens_days, jobs_days } = config.store.keep;
+        let days = [
+            ("samples_days", samples_days),
+            ("minutes_days", minutes_days),
+            ("tens_days", tens_days),
+            ("jobs_days", jobs_days),
+        ];
+        for (name, days) in days {
+            if !(2..=36_500).contains(&days) {
+                return Err(format!("store.keep.{name} = {days}: 2 to 36500 days are needed"));
+            }
+        }
+        if !(1..=1 << 24).contains(&config.store.spool_mb) {
+            return Err("store.spool_mb: 1 to 16777216 MB are needed".into());
         }
         if !(1..=4096).contains(&config.fabric.limits.in_flight) {
             return Err("fabric.limits.in_flight: a number between 1 and 4096 is needed".into());
@@ -244,6 +291,8 @@ mod tests {
             ("[fabrik]\n", "fabrik"),
             ("listen = 'here'", "listen"),
             ("[fabric.limits]\nin_flight = 0", "in_flight"),
+            ("[store]\nanswer_s = 0", "store.answer_s"),
+            ("[store.keep]\nsamples_days = 1", "store.keep.samples_days = 1"),
             ("[[notify]]\nname = 'ops'", "\"ops\": mail, webhook or command"),
             ("[[notify]]\nname = 'ops'\nmail = ['nobody']", "\"nobody\" is no mail address"),
             ("[[notify]]\ncommand = ['/bin/true']", "a name of its own"),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::agent::{Report, host_key, signature};
 use crate::job::Job;
 use crate::secret;
-use crate::store::{Writer, literal, quoted};
+use crate::store::{Writer, field, literal};
 use crate::time::seconds;
 
 const HOSTS_MAX: usize = 50_000;
@@ -113,8 +113,8 @@ impl Host {
     fn row(&self) -> String {
         let numbers = self.report.part.gauges.iter().chain(&self.rates);
         let each: Vec<_> = numbers.map(|(name, value)| format!("{}:{value}", literal(name))).collect();
-        let (at, host) = (seconds(self.seen), quoted(&self.report.host));
-        format!("{at},{host},{}\n", quoted(&format!("{{{}}}", each.join(","))))
+        let (at, host) = (seconds(self.seen), field(&self.report.host));
+        format!("{at}\t{host}\t{{{}}}\n", each.join(","))
     }
 }
 
@@ -235,8 +235,7 @@ mod tests {
         assert_eq!((summary.state, host.summary(start + 45_001).state), ("up", "unreachable"));
         let row = host.row();
         assert!(
-            row.starts_with("0000001010.000,\"n1\",\"{'cpu.count':4,")
-                && row.contains("'eth0.sent_bytes':200"),
+            row.starts_with("0000001010.000\tn1\t{'cpu.count':4,") && row.contains("'eth0.sent_bytes':200"),
             "{row}"
         );
         take(&mut hosts, &writer, report(start + 20_000, &next, &["a", "b"]), start + 20_000).unwrap();

@@ -36,6 +36,9 @@ pub struct Job {
     pub end: Option<u64>,
     /// The job of a batch system in which its processes run, as `slurm/7`.
     pub inside: Option<String>,
+    /// When it was last written into the store.
+    #[serde(skip)]
+    pub stored: u64,
 }
 
 /// A rank of an Outboard job, by its page of counters.

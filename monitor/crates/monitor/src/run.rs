@@ -174,6 +174,9 @@ fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Resul
     Ok(())
 }
 
+/// How often the store is asked how large its tables are.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
+
 /// Starts everything and serves until it is told to end.
 fn serve(config: &Config) -> Result<(), String> {
     let files = Files::read(&share()?)?;
@@ -186,7 +189,15 @@ fn serve(config: &Config) -> Result<(), String> {
         .map_err(|error| format!("{} cannot be served: {error}", config.listen))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let store = Arc::new(Store::open(config)?);
-    let writer = Writer::start(store.clone(), &config.data.join("spool"))?;
+    let spool = config.store.spool.clone().unwrap_or_else(|| config.data.join("spool"));
+    let writer = Writer::start(store.clone(), &spool, config.store.spool_mb << 20)?;
+    let measured = store.clone();
+    std::thread::spawn(move || {
+        loop {
+            measured.measure();
+            std::thread::sleep(MEASURE_EVERY);
+        }
+    });
     let live = Arc::new(Live::default());
     let fabric = collect::Collector::new(config.fabric.clone(), live.clone(), writer.clone());
     std::thread::spawn(|| fabric.run());
@@ -216,7 +227,7 @@ fn serve(config: &Config) -> Result<(), String> {
     let web = Arc::new(Web {
         live,
         store,
-        writer,
+        writer: writer.clone(),
         people,
         directory: config.ldap.clone(),
         files,
@@ -239,6 +250,7 @@ fn serve(config: &Config) -> Result<(), String> {
     });
     // A question to a store that does not answer may take a minute.
     runtime.shutdown_background();
+    writer.flush();
     served
 }
 

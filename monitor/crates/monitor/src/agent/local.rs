@@ -54,7 +54,6 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         id: format!("{host}-{pid}-{}", facts.start / 1000),
         source: "mpirun",
         user: facts.user,
-        project: String::new(),
         name: if name.is_empty() { facts.program } else { name },
         nodes: vec![host.into()],
         ranks_count: job.ranks.len() as u32,
@@ -77,8 +76,8 @@ fn described(job: Printed, host: &str) -> Option<Job> {
             .collect(),
         state: "RUNNING".into(),
         start: facts.start,
-        end: None,
         inside: facts.inside.or(first_inside),
+        ..Job::default()
     })
 }
 

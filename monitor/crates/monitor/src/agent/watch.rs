@@ -174,8 +174,8 @@ fn described(pages: &[Page]) -> Option<Job> {
         state: "RUNNING".into(),
         // A time that JavaScript and ClickHouse can read.
         start: pages.iter().map(|page| page.head(Head::Start)).min()?.min(now_ms()),
-        end: None,
         inside: (first.head(Head::Slurm) != 0).then(|| format!("slurm/{}", first.head(Head::Slurm))),
+        ..Job::default()
     })
 }
 

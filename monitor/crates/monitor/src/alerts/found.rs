@@ -312,7 +312,7 @@ fn jobs(criterion: &Criterion, now: &Now) -> Vec<Found> {
 
 fn monitor(criterion: &Criterion, metric: &Metric, now: &Now, written: &Written) -> Vec<Found> {
     let value = match metric.name {
-        "dropped_rows" => written.dropped_rows as f64,
+        "dropped_rows" => written.dropped_lately as f64,
         "spooled_bytes" => written.spooled_bytes as f64,
         "sweep_seconds" => now.fabric.sweep_ms / 1e3,
         _ => f64::from(u8::from(!now.fabric.error.is_empty())),

@@ -60,7 +60,12 @@ pub const METRICS: [Metric; 25] = [
     metric("cpu_use", Of::Host, "share", "of the time of all processors, what was used: 0 to 1"),
     metric("memory_use", Of::Host, "share", "of the memory, what programs cannot have: 0 to 1"),
     metric("wait_share", Of::Job, "share", "of the time of all ranks, what they waited in MPI: 0 to 1"),
-    metric("dropped_rows", Of::Monitor, "rows", "rows that the store never got, since the start"),
+    metric(
+        "dropped_rows",
+        Of::Monitor,
+        "rows",
+        "rows that were lost on their way into the store in the last five minutes",
+    ),
     metric("spooled_bytes", Of::Monitor, "bytes", "what waits on disk for the store"),
     metric("sweep_seconds", Of::Monitor, "s", "time of the last sweep"),
     metric("fabric_down", Of::Monitor, "", "1: there is no way into the fabric"),

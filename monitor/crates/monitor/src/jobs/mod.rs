@@ -8,7 +8,7 @@ mod slurm;
 mod text;
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::agent::{Sources, own_name};
 use crate::hosts::{self, Host};
 use crate::job::{Job, Rank, SOURCES};
 use crate::live::Live;
-use crate::store::{Store, Writer, literal, quoted};
+use crate::store::{Store, Writer, field, literal};
 use crate::time::{now_ms, seconds};
 
 pub use slurm::Slurm;
@@ -39,6 +39,8 @@ pub struct Collector {
 /// Jobs that ended are shown for so long.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
+/// The state of a rank that nobody tells of any more.
+const ENDED: &str = "Ended";
 
 impl Collector {
     /// Collects for good.
@@ -128,11 +130,11 @@ impl Collector {
         let at = now_ms();
         let mut now = self.live.now();
         let (jobs, changed) = joined(std::mem::take(&mut now.jobs), source, running, at);
+        let running = jobs.iter().filter(|job| job.source == source && job.end.is_none());
+        self.writer.add("job_samples", running.map(|job| samples(job, at)).collect());
         now.jobs = jobs;
         drop(now);
         self.writer.add("jobs", changed.iter().map(|job| row(job, at)).collect());
-        let running = changed.iter().filter(|job| job.end.is_none());
-        self.writer.add("job_samples", running.map(|job| samples(job, at)).collect());
     }
 }
 
@@ -166,8 +168,14 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     let mut changed = Vec::new();
     let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
     let mut ended: Vec<Job> = Vec::new();
+    let places: HashMap<_, _> =
+        running.iter().enumerate().map(|(place, job)| (job.id.clone(), place)).collect();
+    let mut unchanged = HashSet::new();
     for mut job in ours {
-        if let Some(new) = running.iter_mut().find(|new| new.id == job.id) {
+        if let Some(&place) = places.get(&job.id) {
+            let new = &mut running[place];
+            new.stored = job.stored;
+            unchanged.extend(is_as(new, &job, at).then(|| new.id.clone()));
             keep_ranks(new, job);
             continue;
         }
@@ -184,9 +192,21 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     ended.sort_by_key(|job| job.end);
     let surplus = ended.len().saturating_sub(ENDED_MAX);
     jobs.extend(ended.into_iter().skip(surplus));
-    changed.extend(running.iter().cloned());
+    for job in &mut running {
+        if !unchanged.contains(&job.id) {
+            job.stored = at;
+            changed.push(job.clone());
+        }
+    }
     jobs.extend(running);
     (jobs, changed)
+}
+
+/// Whether the store has this job as it is. Once a day it is written all the same, so that the store keeps it
+/// as long as it runs.
+fn is_as(new: &Job, old: &Job, at: u64) -> bool {
+    let row = |job: &Job| row(&Job { ranks: Vec::new(), ..job.clone() }, 0);
+    old.stored + 86_400_000 > at && row(new) == row(old)
 }
 
 /// Ranks that nobody tells of any more have ended; what they did is the job's still. One without a process
@@ -197,7 +217,7 @@ fn keep_ranks(new: &mut Job, old: Job) {
         .ranks
         .into_iter()
         .filter(|rank| rank.pid != 0 && !known.contains(&(rank.rank, rank.pid, rank.host.clone())));
-    new.ranks.extend(over.map(|rank| Rank { state: "Ended".into(), ..rank }));
+    new.ranks.extend(over.map(|rank| Rank { state: ENDED.into(), ..rank }));
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
@@ -255,12 +275,11 @@ fn of_row(row: &Value) -> Option<Job> {
         project: text(9)?,
         name: text(3)?,
         nodes: nodes.collect(),
-        ranks: Vec::new(),
         ranks_count: row[5].as_u64()?.try_into().ok()?,
         state: text(6)?,
         start: row[7].as_u64()?,
         end: row[8].as_u64(),
-        inside: None,
+        ..Job::default()
     })
 }
 
@@ -275,7 +294,7 @@ pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<Rank>, Stri
         Some(Rank {
             rank: row[0].as_u64()?.try_into().ok()?,
             host: row[1].as_str()?.into(),
-            state: "Ended".into(),
+            state: ENDED.into(),
             counters: counters.collect(),
             pid: row[3].as_u64()?.try_into().ok()?,
             ..Rank::default()
@@ -288,27 +307,27 @@ pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<Rank>, Stri
 fn row(job: &Job, at: u64) -> String {
     let array = |texts: &[String]| {
         let texts: Vec<_> = texts.iter().map(|text| literal(text)).collect();
-        quoted(&format!("[{}]", texts.join(",")))
+        format!("[{}]", texts.join(","))
     };
     let end = job.end.map_or("\\N".into(), seconds);
-    let (id, user, name, state) = (quoted(&job.id), quoted(&job.user), quoted(&job.name), quoted(&job.state));
+    let (id, user, name, state) = (field(&job.id), field(&job.user), field(&job.name), field(&job.state));
     let (nodes, ranks, start) = (array(&job.nodes), job.ranks_count, seconds(job.start));
-    let (seen, project) = (seconds(at), quoted(&job.project));
-    format!("{id},{},{user},{name},{nodes},{ranks},{state},{start},{end},{seen},{project}\n", job.source)
+    let (seen, project, source) = (seconds(at), field(&job.project), job.source);
+    format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// The counters of a job's ranks as rows of `job_samples`; one without a process has none.
+/// The counters of a job's ranks as rows of `job_samples`; one without a process, or that has ended, has none.
 fn samples(job: &Job, at: u64) -> String {
-    let mut csv = String::new();
-    for rank in job.ranks.iter().filter(|rank| rank.pid != 0) {
+    let mut lines = String::new();
+    for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {
         let counters: Vec<_> =
             rank.counters.iter().map(|(name, value)| format!("{}:{value}", literal(name))).collect();
-        let counters = quoted(&format!("{{{}}}", counters.join(",")));
-        let (id, host) = (quoted(&key(job.source, &job.id)), quoted(&rank.host));
-        writeln!(csv, "{},{id},{},{host},{counters},{}", seconds(at), rank.rank, rank.pid)
+        let counters = counters.join(",");
+        let (id, host) = (field(&key(job.source, &job.id)), field(&rank.host));
+        writeln!(lines, "{}\t{id}\t{}\t{host}\t{{{counters}}}\t{}", seconds(at), rank.rank, rank.pid)
             .expect("a String takes all");
     }
-    csv
+    lines
 }
 
 #[cfg(test)]
@@ -323,7 +342,7 @@ mod tests {
         let ids = |jobs: &[Job]| jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&jobs), ["1", "2", "3"]);
         assert_eq!((jobs[0].end, jobs[1].end, jobs[2].end), (None, Some(1000), None));
-        assert_eq!((ids(&changed), changed[0].state.as_str()), (vec!["2".into(), "3".into()], "ENDED"));
+        assert_eq!((ids(&changed), changed[0].state.as_str()), (vec!["2".into()], "ENDED"));
         let (jobs, changed) = joined(jobs, "mpirun", Vec::new(), 1000 + SHOWN_AFTER_END_MS);
         assert_eq!((ids(&jobs), ids(&changed)), (vec!["1".into(), "3".into()], vec!["3".into()]));
         let ours = |user: &str, slurm: &str| Job {
@@ -343,6 +362,36 @@ mod tests {
         let many = (0..ENDED_MAX + 2).map(|at| job("mpirun", &at.to_string(), Some(at as u64))).collect();
         let (jobs, _) = joined(many, "mpirun", Vec::new(), 2000);
         assert_eq!((jobs.len(), jobs[0].id.as_str()), (ENDED_MAX, "2"), "the last to end are kept");
+    }
+
+    #[test]
+    fn a_job_that_has_not_changed_is_not_written() {
+        let job = |id: &str, state: &str| Job {
+            id: id.into(),
+            source: "slurm",
+            state: state.into(),
+            ranks: vec![Rank { pid: 7, ..Rank::default() }],
+            ..Job::default()
+        };
+        let all = |state: &str| vec![job("1", "PENDING"), job("2", state)];
+        let day = 86_400_000;
+        let (jobs, changed) = joined(Vec::new(), "slurm", all("PENDING"), day);
+        assert_eq!(changed.len(), 2, "they are new");
+        let (jobs, changed) = joined(jobs, "slurm", all("PENDING"), day + 5);
+        assert_eq!((changed.len(), samples(&jobs[0], 5).lines().count()), (0, 1));
+        let (jobs, changed) = joined(jobs, "slurm", all("RUNNING"), day + 10);
+        assert_eq!(changed.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["2"]);
+        let (_, changed) = joined(jobs, "slurm", all("RUNNING"), 2 * day);
+        assert_eq!(changed.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["1"], "once a day");
+    }
+
+    #[test]
+    fn a_row_is_a_line_whatever_a_job_is_called() {
+        let name = "a\\b\tc\nd'e\"f";
+        let job = Job { name: name.into(), nodes: vec![name.into()], ..Job::default() };
+        let row = row(&job, 5);
+        assert_eq!((row.lines().count(), row.matches('\t').count()), (1, 10), "{row}");
+        assert!(row.contains(r#"a\\b\tc\nd'e"f"#) && row.contains(r#"['a\\b\tc\nd\'e"f']"#), "{row}");
     }
 
     #[test]

@@ -164,12 +164,11 @@ fn job(value: &Value) -> Option<Job> {
         project: words(&value["account"]),
         name: words(&value["name"]),
         nodes: expand(&words(&value["nodes"])),
-        ranks: Vec::new(),
         ranks_count: number(&value["tasks"]).unwrap_or(0).min(u32::MAX.into()) as u32,
         state: state.into(),
         start: number(&value["start_time"]).unwrap_or(0) * 1000,
         end,
-        inside: None,
+        ..Job::default()
     })
 }
 

@@ -4,26 +4,72 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What this was tested with. chDB's own dependencies (pandas, pyarrow) serve Python programs only.
 const WHEELS: [&str; 2] = ["chdb==4.4.0", "chdb-core==26.9.0"];
 
-/// The running adapter. It ends when this value is dropped, or this process dies: its standard input closes.
+/// chDB's process, which is started again when it ends. It ends for good with this process: its standard
+/// input closes.
 pub struct Chdb {
-    child: Child,
-    pub url: String,
-    pub key: String,
+    venv: PathBuf,
+    folder: PathBuf,
+    /// Where it is, and its key; each process has another.
+    place: Mutex<(String, String)>,
 }
 
+/// One that ends at once is not started faster than this.
+const AGAIN: Duration = Duration::from_secs(2);
+
 impl Chdb {
-    pub fn start(venv: &Path, folder: &Path) -> Result<Chdb, String> {
+    pub fn start(venv: &Path, folder: &Path) -> Result<Arc<Chdb>, String> {
         install(venv)?;
+        let chdb = Chdb { venv: venv.into(), folder: folder.into(), place: Mutex::default() };
+        let mut running = chdb.first()?;
+        let chdb = Arc::new(chdb);
+        let kept = chdb.clone();
+        std::thread::spawn(move || {
+            loop {
+                let how =
+                    running.0.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                eprintln!("outboard monitor: chDB has ended ({how}) and is started again");
+                running = loop {
+                    std::thread::sleep(AGAIN);
+                    match kept.spawn() {
+                        Ok(running) => break running,
+                        Err(why) => eprintln!("outboard monitor: {why}"),
+                    }
+                };
+            }
+        });
+        Ok(chdb)
+    }
+
+    pub fn place(&self) -> (String, String) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The process of a monitor that was just killed may still have the folder.
+    fn first(&self) -> Result<(Child, ChildStdin), String> {
+        let mut found = self.spawn();
+        for _ in 0..3 {
+            if found.is_err() {
+                std::thread::sleep(AGAIN);
+                found = self.spawn();
+            }
+        }
+        found
+    }
+
+    /// The process, and its standard input: it runs until that is closed.
+    fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let key = crate::secret::random();
-        let mut child = Command::new(venv.join("bin/python"))
+        let mut child = Command::new(self.venv.join("bin/python"))
             .args(["-I", "-c", include_str!("adapter.py")])
-            .arg(folder)
+            .arg(&self.folder)
             // Nothing that was preloaded for us is of use to it.
             .env_remove("LD_PRELOAD")
             // A Ctrl-C is for us; it ends with us.
@@ -33,23 +79,22 @@ impl Chdb {
             .spawn()
             .map_err(|error| format!("chDB cannot be started: {error}"))?;
         let mut line = String::new();
-        let told = child.stdin.as_mut().expect("it is a pipe").write_all(format!("{key}\n").as_bytes());
+        let mut input = child.stdin.take().expect("it is a pipe");
+        let told = input.write_all(format!("{key}\n").as_bytes());
         let heard = BufReader::new(child.stdout.take().expect("it is a pipe")).read_line(&mut line);
-        let port = line.trim().parse::<u16>();
-        let mut chdb = Chdb { child, url: String::new(), key };
-        match (told, heard, port) {
-            (Ok(()), Ok(_), Ok(port)) => chdb.url = format!("http://127.0.0.1:{port}"),
-            _ => return Err("chDB did not start; its own words stand above".into()),
+        match (told, heard, line.trim().parse::<u16>()) {
+            (Ok(()), Ok(_), Ok(port)) => {
+                *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
+                    (format!("http://127.0.0.1:{port}"), key);
+                Ok((child, input))
+            }
+            _ => {
+                // It has ended, or shall.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err("chDB did not start; its own words stand above".into())
+            }
         }
-        Ok(chdb)
-    }
-}
-
-impl Drop for Chdb {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        // It ended by itself, or cannot be waited for: nothing is left to do.
-        let _ = self.child.wait();
     }
 }
 

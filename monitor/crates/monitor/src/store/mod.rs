@@ -2,37 +2,62 @@
 //! The store: ClickHouse's SQL over its HTTP interface; a server, or chDB behind an adapter that speaks the
 //! same.
 //!
-//! `Store` asks and writes, and blocks: threads of their own call it. `Writer` is the one way in for rows:
-//! what the store does not take now waits on disk, within a bound (`spool.rs`).
+//! `Store` asks and writes, and blocks: threads of their own call it. `Writer` is the one way in for rows
+//! (`writer.rs`): what the store does not take now waits on disk, within a bound (`spool.rs`).
 
 mod chdb;
 mod schema;
 mod spool;
+mod writer;
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 
-pub use spool::{Writer, Written};
+pub use writer::{Writer, Written};
 
 use crate::config::Config;
 
+/// The oldest ClickHouse that this was tried with (as chDB).
+const OLDEST: (u32, u32) = (24, 8);
 /// How much of an answer is read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
     agent: ureq::Agent,
-    url: String,
+    place: Where,
     user: String,
-    key: String,
-    /// Runs as long as the store is in use.
-    _chdb: Option<chdb::Chdb>,
+    /// How large the tables were when they were last asked, and why they could not be.
+    sizes: Mutex<(Value, String)>,
 }
+
+/// Where questions go, and with which key.
+enum Where {
+    Server {
+        url: String,
+        key: String,
+    },
+    /// It may end and be started again; then it is elsewhere.
+    Chdb(Arc<chdb::Chdb>),
+}
+
+/// Why the store did not take rows.
+#[derive(Debug)]
+pub struct Refusal {
+    /// It is there, and will never take them.
+    pub is_of_rows: bool,
+    pub why: String,
+}
+
+/// ClickHouse's codes of errors that say that a row is none: what cannot be read as the column's type. All
+/// others (a full disk, too little memory, too many parts, no such table) may be over the next time.
+const OF_ROWS: [u32; 18] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 128, 130, 131, 321, 349, 563, 676];
 
 impl Store {
     /// Opens the store, starts chDB if no server is named, and brings the tables up to date.
     pub fn open(config: &Config) -> Result<Store, String> {
-        let (url, key, chdb) = match &config.store.url {
+        let place = match &config.store.url {
             Some(url) => {
                 let key = match &config.store.key_file {
                     Some(file) => std::fs::read_to_string(file)
@@ -41,29 +66,77 @@ impl Store {
                         .to_string(),
                     None => String::new(),
                 };
-                (url.clone(), key, None)
+                Where::Server { url: url.clone(), key }
             }
             None => {
                 let venv = config.store.venv.clone().unwrap_or_else(|| config.data.join("venv"));
-                let chdb = chdb::Chdb::start(&venv, &config.data.join("chdb"))?;
-                (chdb.url.clone(), chdb.key.clone(), Some(chdb))
+                Where::Chdb(chdb::Chdb::start(&venv, &config.data.join("chdb"))?)
             }
         };
         let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(60)))
+            .timeout_global(Some(Duration::from_secs(config.store.answer_s)))
             .http_status_as_error(false)
             .build()
             .new_agent();
         let user = config.store.user.clone().unwrap_or_else(|| "default".into());
-        let store = Store { agent, url, user, key, _chdb: chdb };
+        let store =
+            Store { agent, place, user, sizes: Mutex::new((Value::Array(Vec::new()), String::new())) };
+        store.check_version()?;
         store.migrate()?;
+        for statement in schema::kept(&config.store.keep, &store.definitions()?) {
+            store.post(&[], &statement).map_err(|refusal| refusal.why)?;
+        }
         Ok(store)
+    }
+
+    /// An older one would take rows twice.
+    fn check_version(&self) -> Result<(), String> {
+        let found = self.select("SELECT version()", &[])?;
+        let version = found[0][0].as_str().unwrap_or_default();
+        let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < OLDEST {
+            let (major, minor) = OLDEST;
+            return Err(format!("the store is ClickHouse {version}; {major}.{minor} or newer is needed"));
+        }
+        Ok(())
+    }
+
+    /// The tables, as ClickHouse writes what they are.
+    fn definitions(&self) -> Result<Vec<(String, String)>, String> {
+        let sql = "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()";
+        let rows = self.select(sql, &[])?;
+        let text = |value: &Value| value.as_str().map(String::from);
+        Ok(rows
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|row| Some((text(&row[0])?, text(&row[1])?)))
+            .collect())
+    }
+
+    /// Asks how large the tables are, for `sizes`.
+    pub fn measure(&self) {
+        // Parts that a merge has replaced stay for some minutes; they hold no rows that count.
+        let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
+                   FROM system.parts WHERE database = currentDatabase() GROUP BY table ORDER BY table";
+        let found = self.select(sql, &[]);
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Ok(rows) => *sizes = (rows, String::new()),
+            Err(why) => sizes.1 = why,
+        }
+    }
+
+    /// Table, rows, bytes, bytes of merged parts; and why they are old. Never waits for the store.
+    pub fn sizes(&self) -> (Value, String) {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn migrate(&self) -> Result<(), String> {
         let table = "CREATE TABLE IF NOT EXISTS schema (version UInt32, at DateTime DEFAULT now()) \
                      ENGINE = MergeTree ORDER BY version";
-        self.post(&[], table)?;
+        let plain = |refusal: Refusal| refusal.why;
+        self.post(&[], table).map_err(plain)?;
         let have = self.select("SELECT max(version) FROM schema", &[])?;
         let have = have[0][0].as_u64().unwrap_or(0) as usize;
         let versions = schema::versions();
@@ -75,9 +148,10 @@ impl Store {
         }
         for (at, statements) in versions.iter().enumerate().skip(have) {
             for statement in statements {
-                self.post(&[], statement)?;
+                self.post(&[], statement).map_err(plain)?;
             }
-            self.insert("schema (version)", &format!("{}\n", at + 1))?;
+            let version = format!("{}", at + 1);
+            self.insert("schema (version)", &format!("schema{version}"), &version).map_err(plain)?;
         }
         Ok(())
     }
@@ -85,11 +159,8 @@ impl Store {
     /// The rows of a SELECT, each an array. `{name:Type}` in it stands for a parameter, so no value becomes
     /// SQL.
     pub fn select(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Value, String> {
-        let named: Vec<_> =
-            parameters.iter().map(|(name, value)| (format!("param_{name}"), value.clone())).collect();
-        let pairs: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
-        let text = self.post(&pairs, &format!("{sql} FORMAT JSONCompact {settings}"))?;
+        let text = self.ask(&format!("{sql} FORMAT JSONCompact {settings}"), parameters)?;
         let mut answer: Value = serde_json::from_slice(&text)
             .map_err(|error| format!("the store's answer is no JSON: {error}"))?;
         Ok(answer["data"].take())
@@ -97,48 +168,71 @@ impl Store {
 
     /// What a SELECT finds, as ClickHouse writes it in a format (`CSVWithNames`, `Parquet`).
     pub fn export(&self, sql: &str, parameters: &[(&str, String)], format: &str) -> Result<Vec<u8>, String> {
+        self.ask(&format!("{sql} FORMAT {format}"), parameters)
+    }
+
+    /// Parameters are read as fields of TabSeparated.
+    fn ask(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>, String> {
         let named: Vec<_> =
-            parameters.iter().map(|(name, value)| (format!("param_{name}"), value.as_str())).collect();
-        let pairs: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        self.post(&pairs, &format!("{sql} FORMAT {format}"))
+            parameters.iter().map(|(name, value)| (format!("param_{name}"), field(value))).collect();
+        let pairs: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.post(&pairs, sql).map_err(|refusal| refusal.why)
     }
 
-    /// Adds rows in CSV.
-    pub fn insert(&self, table: &str, csv: &str) -> Result<(), String> {
-        self.post(&[("query", &format!("INSERT INTO {table} FORMAT CSV"))], csv).map(|_| ())
+    /// Adds rows, one a line, in ClickHouse's TabSeparated. Rows with a token that it had lately it has: they
+    /// are not added again, neither here nor in what follows from them.
+    fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), Refusal> {
+        let sql = format!(
+            "INSERT INTO {table} SETTINGS insert_deduplication_token = '{token}', \
+             deduplicate_blocks_in_dependent_materialized_views = 1 FORMAT TabSeparated"
+        );
+        self.post(&[("query", &sql)], lines).map(|_| ())
     }
 
-    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<Vec<u8>, String> {
-        let mut request = self.agent.post(&self.url);
+    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<Vec<u8>, Refusal> {
+        let away = |why: String| Refusal { is_of_rows: false, why };
+        let (url, key) = match &self.place {
+            Where::Server { url, key } => (url.clone(), key.clone()),
+            Where::Chdb(chdb) => chdb.place(),
+        };
+        let mut request = self.agent.post(&url);
         for (name, value) in pairs {
             request = request.query(name, value);
         }
         let mut response = request
             .header("X-ClickHouse-User", &self.user)
-            .header("X-ClickHouse-Key", &self.key)
+            .header("X-ClickHouse-Key", &key)
             .send(body)
-            .map_err(|error| format!("the store at {} does not answer: {error}", self.url))?;
-        let code = response.status();
+            .map_err(|error| away(format!("the store at {url} does not answer: {error}")))?;
+        let status = response.status();
+        let code = response.headers().get("X-ClickHouse-Exception-Code");
+        let code = code.and_then(|code| code.to_str().ok()?.parse::<u32>().ok());
         let text = response
             .body_mut()
             .with_config()
             .limit(ANSWER_BYTES_MAX)
             .read_to_vec()
-            .map_err(|error| format!("the store's answer cannot be read: {error}"))?;
-        let first = || {
-            let words = String::from_utf8_lossy(&text);
-            words.lines().next().unwrap_or_default().chars().take(500).collect::<String>()
-        };
-        if code.is_success() { Ok(text) } else { Err(format!("the store refuses ({code}): {}", first())) }
+            .map_err(|error| away(format!("the store's answer cannot be read: {error}")))?;
+        if status.is_success() && code.is_none() {
+            return Ok(text);
+        }
+        let words = String::from_utf8_lossy(&text);
+        let first: String = words.lines().next().unwrap_or_default().chars().take(500).collect();
+        let is_of_rows = code.is_some_and(|code| OF_ROWS.contains(&code));
+        Err(Refusal { is_of_rows, why: format!("the store refuses ({status}): {first}") })
     }
 }
 
 /// A text as a literal inside an array or a map.
 pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+    format!("'{}'", field(text).replace('\'', "\\'"))
 }
 
-/// A text as a field of CSV.
-pub fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
+/// A text as a field of TabSeparated, where a row is a line.
+pub fn field(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('\t', "\\t")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
+        .replace('\0', "\\0")
 }

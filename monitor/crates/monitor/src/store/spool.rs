@@ -1,217 +1,203 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Rows on their way into the store. If the store is away they wait as files, oldest first, within a bound;
-//! what is over the bound is dropped, counted, and said.
+//! Blocks of rows that the store has not taken yet, oldest first: files named by a number, within a bound.
+//!
+//! A block is on disk before the store is asked to take it, and stays until it has, so that neither's end
+//! loses it. Its token makes a repeat harmless: the store knows it. Where the disk does not take a block, it
+//! waits in memory, within a bound of its own.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use serde::Serialize;
+/// What may wait in memory because the disk is full.
+pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-use super::Store;
-
-const SPOOL_BYTES_MAX: u64 = 1 << 30;
-/// Blocks that wait in memory for the writing thread.
-const QUEUE_BLOCKS: usize = 64;
-
-/// What became of the rows.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Written {
-    pub rows: u64,
-    pub spooled_blocks: u64,
-    pub spooled_bytes: u64,
-    pub dropped_rows: u64,
-    /// Why the store did not take the last block; empty: it did.
-    pub error: String,
+/// Rows of one table, as the store gets them in one INSERT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    pub table: String,
+    /// By which the store knows a repeat.
+    pub token: String,
+    /// One row a line.
+    pub lines: String,
 }
 
-struct Block {
-    table: String,
-    csv: String,
-    rows: u64,
-}
-
-/// The way in; copies share it.
-#[derive(Clone)]
-pub struct Writer {
-    queue: SyncSender<Block>,
-    written: Arc<Mutex<Written>>,
-}
-
-impl Writer {
-    pub fn start(store: Arc<Store>, folder: &Path) -> Result<Writer, String> {
-        let named = |error| format!("{}: {error}", folder.display());
-        std::fs::create_dir_all(folder).map_err(named)?;
-        let (queue, blocks) = sync_channel(QUEUE_BLOCKS);
-        let writer = Writer { queue, written: Arc::default() };
-        let mut spool = Spool::open(folder).map_err(named)?;
-        let written = writer.written.clone();
-        std::thread::spawn(move || write(&store, &blocks, &mut spool, &written));
-        Ok(writer)
+impl Block {
+    pub fn new(table: &str, lines: String) -> Block {
+        Block { table: table.into(), token: crate::secret::random(), lines }
     }
 
-    /// One that writes nowhere.
-    #[cfg(test)]
-    pub fn idle() -> Writer {
-        Writer { queue: sync_channel(1).0, written: Arc::default() }
+    pub fn rows(&self) -> u64 {
+        self.lines.lines().count() as u64
     }
 
-    /// Gives rows to the writing thread; never waits.
-    pub fn add(&self, table: &str, csv: String) {
-        let rows = csv.lines().count() as u64;
-        let block = Block { table: table.into(), csv, rows };
-        if rows > 0
-            && let Err(TrySendError::Full(block) | TrySendError::Disconnected(block)) =
-                self.queue.try_send(block)
-        {
-            self.update(|written| written.dropped_rows += block.rows);
-        }
-    }
-
-    pub fn written(&self) -> Written {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn update(&self, change: impl FnOnce(&mut Written)) {
-        change(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner));
+    fn bytes(&self) -> u64 {
+        (self.table.len() + self.token.len() + self.lines.len() + 2) as u64
     }
 }
 
-/// Writes blocks until nobody is left who could add one.
-fn write(store: &Store, blocks: &Receiver<Block>, spool: &mut Spool, written: &Mutex<Written>) {
-    loop {
-        // With something on disk the store is asked again now and then, whether or not new rows come.
-        let block = blocks.recv_timeout(Duration::from_secs(5));
-        if let Err(std::sync::mpsc::RecvTimeoutError::Disconnected) = block {
-            return;
-        }
-        let (mut rows, mut dropped, mut error) = (0, 0, String::new());
-        while let Some(path) = spool.files.front().cloned() {
-            match spool.read(&path).map(|block| (store.insert(&block.table, &block.csv), block.rows)) {
-                Some((Ok(()), count)) => rows += count,
-                Some((Err(why), _)) if !is_hopeless(&why) => {
-                    error = why;
-                    break;
-                }
-                Some((Err(why), count)) => {
-                    dropped += count;
-                    error = why;
-                }
-                None => {}
-            }
-            spool.remove();
-        }
-        if let Ok(block) = block {
-            let is_behind = !spool.files.is_empty();
-            let taken = if is_behind { Err(error.clone()) } else { store.insert(&block.table, &block.csv) };
-            match taken {
-                Ok(()) => rows += block.rows,
-                Err(why) => {
-                    if is_hopeless(&why) || !spool.keep(&block) {
-                        dropped += block.rows;
-                    }
-                    error = why;
-                }
-            }
-        }
-        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-        if !error.is_empty() && written.error != error {
-            eprintln!("outboard monitor: {error}");
-        }
-        written.rows += rows;
-        written.dropped_rows += dropped;
-        written.error = error;
-        (written.spooled_blocks, written.spooled_bytes) = (spool.files.len() as u64, spool.bytes);
-    }
+enum Place {
+    Disk(PathBuf),
+    Memory(Block),
 }
 
-/// The store is there and will never take these rows: they would block all others.
-fn is_hopeless(why: &str) -> bool {
-    why.starts_with("the store refuses (400")
-}
-
-/// Blocks as files named by a number; the first line is the table.
-struct Spool {
+pub struct Spool {
     folder: PathBuf,
-    files: VecDeque<PathBuf>,
-    bytes: u64,
+    waiting: VecDeque<(Place, u64)>,
+    /// Of all that wait, and of those that wait in memory.
+    pub bytes: u64,
+    memory_bytes: u64,
     bytes_max: u64,
     next: u64,
 }
 
 impl Spool {
-    fn open(folder: &Path) -> std::io::Result<Spool> {
-        let mut found = Vec::new();
-        let mut bytes = 0;
+    pub fn open(folder: &Path, bytes_max: u64) -> std::io::Result<Spool> {
+        std::fs::create_dir_all(folder)?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for entry in std::fs::read_dir(folder)?.flatten() {
-            let number = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-            if let Some(number) = number {
-                bytes += entry.metadata()?.len();
-                found.push((number, entry.path()));
+            let name = entry.file_name();
+            match name.to_str().and_then(|name| name.parse::<u64>().ok()) {
+                Some(number) => found.push((number, entry.path(), entry.metadata()?.len())),
+                // What a monitor was writing when it was killed.
+                None if name.to_str().is_some_and(|name| name.ends_with(".new")) => {
+                    std::fs::remove_file(entry.path())?;
+                }
+                None => {}
             }
         }
         found.sort();
-        let next = found.last().map_or(0, |(number, _)| number + 1);
-        let files = found.into_iter().map(|(_, path)| path).collect();
-        Ok(Spool { folder: folder.into(), files, bytes, bytes_max: SPOOL_BYTES_MAX, next })
+        let next = found.last().map_or(0, |(number, ..)| number + 1);
+        let mut waiting = VecDeque::new();
+        for (_, path, length) in found {
+            bytes += length;
+            waiting.push_back((Place::Disk(path), length));
+        }
+        Ok(Spool { folder: folder.into(), waiting, bytes, memory_bytes: 0, bytes_max, next })
     }
 
-    /// False: there is no room, or the disk does not take it.
-    fn keep(&mut self, block: &Block) -> bool {
-        let text = format!("{}\n{}", block.table, block.csv);
+    pub fn blocks(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// An error says why there is no room: the block is lost.
+    pub fn keep(&mut self, block: Block) -> Result<(), String> {
+        let bytes = block.bytes();
+        if self.bytes + bytes > self.bytes_max {
+            return Err(format!("the spool is full ({} MB)", self.bytes_max >> 20));
+        }
+        let place = match self.write(&block) {
+            Ok(path) => Place::Disk(path),
+            Err(why) if self.memory_bytes + bytes > MEMORY_BYTES_MAX => {
+                return Err(format!("{}: {why}", self.folder.display()));
+            }
+            Err(_) => {
+                self.memory_bytes += bytes;
+                Place::Memory(block)
+            }
+        };
+        self.bytes += bytes;
+        self.waiting.push_back((place, bytes));
+        Ok(())
+    }
+
+    /// Under its name a file is whole.
+    fn write(&mut self, block: &Block) -> std::io::Result<PathBuf> {
         let path = self.folder.join(self.next.to_string());
-        if self.bytes + text.len() as u64 > self.bytes_max || std::fs::write(&path, &text).is_err() {
-            // A half-written file must not be read as a block.
-            let _ = std::fs::remove_file(&path);
-            return false;
+        let new = self.folder.join(format!("{}.new", self.next));
+        let written = std::fs::File::create(&new).and_then(|mut file| {
+            writeln!(file, "{} {}", block.table, block.token)?;
+            file.write_all(block.lines.as_bytes())
+        });
+        if let Err(why) = written.and_then(|()| std::fs::rename(&new, &path)) {
+            // It takes room of a disk that has none.
+            let _ = std::fs::remove_file(&new);
+            return Err(why);
         }
         self.next += 1;
-        self.bytes += text.len() as u64;
-        self.files.push_back(path);
-        true
+        Ok(path)
     }
 
-    fn read(&self, path: &Path) -> Option<Block> {
-        let text = std::fs::read_to_string(path).ok()?;
-        let (table, csv) = text.split_once('\n')?;
-        Some(Block { table: table.into(), csv: csv.into(), rows: csv.lines().count() as u64 })
-    }
-
-    /// Drops the oldest.
-    fn remove(&mut self) {
-        if let Some(path) = self.files.pop_front() {
-            self.bytes = self.bytes.saturating_sub(std::fs::metadata(&path).map_or(0, |file| file.len()));
-            // If it stays, its rows come twice after a restart; nothing is lost.
-            let _ = std::fs::remove_file(path);
+    /// The oldest; an error says why it cannot be read.
+    pub fn first(&self) -> Option<Result<Block, String>> {
+        match &self.waiting.front()?.0 {
+            Place::Memory(block) => Some(Ok(block.clone())),
+            Place::Disk(path) => Some(read(path).map_err(|why| format!("{}: {why}", path.display()))),
         }
     }
+
+    /// The oldest is in the store, or shall never be.
+    pub fn remove_first(&mut self) {
+        let Some((place, bytes)) = self.waiting.pop_front() else { return };
+        self.bytes -= bytes;
+        match place {
+            // If it stays, it is sent again after a restart, and the store knows its token.
+            Place::Disk(path) => drop(std::fs::remove_file(path)),
+            Place::Memory(_) => self.memory_bytes -= bytes,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Block, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let (head, lines) = text.split_once('\n').ok_or("it has no first line")?;
+    let (table, token) = head.split_once(' ').ok_or("its first line has no token")?;
+    Ok(Block { table: table.into(), token: token.into(), lines: lines.into() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn block(lines: &str) -> Block {
+        Block::new("t", lines.into())
+    }
+
     #[test]
-    fn a_spool_keeps_its_order_over_a_restart() {
+    fn a_spool_keeps_order_and_tokens_over_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(folder.path()).unwrap();
-        for number in 0..12 {
-            assert!(spool.keep(&Block { table: "t".into(), csv: format!("{number}\n"), rows: 1 }));
+        let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        let all: Vec<_> = (0..12).map(|number| block(&format!("{number}\n"))).collect();
+        all.iter().for_each(|one| spool.keep(one.clone()).unwrap());
+        std::fs::write(folder.path().join("12.new"), "t 7\nha").unwrap();
+        let mut spool = Spool::open(folder.path(), 100).unwrap();
+        assert_eq!(spool.blocks(), 12);
+        for one in &all {
+            assert_eq!(spool.first(), Some(Ok(one.clone())));
+            spool.remove_first();
         }
-        let mut spool = Spool::open(folder.path()).unwrap();
-        assert_eq!(spool.files.len(), 12);
-        for number in 0..12 {
-            let path = spool.files.front().cloned().unwrap();
-            assert_eq!(spool.read(&path).unwrap().csv, format!("{number}\n"));
-            spool.remove();
-        }
-        spool.bytes_max = 10;
-        assert!(spool.keep(&Block { table: "t".into(), csv: "1234\n".into(), rows: 1 }));
-        assert!(!spool.keep(&Block { table: "t".into(), csv: "12\n".into(), rows: 1 }), "the bound");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what has no room leaves nothing");
-        spool.remove();
         assert_eq!((spool.bytes, std::fs::read_dir(folder.path()).unwrap().count()), (0, 0));
+        assert!(spool.keep(block(&"1\n".repeat(20))).is_ok());
+        assert!(spool.keep(block(&"2\n".repeat(20))).unwrap_err().contains("full"), "the bound");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what has no room leaves nothing");
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_waits_in_memory_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(&folder.path().join("a"), 1 << 30).unwrap();
+        spool.keep(block("1\n")).unwrap();
+        std::fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
+        spool.keep(block("2\n")).unwrap();
+        std::fs::rename(folder.path().join("b"), folder.path().join("a")).unwrap();
+        spool.keep(block("3\n")).unwrap();
+        for lines in ["1\n", "2\n", "3\n"] {
+            assert_eq!(spool.first().unwrap().unwrap().lines, lines);
+            spool.remove_first();
+        }
+        std::fs::remove_dir(folder.path().join("a")).unwrap();
+        let half = "x".repeat(MEMORY_BYTES_MAX as usize / 2 - 100);
+        assert!(spool.keep(block(&half)).is_ok() && spool.keep(block(&half)).is_ok());
+        assert!(spool.keep(block(&half)).is_err());
+        spool.remove_first();
+        assert!(spool.keep(block(&half)).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_no_block_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("0"), "ports\n1\n").unwrap();
+        let spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        assert!(spool.first().unwrap().unwrap_err().contains("no token"));
     }
 }

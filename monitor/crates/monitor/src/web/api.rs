@@ -264,15 +264,10 @@ pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer
     };
     let written = web.writer.written();
     let delivered = web.delivered.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let sizes = blocking(move || {
-        // Parts that a merge has replaced stay for some minutes; they hold no rows that count.
-        let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
-                   FROM system.parts WHERE database = currentDatabase() GROUP BY table ORDER BY table";
-        web.store.select(sql, &[])
-    })
-    .await?;
+    let (sizes, sizes_error) = web.store.sizes();
     Ok(Json(
-        json!({"fabric": fabric, "jobs": jobs, "store": written, "sizes": sizes, "notifications": delivered}),
+        json!({"fabric": fabric, "jobs": jobs, "store": written, "sizes": sizes, "sizes_error": sizes_error,
+        "notifications": delivered}),
     ))
 }
 

@@ -122,10 +122,17 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
         View::Hosts => {
             let of_host = if asked.host.is_some() { " AND host = {host:String}" } else { "" };
             parameters.extend(asked.host.clone().map(|host| ("host", host)));
-            format!(
-                "SELECT ts, host, name, value FROM host_samples ARRAY JOIN mapKeys(numbers) AS name, \
-                 mapValues(numbers) AS value WHERE {IN_TIME}{of_host} ORDER BY host, name, ts"
-            )
+            match table {
+                "port_samples" => format!(
+                    "SELECT ts, host, name, value FROM host_samples ARRAY JOIN mapKeys(numbers) AS name, \
+                     mapValues(numbers) AS value WHERE {IN_TIME}{of_host} ORDER BY ts, host, name"
+                ),
+                _ => format!(
+                    "SELECT ts, host, name, sum(sums[name]) / sum(counts[name]) AS value FROM host_minutes \
+                     ARRAY JOIN mapKeys(counts) AS name WHERE {IN_TIME}{of_host} GROUP BY ts, host, name \
+                     ORDER BY ts, host, name"
+                ),
+            }
         }
         View::Jobs => {
             parameters.extend(sight(who));
@@ -149,15 +156,15 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
 }
 
 /// Which rows of `jobs` a person may see, as `Who::sees` says; with the parameters of `sight`.
-const SEEN: &str = "({all:UInt8} OR user = {user:String} OR has({projects:Array(String)}, project))";
+const SEEN: &str =
+    "({all:UInt8} OR user = {user:String} OR has(JSONExtract({projects:String}, 'Array(String)'), project))";
 
 fn sight(who: &Who) -> Parameters {
     let projects: &[String] = if who.role == Role::Manager { &who.projects } else { &[] };
-    let projects: Vec<_> = projects.iter().map(|project| crate::store::literal(project)).collect();
     vec![
         ("all", u8::from(who.role >= Role::Support).to_string()),
         ("user", who.name.clone()),
-        ("projects", format!("[{}]", projects.join(","))),
+        ("projects", json!(projects).to_string()),
     ]
 }
 
@@ -345,7 +352,7 @@ mod tests {
         let who = |role| Who { name: "eva".into(), role, projects: vec!["c'fd".into()] };
         let words = |role| sight(&who(role)).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
         assert_eq!(words(Role::User), ["0", "eva", "[]"]);
-        assert_eq!(words(Role::Manager), ["0", "eva", "['c\\'fd']"]);
+        assert_eq!(words(Role::Manager), ["0", "eva", "[\"c'fd\"]"]);
         assert_eq!(words(Role::Support)[0], "1");
         let asked = Asked {
             view: View::Jobs,

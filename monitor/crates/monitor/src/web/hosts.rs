@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{Answer, OfWeb, blocking, span, wrong};
+use super::api::{Answer, OfWeb, blocking, span, table_of, wrong};
 use super::state::Web;
 use crate::agent::{HOST, SIGNATURE};
 use crate::hosts::{Summary, checked, take};
@@ -82,10 +82,25 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPast>) -> Answer {
     if asked.metric.len() > 512 {
         return Err(wrong("metric: no number of a host has so long a name"));
     }
-    let sql = "SELECT intDiv(toUnixTimestamp64Milli(ts), {step:Int64}) * {step:Int64} AS t, \
-               avg(numbers[{metric:String}]), max(numbers[{metric:String}]) FROM host_samples \
-               WHERE host = {host:String} AND mapContains(numbers, {metric:String}) \
-               AND ts >= toDateTime64({from:Float64}, 3) AND ts < toDateTime64({to:Float64}, 3) GROUP BY t ORDER BY t";
+    let (table, time, least) = match table_of(to - from) {
+        ("port_samples", time, least) => ("host_samples", time, least),
+        _ => ("host_minutes", "toInt64(toUnixTimestamp(ts)) * 1000", 60_000),
+    };
+    let (map, mean, highest) = match table {
+        "host_samples" => ("numbers", "avg(numbers[{metric:String}])", "numbers[{metric:String}]"),
+        // A sum of 0 is not in the map of sums.
+        _ => (
+            "counts",
+            "sum(sums[{metric:String}]) / sum(counts[{metric:String}])",
+            "highest[{metric:String}]",
+        ),
+    };
+    let step = step.max(least);
+    let sql = format!(
+        "SELECT intDiv({time}, {{step:Int64}}) * {{step:Int64}} AS t, {mean}, max({highest}) FROM {table} \
+         WHERE host = {{host:String}} AND mapContains({map}, {{metric:String}}) \
+         AND ts >= toDateTime64({{from:Float64}}, 3) AND ts < toDateTime64({{to:Float64}}, 3) GROUP BY t ORDER BY t"
+    );
     let parameters = vec![
         ("step", step.to_string()),
         ("metric", asked.metric),
@@ -93,6 +108,6 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPast>) -> Answer {
         ("from", seconds(from)),
         ("to", seconds(to)),
     ];
-    let rows = blocking(move || web.store.select(sql, &parameters)).await?;
+    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
     Ok(Json(json!({"step": step, "rows": rows})))
 }

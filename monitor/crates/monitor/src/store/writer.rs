@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The way of rows into the store. What comes within a second is one block for each table; it goes into the
+//! spool, and from there into the store, in order. A row is lost only if the spool has no room, or the store
+//! says that it is none; both are counted and said.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::spool::{Block, MEMORY_BYTES_MAX, Spool};
+use super::{Refusal, Store};
+
+/// Rows are gathered for so long: what the monitor loses if it is killed.
+const GATHER: Duration = Duration::from_secs(1);
+/// A store that does not take rows is asked again after this time.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Rows that were lost within so long count for the alert.
+const LATELY: Duration = Duration::from_secs(300);
+
+/// What became of the rows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Written {
+    pub rows: u64,
+    pub spooled_blocks: u64,
+    pub spooled_bytes: u64,
+    /// Since the start, and within the last five minutes.
+    pub dropped_rows: u64,
+    pub dropped_lately: u64,
+    /// Why the store did not take the last block; empty: it did.
+    pub error: String,
+}
+
+#[derive(Default)]
+struct Gathered {
+    tables: BTreeMap<String, String>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    gathered: Mutex<Gathered>,
+    /// None: rows go nowhere.
+    spool: Option<Mutex<Spool>>,
+    /// Something is in the spool.
+    more: Condvar,
+    written: Mutex<Written>,
+    lost: Mutex<VecDeque<(Instant, u64)>>,
+}
+
+/// The way in; copies share it.
+#[derive(Clone)]
+pub struct Writer(Arc<Shared>);
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Writer {
+    pub fn start(store: Arc<Store>, folder: &Path, bytes_max: u64) -> Result<Writer, String> {
+        let spool =
+            Spool::open(folder, bytes_max).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let writer = Writer(Arc::new(Shared { spool: Some(Mutex::new(spool)), ..Shared::default() }));
+        let gatherer = writer.clone();
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(GATHER);
+                gatherer.flush();
+            }
+        });
+        let inserter = writer.clone();
+        std::thread::spawn(move || inserter.insert(&store));
+        Ok(writer)
+    }
+
+    /// One that writes nowhere.
+    #[cfg(test)]
+    pub fn idle() -> Writer {
+        Writer(Arc::default())
+    }
+
+    /// Takes rows, one a line; never waits.
+    pub fn add(&self, table: &str, lines: String) {
+        let mut gathered = lock(&self.0.gathered);
+        // Only a disk that hangs lets so much come together.
+        if gathered.bytes + lines.len() as u64 > MEMORY_BYTES_MAX {
+            drop(gathered);
+            return self.lose(lines.lines().count() as u64, "the disk of the spool does not answer");
+        }
+        if !lines.is_empty() {
+            gathered.bytes += lines.len() as u64;
+            gathered.tables.entry(table.into()).or_default().push_str(&lines);
+        }
+    }
+
+    /// Puts what has come into the spool.
+    pub fn flush(&self) {
+        let Some(spool) = &self.0.spool else { return };
+        // Held over both, so that two cannot change the order.
+        let mut spool = lock(spool);
+        let tables = std::mem::take(&mut *lock(&self.0.gathered)).tables;
+        for (table, lines) in tables {
+            let block = Block::new(&table, lines);
+            let rows = block.rows();
+            if let Err(why) = spool.keep(block) {
+                self.lose(rows, &why);
+            }
+        }
+        self.tell(&spool);
+        self.0.more.notify_all();
+    }
+
+    pub fn written(&self) -> Written {
+        let mut lost = lock(&self.0.lost);
+        lost.retain(|(at, _)| at.elapsed() < LATELY);
+        let dropped_lately = lost.iter().map(|(_, rows)| rows).sum();
+        Written { dropped_lately, ..lock(&self.0.written).clone() }
+    }
+
+    fn lose(&self, rows: u64, why: &str) {
+        eprintln!("outboard monitor: {rows} rows are lost: {why}");
+        lock(&self.0.written).dropped_rows += rows;
+        lock(&self.0.lost).push_back((Instant::now(), rows));
+    }
+
+    fn tell(&self, spool: &Spool) {
+        let mut written = lock(&self.0.written);
+        (written.spooled_blocks, written.spooled_bytes) = (spool.blocks(), spool.bytes);
+    }
+
+    /// Gives blocks to the store for good.
+    fn insert(&self, store: &Store) {
+        let spool = self.0.spool.as_ref().expect("it was started with one");
+        loop {
+            let mut held = lock(spool);
+            let first = loop {
+                match held.first() {
+                    Some(first) => break first,
+                    None => held = self.0.more.wait(held).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(held);
+            let taken = match first {
+                Ok(block) => self.put(store, &block),
+                // Nobody knows how many rows it had.
+                Err(why) => {
+                    self.lose(1, &why);
+                    Ok(())
+                }
+            };
+            let error = taken.err().unwrap_or_default();
+            let is_taken = error.is_empty();
+            if is_taken {
+                let mut spool = lock(spool);
+                spool.remove_first();
+                self.tell(&spool);
+            }
+            let mut written = lock(&self.0.written);
+            if written.error != error {
+                let words = if is_taken { "the store takes rows again" } else { &error };
+                eprintln!("outboard monitor: {words}");
+            }
+            written.error = error;
+            drop(written);
+            if !is_taken {
+                std::thread::sleep(AGAIN);
+            }
+        }
+    }
+
+    /// A block into the store. Rows that it refuses are found by halves, so that no other is lost with them.
+    fn put(&self, store: &Store, block: &Block) -> Result<(), String> {
+        match store.insert(&block.table, &block.token, &block.lines) {
+            Ok(()) => {
+                lock(&self.0.written).rows += block.rows();
+                Ok(())
+            }
+            Err(Refusal { is_of_rows: false, why }) => Err(why),
+            Err(Refusal { why, .. }) => {
+                let rows = block.rows() as usize;
+                if rows <= 1 {
+                    self.lose(1, &format!("{}: {why}", block.table));
+                    return Ok(());
+                }
+                let lines: Vec<&str> = block.lines.split_inclusive('\n').collect();
+                for (name, half) in [("a", &lines[..rows / 2]), ("b", &lines[rows / 2..])] {
+                    let token = format!("{}{name}", block.token);
+                    self.put(store, &Block { table: block.table.clone(), token, lines: half.concat() })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_within_a_second_is_one_block_for_each_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Some(Mutex::new(Spool::open(folder.path(), 1 << 20).unwrap()));
+        let writer = Writer(Arc::new(Shared { spool, ..Shared::default() }));
+        for host in 0..1000 {
+            writer.add("host_samples", format!("{host}\n"));
+            writer.add("jobs", format!("{host}\n"));
+        }
+        writer.add("jobs", String::new());
+        writer.flush();
+        writer.flush();
+        let spool = lock(writer.0.spool.as_ref().unwrap());
+        assert_eq!((spool.blocks(), spool.first().unwrap().unwrap().rows()), (2, 1000));
+        drop(spool);
+        assert_eq!((writer.written().dropped_rows, writer.written().spooled_blocks), (0, 2));
+    }
+
+    #[test]
+    fn rows_are_lost_if_the_spool_is_full_and_only_lately_lost_ones_alarm() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Some(Mutex::new(Spool::open(folder.path(), 100).unwrap()));
+        let writer = Writer(Arc::new(Shared { spool, ..Shared::default() }));
+        writer.add("t", "1\n".repeat(20));
+        writer.flush();
+        assert_eq!(writer.written().dropped_rows, 0);
+        writer.add("t", "1\n".repeat(30));
+        writer.flush();
+        let written = writer.written();
+        assert_eq!((written.dropped_rows, written.dropped_lately, written.spooled_blocks), (30, 30, 1));
+        let Some(before) = Instant::now().checked_sub(LATELY) else { return };
+        lock(&writer.0.lost)[0].0 = before;
+        let written = writer.written();
+        assert_eq!((written.dropped_rows, written.dropped_lately), (30, 0));
+    }
+}
