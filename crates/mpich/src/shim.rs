@@ -372,7 +372,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allgather_init", On::Comm(comm), |guard| {
-        body::persistent::allgather_init(
+        body::coll::allgather_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -419,7 +419,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allgather_init_c", On::Comm(comm), |guard| {
-        body::persistent::allgather_init(
+        body::coll::allgather_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -549,7 +549,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allgatherv_init", On::Comm(comm), |guard| {
-        body::persistent::allgatherv_init(
+        body::coll::allgatherv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -601,7 +601,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allgatherv_init_c", On::Comm(comm), |guard| {
-        body::persistent::allgatherv_init(
+        body::coll::allgatherv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -729,7 +729,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allreduce_init", On::Comm(comm), |guard| {
-        body::persistent::allreduce_init(
+        body::coll::allreduce_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -771,7 +771,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Allreduce_init_c", On::Comm(comm), |guard| {
-        body::persistent::allreduce_init(
+        body::coll::allreduce_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -890,7 +890,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoall_init", On::Comm(comm), |guard| {
-        body::persistent::alltoall_init(
+        body::coll::alltoall_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -937,7 +937,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoall_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoall_init(
+        body::coll::alltoall_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -1078,7 +1078,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoallv_init", On::Comm(comm), |guard| {
-        body::persistent::alltoallv_init(
+        body::coll::alltoallv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
@@ -1134,7 +1134,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoallv_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoallv_init(
+        body::coll::alltoallv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
@@ -1278,7 +1278,7 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoallw_init", On::Comm(comm), |guard| {
-        body::persistent::alltoallw_init(
+        body::coll::alltoallw_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
@@ -1332,7 +1332,7 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Alltoallw_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoallw_init(
+        body::coll::alltoallw_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
@@ -1429,7 +1429,7 @@ pub unsafe extern "C" fn PMPI_Barrier_init(comm: c_int, info: c_int, request: us
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Barrier_init", On::Comm(comm), |guard| {
-        body::persistent::barrier_init(
+        body::coll::barrier_init(
             guard,
             comm,
             info,
@@ -1513,7 +1513,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Bcast_init", On::Comm(comm), |guard| {
-        body::persistent::bcast_init(
+        body::coll::bcast_init(
             guard,
             Address(translate::buffer_from(buffer)),
             i64::from(count),
@@ -1552,7 +1552,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Bcast_init_c", On::Comm(comm), |guard| {
-        body::persistent::bcast_init(
+        body::coll::bcast_init(
             guard,
             Address(translate::buffer_from(buffer)),
             count,
@@ -3108,7 +3108,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Exscan_init", On::Comm(comm), |guard| {
-        body::persistent::exscan_init(
+        body::coll::exscan_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -3150,7 +3150,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Exscan_init_c", On::Comm(comm), |guard| {
-        body::persistent::exscan_init(
+        body::coll::exscan_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -5591,7 +5591,7 @@ pub unsafe extern "C" fn PMPI_Gather_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Gather_init", On::Comm(comm), |guard| {
-        body::persistent::gather_init(
+        body::coll::gather_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -5644,7 +5644,7 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Gather_init_c", On::Comm(comm), |guard| {
-        body::persistent::gather_init(
+        body::coll::gather_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -5788,7 +5788,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Gatherv_init", On::Comm(comm), |guard| {
-        body::persistent::gatherv_init(
+        body::coll::gatherv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -5844,7 +5844,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Gatherv_init_c", On::Comm(comm), |guard| {
-        body::persistent::gatherv_init(
+        body::coll::gatherv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -11820,7 +11820,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_init(
+        body::coll::reduce_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -11866,7 +11866,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_init(
+        body::coll::reduce_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -12112,7 +12112,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_scatter_block_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_block_init(
+        body::coll::reduce_scatter_block_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -12154,7 +12154,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_scatter_block_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_block_init(
+        body::coll::reduce_scatter_block_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -12198,7 +12198,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_scatter_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_init(
+        body::coll::reduce_scatter_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -12240,7 +12240,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Reduce_scatter_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_init(
+        body::coll::reduce_scatter_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -13101,7 +13101,7 @@ pub unsafe extern "C" fn PMPI_Scan_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scan_init", On::Comm(comm), |guard| {
-        body::persistent::scan_init(
+        body::coll::scan_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -13143,7 +13143,7 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scan_init_c", On::Comm(comm), |guard| {
-        body::persistent::scan_init(
+        body::coll::scan_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Address(translate::buffer_from(recvbuf)),
@@ -13272,7 +13272,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scatter_init", On::Comm(comm), |guard| {
-        body::persistent::scatter_init(
+        body::coll::scatter_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             i64::from(sendcount),
@@ -13325,7 +13325,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scatter_init_c", On::Comm(comm), |guard| {
-        body::persistent::scatter_init(
+        body::coll::scatter_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             sendcount,
@@ -13471,7 +13471,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scatterv_init", On::Comm(comm), |guard| {
-        body::persistent::scatterv_init(
+        body::coll::scatterv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
@@ -13527,7 +13527,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
     let comm = translate::handle_from(comm);
     let info = translate::handle_from(info);
     translate::code_to(call("MPI_Scatterv_init_c", On::Comm(comm), |guard| {
-        body::persistent::scatterv_init(
+        body::coll::scatterv_init(
             guard,
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),

@@ -335,7 +335,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
     request: usize,
 ) -> c_int {
     call("MPI_Allgather_init", On::Comm(comm), |guard| {
-        body::persistent::allgather_init(
+        body::coll::allgather_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -378,7 +378,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Allgather_init_c", On::Comm(comm), |guard| {
-        body::persistent::allgather_init(
+        body::coll::allgather_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -498,7 +498,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
     request: usize,
 ) -> c_int {
     call("MPI_Allgatherv_init", On::Comm(comm), |guard| {
-        body::persistent::allgatherv_init(
+        body::coll::allgatherv_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -546,7 +546,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Allgatherv_init_c", On::Comm(comm), |guard| {
-        body::persistent::allgatherv_init(
+        body::coll::allgatherv_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -663,7 +663,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
     request: usize,
 ) -> c_int {
     call("MPI_Allreduce_init", On::Comm(comm), |guard| {
-        body::persistent::allreduce_init(
+        body::coll::allreduce_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -701,7 +701,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Allreduce_init_c", On::Comm(comm), |guard| {
-        body::persistent::allreduce_init(
+        body::coll::allreduce_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -810,7 +810,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoall_init", On::Comm(comm), |guard| {
-        body::persistent::alltoall_init(
+        body::coll::alltoall_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -853,7 +853,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoall_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoall_init(
+        body::coll::alltoall_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -984,7 +984,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoallv_init", On::Comm(comm), |guard| {
-        body::persistent::alltoallv_init(
+        body::coll::alltoallv_init(
             guard,
             Address(sendbuf),
             Counts::ints(sendcounts, "sendcounts"),
@@ -1036,7 +1036,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoallv_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoallv_init(
+        body::coll::alltoallv_init(
             guard,
             Address(sendbuf),
             Counts::longs(sendcounts, "sendcounts"),
@@ -1176,7 +1176,7 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoallw_init", On::Comm(comm), |guard| {
-        body::persistent::alltoallw_init(
+        body::coll::alltoallw_init(
             guard,
             Address(sendbuf),
             Counts::ints(sendcounts, "sendcounts"),
@@ -1228,7 +1228,7 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Alltoallw_init_c", On::Comm(comm), |guard| {
-        body::persistent::alltoallw_init(
+        body::coll::alltoallw_init(
             guard,
             Address(sendbuf),
             Counts::longs(sendcounts, "sendcounts"),
@@ -1314,7 +1314,7 @@ pub unsafe extern "C" fn MPI_Barrier(comm: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier_init(comm: Handle, info: Handle, request: usize) -> c_int {
     call("MPI_Barrier_init", On::Comm(comm), |guard| {
-        body::persistent::barrier_init(guard, comm, info, Out::<Handle>::new(request, "request"))
+        body::coll::barrier_init(guard, comm, info, Out::<Handle>::new(request, "request"))
     })
 }
 #[unsafe(no_mangle)]
@@ -1376,7 +1376,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
     request: usize,
 ) -> c_int {
     call("MPI_Bcast_init", On::Comm(comm), |guard| {
-        body::persistent::bcast_init(
+        body::coll::bcast_init(
             guard,
             Address(buffer),
             i64::from(count),
@@ -1411,7 +1411,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Bcast_init_c", On::Comm(comm), |guard| {
-        body::persistent::bcast_init(
+        body::coll::bcast_init(
             guard,
             Address(buffer),
             count,
@@ -2766,7 +2766,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
     request: usize,
 ) -> c_int {
     call("MPI_Exscan_init", On::Comm(comm), |guard| {
-        body::persistent::exscan_init(
+        body::coll::exscan_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -2804,7 +2804,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Exscan_init_c", On::Comm(comm), |guard| {
-        body::persistent::exscan_init(
+        body::coll::exscan_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -4922,7 +4922,7 @@ pub unsafe extern "C" fn PMPI_Gather_init(
     request: usize,
 ) -> c_int {
     call("MPI_Gather_init", On::Comm(comm), |guard| {
-        body::persistent::gather_init(
+        body::coll::gather_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -4970,7 +4970,7 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Gather_init_c", On::Comm(comm), |guard| {
-        body::persistent::gather_init(
+        body::coll::gather_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -5101,7 +5101,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
     request: usize,
 ) -> c_int {
     call("MPI_Gatherv_init", On::Comm(comm), |guard| {
-        body::persistent::gatherv_init(
+        body::coll::gatherv_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -5152,7 +5152,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Gatherv_init_c", On::Comm(comm), |guard| {
-        body::persistent::gatherv_init(
+        body::coll::gatherv_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -10642,7 +10642,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_init(
+        body::coll::reduce_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -10683,7 +10683,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_init(
+        body::coll::reduce_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -10895,7 +10895,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_scatter_block_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_block_init(
+        body::coll::reduce_scatter_block_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -10933,7 +10933,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_scatter_block_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_block_init(
+        body::coll::reduce_scatter_block_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -10973,7 +10973,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_scatter_init", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_init(
+        body::coll::reduce_scatter_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -11011,7 +11011,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Reduce_scatter_init_c", On::Comm(comm), |guard| {
-        body::persistent::reduce_scatter_init(
+        body::coll::reduce_scatter_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -11786,7 +11786,7 @@ pub unsafe extern "C" fn PMPI_Scan_init(
     request: usize,
 ) -> c_int {
     call("MPI_Scan_init", On::Comm(comm), |guard| {
-        body::persistent::scan_init(
+        body::coll::scan_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -11824,7 +11824,7 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Scan_init_c", On::Comm(comm), |guard| {
-        body::persistent::scan_init(
+        body::coll::scan_init(
             guard,
             Address(sendbuf),
             Address(recvbuf),
@@ -11940,7 +11940,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
     request: usize,
 ) -> c_int {
     call("MPI_Scatter_init", On::Comm(comm), |guard| {
-        body::persistent::scatter_init(
+        body::coll::scatter_init(
             guard,
             Address(sendbuf),
             i64::from(sendcount),
@@ -11988,7 +11988,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Scatter_init_c", On::Comm(comm), |guard| {
-        body::persistent::scatter_init(
+        body::coll::scatter_init(
             guard,
             Address(sendbuf),
             sendcount,
@@ -12121,7 +12121,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
     request: usize,
 ) -> c_int {
     call("MPI_Scatterv_init", On::Comm(comm), |guard| {
-        body::persistent::scatterv_init(
+        body::coll::scatterv_init(
             guard,
             Address(sendbuf),
             Counts::ints(sendcounts, "sendcounts"),
@@ -12172,7 +12172,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
     request: usize,
 ) -> c_int {
     call("MPI_Scatterv_init_c", On::Comm(comm), |guard| {
-        body::persistent::scatterv_init(
+        body::coll::scatterv_init(
             guard,
             Address(sendbuf),
             Counts::longs(sendcounts, "sendcounts"),

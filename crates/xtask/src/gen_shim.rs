@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Generates the standard ABI's shim, `crates/standard/src/shim.rs`, and the list of all functions.
 //!
-//! Where a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`. `MPI_X_c` has `pub
-//! fn x_c(`; without one it shares the body of `MPI_X` if the two differ only in the width of counts, and
-//! then wrappers hold either width. A `pub fn x(` in `body/plain.rs` is a fast path to the body.
+//! Where a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`, or an `x` in a row
+//! of forms there. `MPI_X_c` has `pub fn x_c(`; without one it shares the body of `MPI_X` if the two differ
+//! only in the width of counts, and then wrappers hold either width. A `pub fn x(` in `body/plain.rs` is a
+//! fast path to the body.
 //!
 //! Read next: `crates/abi/src/body/mod.rs`, how C parameters become Rust arguments.
 
@@ -125,7 +126,7 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
         }
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         for line in text.lines() {
-            if let Some((name, _)) = line.strip_prefix("pub fn ").and_then(|rest| rest.split_once('(')) {
+            for name in bodies_of(line) {
                 if module == "plain" {
                     bodies.plain.insert(name.to_owned());
                 } else {
@@ -135,6 +136,15 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
         }
     }
     Ok(bodies)
+}
+
+/// The bodies that a line begins: one `pub fn`, or the forms of a row in a table, which stands indented.
+fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
+    let row = line
+        .strip_prefix("    pub fn ")
+        .filter(|rest| rest.split('(').next().is_some_and(|names| names.contains(", ")));
+    let names = line.strip_prefix("pub fn ").or(row).and_then(|rest| rest.split_once('('));
+    names.into_iter().flat_map(|(names, _)| names.split(", "))
 }
 
 /// The name of a function's body: `MPI_T_init_thread` is `t_init_thread`.

@@ -1,377 +1,152 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collective communication (MPI 5.0, chapter 6): the blocking and the nonblocking form of each collective.
+//! Collective communication (MPI 5.0, chapter 6): the blocking, the nonblocking and the persistent form of
+//! each collective, by one row of `forms!`.
 //!
-//! `crate::collective` checks a call and plans it, for both forms (`Guard::run`, `Guard::launch`).
+//! `crate::collective` checks a call and plans it, for all forms. A persistent one is planned once; its
+//! initialization needs no traffic.
 
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Reduced, Typed, TypedEach, Weighted};
 use crate::process::Guard;
 use error::Result;
 
-/// MPI_Barrier
-pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
-    let planned = guard.plan_barrier(comm)?;
-    guard.run(planned)
-}
+/// Makes the three forms of each collective: a row has their names, the parameters that they share, and how
+/// they are planned. The nonblocking form also has a request, the persistent one an info and a request.
+macro_rules! forms {
+    ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident(
+        $($parameter:ident: $type:ty),* $(,)?
+    ) = $plan:ident($($argument:expr),*);)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $blocking(guard: &mut Guard, $($parameter: $type),*) -> Result<()> {
+                let planned = guard.$plan($($argument),*)?;
+                guard.run(planned)
+            }
 
-/// MPI_Ibarrier
-pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
-    let planned = guard.plan_barrier(comm)?;
-    guard.launch(planned, request)
-}
+            $(#[$doc])*
+            pub fn $nonblocking(
+                guard: &mut Guard, $($parameter: $type,)* request: Out<Handle>,
+            ) -> Result<()> {
+                let planned = guard.$plan($($argument),*)?;
+                guard.launch(planned, request)
+            }
 
-/// MPI_Bcast
-#[rustfmt::skip]
-pub fn bcast(
-    guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
-) -> Result<()> {
-    let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
-    guard.run(planned)
+            $(#[$doc])*
+            pub fn $persistent(
+                guard: &mut Guard, $($parameter: $type,)* info: Handle, request: Out<Handle>,
+            ) -> Result<()> {
+                let planned = guard.$plan($($argument),*)?;
+                guard.persist(planned, info, request)
+            }
+        )*
+    };
 }
+pub(super) use forms;
 
-/// MPI_Ibcast
-#[rustfmt::skip]
-pub fn ibcast(
-    guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    let data = Typed(buffer, count, datatype);
-    let planned = guard.plan_bcast(comm, root, data)?;
-    guard.launch(planned, request)
-}
+forms! {
+    /// MPI_Barrier, MPI_Ibarrier, MPI_Barrier_init
+    pub fn barrier, ibarrier, barrier_init(comm: Handle) = plan_barrier(comm);
 
-/// MPI_Gather
-#[rustfmt::skip]
-pub fn gather(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, root: i32, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_gather(comm, root, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Bcast, MPI_Ibcast, MPI_Bcast_init
+    pub fn bcast, ibcast, bcast_init(
+        buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
+    ) = plan_bcast(comm, root, Typed(buffer, count, datatype));
 
-/// MPI_Igather
-#[rustfmt::skip]
-pub fn igather(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_gather(comm, root, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Gather, MPI_Igather, MPI_Gather_init
+    pub fn gather, igather, gather_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
+    ) = plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
 
-/// MPI_Gatherv
-#[rustfmt::skip]
-pub fn gatherv(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address,
-    recvcounts: Counts, displs: Counts, recvtype: Handle, root: i32, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
-    let planned = guard.plan_gatherv(comm, root, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init
+    pub fn gatherv, igatherv, gatherv_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, root: i32, comm: Handle,
+    ) = plan_gatherv(
+        comm, root, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype)
+    );
 
-/// MPI_Igatherv
-#[rustfmt::skip]
-pub fn igatherv(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address,
-    recvcounts: Counts, displs: Counts, recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
-    let planned = guard.plan_gatherv(comm, root, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Scatter, MPI_Iscatter, MPI_Scatter_init
+    pub fn scatter, iscatter, scatter_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
+    ) = plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
 
-/// MPI_Scatter
-#[rustfmt::skip]
-pub fn scatter(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, root: i32, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_scatter(comm, root, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init
+    pub fn scatterv, iscatterv, scatterv_init(
+        sendbuf: Address, sendcounts: Counts, displs: Counts, sendtype: Handle,
+        recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
+    ) = plan_scatterv(
+        comm, root, Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype)
+    );
 
-/// MPI_Iscatter
-#[rustfmt::skip]
-pub fn iscatter(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_scatter(comm, root, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Allgather, MPI_Iallgather, MPI_Allgather_init
+    pub fn allgather, iallgather, allgather_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
+    ) = plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
 
-/// MPI_Scatterv
-#[rustfmt::skip]
-pub fn scatterv(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, displs: Counts, sendtype: Handle,
-    recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_scatterv(comm, root, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init
+    pub fn allgatherv, iallgatherv, allgatherv_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle,
+    ) = plan_allgatherv(
+        comm, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype)
+    );
 
-/// MPI_Iscatterv
-#[rustfmt::skip]
-pub fn iscatterv(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, displs: Counts, sendtype: Handle,
-    recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_scatterv(comm, root, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init
+    pub fn alltoall, ialltoall, alltoall_init(
+        sendbuf: Address, sendcount: i64, sendtype: Handle,
+        recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
+    ) = plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
 
-/// MPI_Allgather
-#[rustfmt::skip]
-pub fn allgather(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_allgather(comm, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init
+    pub fn alltoallv, ialltoallv, alltoallv_init(
+        sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle,
+        recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle,
+    ) = plan_alltoallv(
+        comm,
+        Weighted(sendbuf, sendcounts, sdispls, sendtype),
+        Weighted(recvbuf, recvcounts, rdispls, recvtype)
+    );
 
-/// MPI_Iallgather
-#[rustfmt::skip]
-pub fn iallgather(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_allgather(comm, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init
+    pub fn alltoallw, ialltoallw, alltoallw_init(
+        sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtypes: In<Handle>,
+        recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtypes: In<Handle>, comm: Handle,
+    ) = plan_alltoallw(
+        comm,
+        TypedEach(sendbuf, sendcounts, sdispls, sendtypes),
+        TypedEach(recvbuf, recvcounts, rdispls, recvtypes)
+    );
 
-/// MPI_Allgatherv
-#[rustfmt::skip]
-pub fn allgatherv(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address,
-    recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
-    let planned = guard.plan_allgatherv(comm, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Reduce, MPI_Ireduce, MPI_Reduce_init
+    pub fn reduce, ireduce, reduce_init(
+        sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, root: i32, comm: Handle,
+    ) = plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op });
 
-/// MPI_Iallgatherv
-#[rustfmt::skip]
-pub fn iallgatherv(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address,
-    recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
-    let planned = guard.plan_allgatherv(comm, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init
+    pub fn allreduce, iallreduce, allreduce_init(
+        sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
+    ) = plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op });
 
-/// MPI_Alltoall
-#[rustfmt::skip]
-pub fn alltoall(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, comm: Handle,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_alltoall(comm, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init
+    pub fn reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init(
+        sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle, comm: Handle,
+    ) = plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op });
 
-/// MPI_Ialltoall
-#[rustfmt::skip]
-pub fn ialltoall(
-    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64,
-    recvtype: Handle, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let planned = guard.plan_alltoall(comm, send, recv)?;
-    guard.launch(planned, request)
-}
+    /// MPI_Reduce_scatter, MPI_Ireduce_scatter, MPI_Reduce_scatter_init
+    pub fn reduce_scatter, ireduce_scatter, reduce_scatter_init(
+        sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle, comm: Handle,
+    ) = plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op });
 
-/// MPI_Alltoallv
-#[rustfmt::skip]
-pub fn alltoallv(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle,
-    recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle,
-) -> Result<()> {
-    let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
-    let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
-    let planned = guard.plan_alltoallv(comm, send, recv)?;
-    guard.run(planned)
-}
+    /// MPI_Scan, MPI_Iscan, MPI_Scan_init
+    pub fn scan, iscan, scan_init(
+        sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
+    ) = plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op });
 
-/// MPI_Ialltoallv
-#[rustfmt::skip]
-pub fn ialltoallv(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle,
-    recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
-    let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
-    let planned = guard.plan_alltoallv(comm, send, recv)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Alltoallw
-#[rustfmt::skip]
-pub fn alltoallw(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtypes: In<Handle>,
-    recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtypes: In<Handle>, comm: Handle,
-) -> Result<()> {
-    let send = TypedEach(sendbuf, sendcounts, sdispls, sendtypes);
-    let recv = TypedEach(recvbuf, recvcounts, rdispls, recvtypes);
-    let planned = guard.plan_alltoallw(comm, send, recv)?;
-    guard.run(planned)
-}
-
-/// MPI_Ialltoallw
-#[rustfmt::skip]
-pub fn ialltoallw(
-    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtypes: In<Handle>,
-    recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtypes: In<Handle>, comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    let send = TypedEach(sendbuf, sendcounts, sdispls, sendtypes);
-    let recv = TypedEach(recvbuf, recvcounts, rdispls, recvtypes);
-    let planned = guard.plan_alltoallw(comm, send, recv)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Reduce
-#[rustfmt::skip]
-pub fn reduce(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    root: i32, comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce(comm, root, count, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Ireduce
-#[rustfmt::skip]
-pub fn ireduce(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    root: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce(comm, root, count, data)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Allreduce
-#[rustfmt::skip]
-pub fn allreduce(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_allreduce(comm, count, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Iallreduce
-#[rustfmt::skip]
-pub fn iallreduce(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_allreduce(comm, count, data)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Reduce_scatter_block
-#[rustfmt::skip]
-pub fn reduce_scatter_block(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle,
-    comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce_scatter_block(comm, recvcount, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Ireduce_scatter_block
-#[rustfmt::skip]
-pub fn ireduce_scatter_block(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce_scatter_block(comm, recvcount, data)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Reduce_scatter
-#[rustfmt::skip]
-pub fn reduce_scatter(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle,
-    comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce_scatter(comm, recvcounts, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Ireduce_scatter
-#[rustfmt::skip]
-pub fn ireduce_scatter(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_reduce_scatter(comm, recvcounts, data)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Scan
-#[rustfmt::skip]
-pub fn scan(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_scan(comm, count, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Iscan
-#[rustfmt::skip]
-pub fn iscan(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_scan(comm, count, data)?;
-    guard.launch(planned, request)
-}
-
-/// MPI_Exscan
-#[rustfmt::skip]
-pub fn exscan(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_exscan(comm, count, data)?;
-    guard.run(planned)
-}
-
-/// MPI_Iexscan
-#[rustfmt::skip]
-pub fn iexscan(
-    guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let planned = guard.plan_exscan(comm, count, data)?;
-    guard.launch(planned, request)
+    /// MPI_Exscan, MPI_Iexscan, MPI_Exscan_init
+    pub fn exscan, iexscan, exscan_init(
+        sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
+    ) = plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op });
 }

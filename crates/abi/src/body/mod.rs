@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The bodies of the MPI functions, grouped as the chapters of the standard.
 //!
-//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`; `cargo run -p outboard-xtask -- gen` connects it.
+//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, or `pub fn uvw, xyz(` in a row of a table of
+//! forms; `cargo run -p outboard-xtask -- gen` connects it.
 //! `MPI_Xyz_c` shares that body unless there is a `pub fn xyz_c(`. A `pub fn xyz(` in `plain.rs` is a fast
 //! path: it is tried first, and returns `None` if it has done nothing. Helpers are `pub(crate)`.
 //!
@@ -54,7 +55,6 @@ pub mod op;
 pub mod p2p;
 pub mod pack;
 pub mod partitioned;
-pub mod persistent;
 pub mod plain;
 pub mod probe;
 pub mod request;

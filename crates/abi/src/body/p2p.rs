@@ -2,7 +2,6 @@
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, persistent requests. Probes are in
 //! `probe.rs`.
 
-use super::request::enter_persistent;
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
 use crate::process::{Guard, Job, Process};
@@ -14,168 +13,60 @@ use objects::{Comm, constants};
 use p2p::{Indirect, Mode, Ticket};
 use sys::Span;
 
-/// MPI_Send
-pub fn send(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
+/// Makes the blocking, the nonblocking and the persistent form of a send in each mode.
+macro_rules! sends {
+    ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident($mode:expr);)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $blocking(
+                guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+                comm: Handle,
+            ) -> Result<()> {
+                match guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
+                    Ticket::DONE => Ok(()),
+                    ticket => guard.finish(Work::Send(ticket)).error.map_or(Ok(()), Err),
+                }
+            }
+
+            $(#[$doc])*
+            pub fn $nonblocking(
+                guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+                comm: Handle, request: Out<Handle>,
+            ) -> Result<()> {
+                request.check()?;
+                guard.job().requests.reserve()?;
+                let work = guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?.begin(guard)?;
+                request.set(match (&work, guard.job().sent) {
+                    (Work::Send(Ticket::DONE), Some(sent)) => sent,
+                    _ => guard.request(comm, work)?,
+                })
+            }
+
+            $(#[$doc])*
+            pub fn $persistent(
+                guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+                comm: Handle, request: Out<Handle>,
+            ) -> Result<()> {
+                request.check()?;
+                let recipe = Recipe::Send(guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?);
+                guard.enter_persistent(comm, recipe, request)
+            }
+        )*
+    };
 }
 
-/// MPI_Bsend
-pub fn bsend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    blocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm)
-}
+/// The buffered mode. `Process::outgoing` fills in the comm's session.
+const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
-/// MPI_Ssend
-pub fn ssend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    blocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm)
-}
-
-/// MPI_Rsend
-pub fn rsend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
-}
-
-/// MPI_Isend
-pub fn isend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Ibsend
-pub fn ibsend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    nonblocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Issend
-pub fn issend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    nonblocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Irsend
-pub fn irsend(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Send_init
-pub fn send_init(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Bsend_init
-pub fn bsend_init(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    persistent_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Ssend_init
-pub fn ssend_init(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    persistent_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
-}
-
-/// MPI_Rsend_init
-pub fn rsend_init(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
-) -> Result<()> {
-    persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
+sends! {
+    /// MPI_Send, MPI_Isend, MPI_Send_init
+    pub fn send, isend, send_init(Mode::Standard);
+    /// MPI_Bsend, MPI_Ibsend, MPI_Bsend_init
+    pub fn bsend, ibsend, bsend_init(BUFFERED);
+    /// MPI_Ssend, MPI_Issend, MPI_Ssend_init
+    pub fn ssend, issend, ssend_init(Mode::Synchronous);
+    /// MPI_Rsend, MPI_Irsend, MPI_Rsend_init
+    pub fn rsend, irsend, rsend_init(Mode::Standard);
 }
 
 /// MPI_Recv
@@ -223,7 +114,7 @@ pub fn recv_init(
 ) -> Result<()> {
     request.check()?;
     let recipe = Recipe::Recv(guard.incoming(buf, count, datatype, source, tag, comm)?);
-    enter_persistent(guard, comm, recipe, request)
+    guard.enter_persistent(comm, recipe, request)
 }
 
 /// MPI_Sendrecv
@@ -282,47 +173,6 @@ pub fn isendrecv_replace(
     request.check()?;
     let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
     request.set(guard.request(comm, work)?)
-}
-
-/// The buffered mode. `Process::outgoing` fills in the comm's session.
-const BUFFERED: Mode = Mode::Buffered { session: 0 };
-
-#[allow(clippy::too_many_arguments)] // MPI_Send's, and the mode.
-#[rustfmt::skip]
-fn blocking_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
-        Ticket::DONE => Ok(()),
-        ticket => guard.finish(Work::Send(ticket)).error.map_or(Ok(()), Err),
-    }
-}
-
-#[allow(clippy::too_many_arguments)] // MPI_Isend's, and the mode.
-#[rustfmt::skip]
-fn nonblocking_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    request.check()?;
-    guard.job().requests.reserve()?;
-    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.begin(guard)?;
-    request.set(match (&work, guard.job().sent) {
-        (Work::Send(Ticket::DONE), Some(sent)) => sent,
-        _ => guard.request(comm, work)?,
-    })
-}
-
-#[allow(clippy::too_many_arguments)] // MPI_Send_init's, and the mode.
-#[rustfmt::skip]
-fn persistent_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
-    comm: Handle, request: Out<Handle>,
-) -> Result<()> {
-    request.check()?;
-    let recipe = Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?);
-    enter_persistent(guard, comm, recipe, request)
 }
 
 /// Sends and receives, and waits for both. The receive's status counts, and the send's error before the

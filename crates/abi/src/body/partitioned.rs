@@ -12,7 +12,6 @@
 //! (`Job::driven`); in later starts at once.
 
 use super::completion::for_owner;
-use super::request::enter_persistent;
 use crate::args::{Address, Handle, In, Out};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Partitioned, Receive, Recipe, Send, Source, Work};
@@ -174,7 +173,7 @@ fn make(
     let made =
         Partitioned { sends, me, peer, context, tag, buffer, partitions, group, heading, starts, _claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
-    enter_persistent(guard, handle, recipe, request)
+    guard.enter_persistent(handle, recipe, request)
 }
 
 /// A request's recipe, whatever stands in for its memory.

@@ -8,7 +8,7 @@ use super::completion::{EndedRequests, finish_any, finish_many, finish_one, fini
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Recipe, Request, Work};
-use crate::staging::{self, Attached, StandIns};
+use crate::staging::{Attached, StandIns};
 use error::{Class, Result, fail};
 use objects::{Queue, constants};
 use std::sync::Arc;
@@ -344,21 +344,6 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
         guard.job().driven.push(handle);
     }
     Ok(())
-}
-
-/// Enters an inactive persistent request and hands it to the program.
-pub(crate) fn enter_persistent(
-    guard: &mut Guard,
-    comm: Handle,
-    recipe: Recipe,
-    request: Out<Handle>,
-) -> Result<()> {
-    staging::fill()?;
-    let recipe = match staging::taken() {
-        Some(staged) => Recipe::Staged(Box::new(recipe), staged),
-        None => recipe,
-    };
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
 /// MPIX_Request_attach: a copy stands in for the program's memory from each start to the operation's end.

@@ -63,6 +63,20 @@ impl Guard {
         self.let_edges_leave();
         Ok(())
     }
+
+    /// Keeps a plan in a persistent request. Hints in the info change nothing.
+    pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
+        planned.check()?;
+        request.check()?;
+        self.objects.info_or_empty(info)?;
+        let (comm, mut recipe) = planned.made_by(self.doing.0).recipe(self)?;
+        if device::on()
+            && let Recipe::Coll { planned, members, library, .. } = &mut recipe
+        {
+            *library = self.persist_by_library(planned, members.context)?;
+        }
+        self.enter_persistent(comm, recipe, request)
+    }
 }
 
 impl Guard {
@@ -132,7 +146,7 @@ impl Planned {
 
     /// A persistent request's recipe. Members may start their requests in different orders, so each request
     /// has a context of its own, in which its starts are counted (MPI 5.0, section 6.13).
-    pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
+    fn recipe(self, process: &mut Process) -> Result<(Handle, Recipe)> {
         let comm = process.objects.comms.get_mut(self.comm)?;
         let mut members = next_members(comm, false);
         members.context = comm.child_context(0).id;
@@ -144,7 +158,7 @@ impl Planned {
         ))
     }
 
-    /// Starts the recipe of `persist` once more.
+    /// Starts the recipe once more.
     pub(crate) fn start_again(
         &self,
         members: &mut Members,

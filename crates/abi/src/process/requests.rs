@@ -2,7 +2,9 @@
 //! Whether operations are over, and the program's requests for them.
 
 use super::{Awaiting, Guard, Job, Process};
-use crate::request::{Completion, Request, Work};
+use crate::args::Out;
+use crate::request::{Completion, Recipe, Request, Work};
+use crate::staging;
 use error::Result;
 use objects::{Handle, constants};
 
@@ -52,6 +54,22 @@ impl Process {
             self.job().driven.push(handle);
         }
         Ok(handle)
+    }
+
+    /// Enters an inactive persistent request and hands it to the program.
+    pub(crate) fn enter_persistent(
+        &mut self,
+        comm: Handle,
+        recipe: Recipe,
+        request: Out<Handle>,
+    ) -> Result<()> {
+        staging::fill()?;
+        let recipe = match staging::taken() {
+            Some(staged) => Recipe::Staged(Box::new(recipe), staged),
+            None => recipe,
+        };
+        let entered = Request { comm, work: None, recipe: Some(Box::new(recipe)) };
+        request.set(self.job().requests.insert(entered)?)
     }
 }
 

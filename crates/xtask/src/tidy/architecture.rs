@@ -72,7 +72,11 @@ fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<
 fn check_names(page: &str, text: &str, sources: &[Source], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
     for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
-        functions.extend(source.text.split("fn ").skip(1).map(|rest| leading_name(rest).to_string()));
+        for rest in source.text.split("fn ").skip(1) {
+            // A row of a table has several, as in `pub fn send, isend(`.
+            let names = rest.split(['(', '<']).next().unwrap_or_default();
+            functions.extend(names.split(", ").map(|name| leading_name(name).to_string()));
+        }
     }
     for (number, line) in text.lines().enumerate() {
         for quoted in line.split('`').skip(1).step_by(2) {
