@@ -75,7 +75,8 @@ impl Guard {
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<Step>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut place = Place { on_device: library.memory() == Memory::Device, staged: Vec::new() };
-        let steps = steps(&planned.call, comm.rank, comm.size(), &mut place)?;
+        let (call, rank, size) = (&planned.call, comm.rank, comm.size());
+        let steps = Stepped { call, rank, size, place: &mut place }.steps()?;
         // The stand-ins of the arguments were never filled, and nothing reads them.
         drop(staging::take());
         staging::put_back(place.staged);
@@ -182,121 +183,151 @@ impl Place {
     }
 }
 
-/// The steps of a call at rank `rank` of `size`.
-fn steps(call: &Call, rank: u32, size: u32, place: &mut Place) -> Result<Vec<Step>> {
-    use Collective::*;
-    let is_root = call.root == rank;
-    let one = |step| Ok(vec![step]);
-    match call.collective {
-        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock => reduction(call, rank, is_root, place),
-        Bcast => {
-            let Some(data) = call.output.buffers().first() else { return Ok(Vec::new()) };
-            let at = if is_root { place.read(data)? } else { place.write(data)? };
-            one(Step::Broadcast { at, bytes: data.bytes(), root: call.root })
-        }
-        Allgather => {
-            let Some(output) = call.output.buffers().first() else { return Ok(Vec::new()) };
-            let bytes = output.bytes() / size as usize;
-            let (from, to) = match call.input.buffers().first() {
-                Some(input) if !call.in_place => (place.read(input)?, place.write(output)?),
-                _ => {
-                    let to = place.update(output)?;
-                    (to + bytes * rank as usize, to)
-                }
-            };
-            one(Step::AllGather { from, to, bytes })
-        }
-        Gather | Gatherv if !is_root => {
-            let sends = single(&call.input, call.root, |data| place.read(data))?;
-            one(Step::Exchange { sends, recvs: Vec::new() })
-        }
-        Scatter | Scatterv if !is_root => {
-            let recvs = single(&call.output, call.root, |data| place.write(data))?;
-            one(Step::Exchange { sends: Vec::new(), recvs })
-        }
-        Gather | Gatherv => {
-            // In place, the root's own block is where it belongs, also if one stand-in has all blocks.
-            let recvs = blocks(&call.output, size, call.in_place.then_some(rank), |data| {
-                place.find(data, call.in_place, true)
-            })?;
-            let sends =
-                if call.in_place { Vec::new() } else { single(&call.input, rank, |data| place.read(data))? };
-            one(Step::Exchange { sends, recvs })
-        }
-        Scatter | Scatterv => {
-            let sends = blocks(&call.input, size, call.in_place.then_some(rank), |data| place.read(data))?;
-            let recvs = if call.in_place {
-                Vec::new()
-            } else {
-                single(&call.output, rank, |data| place.write(data))?
-            };
-            one(Step::Exchange { sends, recvs })
-        }
-        Allgatherv => {
-            let recvs = blocks(&call.output, size, call.in_place.then_some(rank), |data| place.write(data))?;
-            let own =
-                if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
-            let (at, bytes) = (place.read(own)?, own.bytes());
-            let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
-            let sends = sends.filter(|_| bytes > 0).map(|peer| Message { peer, at, bytes }).collect();
-            one(Step::Exchange { sends, recvs })
-        }
-        Alltoall | Alltoallv | Alltoallw => {
-            let sends = match call.in_place {
-                // What is sent and what is received are one buffer.
-                true => blocks(&call.output, size, None, |data| place.apart(data, true, false))?,
-                false => blocks(&call.input, size, None, |data| place.read(data))?,
-            };
-            let recvs = blocks(&call.output, size, None, |data| place.write(data))?;
-            one(Step::Exchange { sends, recvs })
-        }
-        Barrier | Scan | Exscan => unreachable!("`ForLibrary` refuses them"),
-    }
+/// A call at rank `rank` of `size`, as it becomes steps.
+struct Stepped<'a> {
+    call: &'a Call,
+    rank: u32,
+    size: u32,
+    place: &'a mut Place,
 }
 
-fn reduction(call: &Call, rank: u32, is_root: bool, place: &mut Place) -> Result<Vec<Step>> {
-    let (kind, op, element_bytes) = operation(call).expect("`ForLibrary` has it");
-    let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
-    let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
-    let root = call.root;
-    match call.collective {
-        Collective::Allreduce | Collective::Reduce => {
-            let (from, to, count) = match (input, output) {
-                (Some(input), Some(output)) if !call.in_place => {
-                    (place.read(input)?, place.write(output)?, elements(input))
-                }
-                (Some(input), None) => (place.read(input)?, 0, elements(input)),
-                (_, Some(output)) => {
-                    let to = place.update(output)?;
-                    (to, to, elements(output))
-                }
-                (None, None) => return Ok(Vec::new()),
-            };
-            // A rank that gets no result may name what it sends.
-            let to = if is_root || call.collective == Collective::Allreduce { to } else { from };
-            Ok(vec![match call.collective {
-                Collective::Allreduce => Step::AllReduce { from, to, count, kind, op },
-                _ => Step::Reduce { from, to, count, kind, op, root },
-            }])
+impl Stepped<'_> {
+    fn steps(mut self) -> Result<Vec<Step>> {
+        use Collective::*;
+        match self.call.collective {
+            Reduce | Allreduce => self.reduce(),
+            ReduceScatter | ReduceScatterBlock => self.reduce_scatter(),
+            Bcast => self.bcast(),
+            Allgather => self.allgather(),
+            Allgatherv => self.allgatherv(),
+            Gather | Gatherv => self.gather(),
+            Scatter | Scatterv => self.scatter(),
+            Alltoall | Alltoallv | Alltoallw => self.alltoall(),
+            Barrier | Scan | Exscan => unreachable!("the choice refuses them"),
         }
-        _ => {
-            let Some(input) = input else { return Ok(Vec::new()) };
-            // In place, the result lies where the vector began.
-            let from = if call.in_place { place.apart(input, true, false)? } else { place.read(input)? };
-            let to = output.map_or(Ok(0), |output| place.write(output))?;
-            let Part::CutAt { at, .. } = &call.input else {
-                let count = output.map_or(0, elements);
-                return Ok(vec![Step::ReduceScatter { from, to, count, kind, op }]);
-            };
-            let cuts = at.windows(2).enumerate().filter(|(_, cut)| cut[1] > cut[0]);
-            Ok(cuts
-                .map(|(root, cut)| {
-                    let (from, count) = (from + cut[0] as usize, (cut[1] - cut[0]) as usize / element_bytes);
-                    let root = root as u32;
-                    Step::Reduce { from, to: if root == rank { to } else { from }, count, kind, op, root }
-                })
-                .collect())
+    }
+
+    fn is_root(&self) -> bool {
+        self.call.root == self.rank
+    }
+
+    /// The rank whose block lies where it belongs already.
+    fn without(&self) -> Option<u32> {
+        self.call.in_place.then_some(self.rank)
+    }
+
+    fn bcast(&mut self) -> Result<Vec<Step>> {
+        let Some(data) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
+        let at = if self.is_root() { self.place.read(data)? } else { self.place.write(data)? };
+        Ok(vec![Step::Broadcast { at, bytes: data.bytes(), root: self.call.root }])
+    }
+
+    fn allgather(&mut self) -> Result<Vec<Step>> {
+        let Some(output) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
+        let bytes = output.bytes() / self.size as usize;
+        let (from, to) = match self.call.input.buffers().first() {
+            Some(input) if !self.call.in_place => (self.place.read(input)?, self.place.write(output)?),
+            _ => {
+                let to = self.place.update(output)?;
+                (to + bytes * self.rank as usize, to)
+            }
+        };
+        Ok(vec![Step::AllGather { from, to, bytes }])
+    }
+
+    fn allgatherv(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, rank, size, .. } = *self;
+        let recvs = blocks(&call.output, size, self.without(), |data| self.place.write(data))?;
+        let own = if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
+        let (at, bytes) = (self.place.read(own)?, own.bytes());
+        let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
+        let sends = sends.filter(|_| bytes > 0).map(|peer| Message { peer, at, bytes }).collect();
+        Ok(vec![Step::Exchange { sends, recvs }])
+    }
+
+    fn gather(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, rank, size, .. } = *self;
+        if !self.is_root() {
+            let sends = single(&call.input, call.root, |data| self.place.read(data))?;
+            return Ok(vec![Step::Exchange { sends, recvs: Vec::new() }]);
         }
+        // In place, the root's own block is where it belongs, also if one stand-in has all blocks.
+        let recvs =
+            blocks(&call.output, size, self.without(), |data| self.place.find(data, call.in_place, true))?;
+        let sends = match call.in_place {
+            true => Vec::new(),
+            false => single(&call.input, rank, |data| self.place.read(data))?,
+        };
+        Ok(vec![Step::Exchange { sends, recvs }])
+    }
+
+    fn scatter(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, rank, size, .. } = *self;
+        if !self.is_root() {
+            let recvs = single(&call.output, call.root, |data| self.place.write(data))?;
+            return Ok(vec![Step::Exchange { sends: Vec::new(), recvs }]);
+        }
+        let sends = blocks(&call.input, size, self.without(), |data| self.place.read(data))?;
+        let recvs = match call.in_place {
+            true => Vec::new(),
+            false => single(&call.output, rank, |data| self.place.write(data))?,
+        };
+        Ok(vec![Step::Exchange { sends, recvs }])
+    }
+
+    fn alltoall(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, size, .. } = *self;
+        let sends = match call.in_place {
+            // What is sent and what is received are one buffer.
+            true => blocks(&call.output, size, None, |data| self.place.apart(data, true, false))?,
+            false => blocks(&call.input, size, None, |data| self.place.read(data))?,
+        };
+        let recvs = blocks(&call.output, size, None, |data| self.place.write(data))?;
+        Ok(vec![Step::Exchange { sends, recvs }])
+    }
+
+    fn reduce(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, .. } = *self;
+        let (kind, op, element_bytes) = operation(call).expect("the choice has asked for it");
+        let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
+        let (from, to, count) = match (call.input.buffers().first(), call.output.buffers().first()) {
+            (Some(input), Some(output)) if !call.in_place => {
+                (self.place.read(input)?, self.place.write(output)?, elements(input))
+            }
+            (Some(input), None) => (self.place.read(input)?, 0, elements(input)),
+            (_, Some(output)) => {
+                let to = self.place.update(output)?;
+                (to, to, elements(output))
+            }
+            (None, None) => return Ok(Vec::new()),
+        };
+        if call.collective == Collective::Allreduce {
+            return Ok(vec![Step::AllReduce { from, to, count, kind, op }]);
+        }
+        // A rank that gets no result may name what it sends.
+        let to = if self.is_root() { to } else { from };
+        Ok(vec![Step::Reduce { from, to, count, kind, op, root: call.root }])
+    }
+
+    fn reduce_scatter(&mut self) -> Result<Vec<Step>> {
+        let Stepped { call, rank, .. } = *self;
+        let (kind, op, element_bytes) = operation(call).expect("the choice has asked for it");
+        let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
+        let Some(input) = input else { return Ok(Vec::new()) };
+        // In place, the result lies where the vector began.
+        let from =
+            if call.in_place { self.place.apart(input, true, false)? } else { self.place.read(input)? };
+        let to = output.map_or(Ok(0), |output| self.place.write(output))?;
+        let Part::CutAt { at, .. } = &call.input else {
+            let count = output.map_or(0, |output| output.bytes() / element_bytes);
+            return Ok(vec![Step::ReduceScatter { from, to, count, kind, op }]);
+        };
+        let cuts = (0..).zip(at.windows(2)).filter(|(_, cut)| cut[1] > cut[0]);
+        let step = |(root, cut): (u32, &[u64])| {
+            let (from, count) = (from + cut[0] as usize, (cut[1] - cut[0]) as usize / element_bytes);
+            Step::Reduce { from, to: if root == rank { to } else { from }, count, kind, op, root }
+        };
+        Ok(cuts.map(step).collect())
     }
 }
 
