@@ -384,9 +384,41 @@ pub(crate) fn received(bytes: usize) {
     });
 }
 
+/// The buffer of a send, for which a stand-in without the program's bytes may stand. The ways to the buffer
+/// give it these bytes, or lend the device memory instead.
+#[derive(Clone, Debug)]
+pub struct Unfilled(Buffer);
+
+impl Unfilled {
+    pub(crate) fn new(buffer: Buffer) -> Unfilled {
+        Unfilled(buffer)
+    }
+
+    /// Bytes of data.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// The buffer with the program's bytes.
+    #[inline]
+    pub(crate) fn filled(self) -> Result<Buffer> {
+        self.filled_or_lent(|| Ok(false))
+    }
+
+    /// The buffer with the program's bytes; or `lends` says that peers get them from the device memory.
+    #[inline(always)]
+    pub(crate) fn filled_or_lent(self, lends: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
+        if device::on() {
+            provide(&self.0, lends()?)?;
+        }
+        Ok(self.0)
+    }
+}
+
 /// Gives what stands in for a buffer its bytes, if it is a stand-in; or lends the device memory instead.
 #[cold]
-pub(crate) fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
+fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
     with(buffer, |staged| {
         if lends && let Some(user) = staged.user.contiguous() {
             staged.is_entered = device::lend(staged.block.span(), user)?;

@@ -5,6 +5,7 @@ use crate::args::Handle;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
 use crate::request::{Receive, Send, Source, Work};
+use crate::staging::Unfilled;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use p2p::Mode;
@@ -94,7 +95,7 @@ fn swap_bytes(
     let buffer = Buffer::from(theirs.span());
     // The sender's rank in a comm is not used.
     let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
-    let buffer = Buffer::from(mine.span());
+    let buffer = Unfilled::new(Buffer::from(mine.span()));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;

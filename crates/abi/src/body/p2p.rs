@@ -6,7 +6,7 @@ use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
-use crate::staging;
+use crate::staging::{self, Unfilled};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, constants};
@@ -206,17 +206,17 @@ fn replace(
 ) -> Result<Work> {
     let recv = guard.incoming(buf, count, datatype, source, recvtag, comm)?;
     let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;
-    let (mut packed, bytes) = (Vec::new(), send.buffer.bytes());
+    let whole = send.buffer.filled()?;
+    let (mut packed, bytes) = (Vec::new(), whole.bytes());
     if packed.try_reserve_exact(bytes).is_err() {
         fail!(Class::NoMem, "cannot allocate {bytes} bytes to hold the message while the receive overwrites it");
     }
     packed.resize(bytes, 0u8);
-    staging::fill()?;
     let mut packed = packed.into_boxed_slice();
     // SAFETY: the work that `start_both` returns owns the box until the send is over.
     let aside = unsafe { Span::claim(packed.as_mut_ptr().expose_provenance(), packed.len()) };
-    send.buffer.pack(0, aside);
-    send.buffer = Buffer::from(aside);
+    whole.pack(0, aside);
+    send.buffer = Unfilled::new(Buffer::from(aside));
     start_both(guard, send, recv, Some(packed))
 }
 
@@ -238,7 +238,7 @@ impl Process {
         let comm = self.objects.comm(comm)?;
         let peer = if dest == constants::PROC_NULL { None } else { Some(comm.peer(dest)?) };
         let mode = if mode == BUFFERED { Mode::Buffered { session: comm.session } } else { mode };
-        Ok(Send { mode, context: comm.context, peer, tag, buffer })
+        Ok(Send { mode, context: comm.context, peer, tag, buffer: Unfilled::new(buffer) })
     }
 
     /// The arguments of a receive, checked.
@@ -274,27 +274,25 @@ pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Op
 }
 
 impl Send {
-    /// Gives what stands in for device memory the bytes; or lends the memory, if the peer can open it.
-    #[cold]
-    pub(crate) fn provide(&self, job: &mut Job, may_lend: bool) -> Result<()> {
-        let lends = match (self.peer, self.mode) {
-            (Some(peer), Mode::Standard | Mode::Synchronous) if may_lend => {
-                job.membership.segment.local(peer).is_some() && job.p2p.is_long(peer, self.buffer.bytes())?
-            }
-            _ => false,
-        };
-        staging::provide(&self.buffer, lends)
-    }
-
     /// Starts the send.
     #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
-        if device::on() {
-            self.provide(process.job(), true)?;
-        }
         let Send { mode, context, peer, tag, buffer } = self;
+        let bytes = buffer.bytes();
+        let buffer = buffer.filled_or_lent(|| lends(process.job(), mode, peer, bytes))?;
         let Some(peer) = peer else { return Ok(Ticket::DONE) };
         process.job().p2p.isend(mode, context, peer, tag, buffer)
+    }
+}
+
+/// Whether a peer may open the device memory of a message.
+#[cold]
+fn lends(job: &mut Job, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
+    match (peer, mode) {
+        (Some(peer), Mode::Standard | Mode::Synchronous) => {
+            Ok(job.membership.segment.local(peer).is_some() && job.p2p.is_long(peer, bytes)?)
+        }
+        _ => Ok(false),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn psend_init(
 ) -> Result<()> {
     let all = check(guard, partitions, count, info, request)?;
     let Send { peer, buffer, .. } = guard.outgoing(Mode::Standard, buf, all, datatype, dest, tag, comm)?;
-    make(guard, true, peer, tag, buffer, partitions, comm, request)
+    make(guard, true, peer, tag, buffer.filled()?, partitions, comm, request)
 }
 
 /// MPI_Precv_init

@@ -164,9 +164,6 @@ impl Send {
     #[inline(always)]
     pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
         let may_hand_over = process.job().may_hand_over(self.buffer.bytes());
-        if may_hand_over && device::on() {
-            self.provide(process.job(), false)?;
-        }
         if may_hand_over
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
             && process.job().p2p.is_long(peer, self.buffer.bytes())?
@@ -179,6 +176,7 @@ impl Send {
     #[cold]
     fn begin_long(self, job: &mut Job, peer: u32) -> Result<Work> {
         let Send { mode, context, tag, buffer, .. } = self;
+        let buffer = buffer.filled()?;
         let bytes = buffer.bytes() as u64;
         let (works, judged) = job.coll.judge(context, bytes);
         let Job { p2p, coll, handoffs, .. } = job;

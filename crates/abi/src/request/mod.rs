@@ -15,7 +15,7 @@ mod stream;
 mod work;
 
 use crate::args::Status;
-use crate::staging::StandIns;
+use crate::staging::{StandIns, Unfilled};
 use ccl::Step;
 use coll::Members;
 use datatype::Buffer;
@@ -103,7 +103,7 @@ pub struct Send {
     pub(crate) context: u64,
     pub(crate) peer: Option<u32>,
     pub(crate) tag: i32,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: Unfilled,
 }
 
 /// The arguments of a receive, checked.
