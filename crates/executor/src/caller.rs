@@ -386,7 +386,7 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether one more instance may stay after the program has gone on: no message, since another receive may
+    /// Whether one more instance may stay after the program has gone on. No message does: another receive may
     /// follow one that was withdrawn, under its name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();

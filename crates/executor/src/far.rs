@@ -26,7 +26,7 @@ const TO_ITSELF_MAX: usize = 16;
 
 /// Bytes of reads from one server that may be under way. What it sends beside them, such as its requests for
 /// bytes the other way, waits behind these in the queues of the network.
-const READING_BYTES_MAX: usize = 128 << 10;
+const READING_BYTES_MAX: usize = 256 << 10;
 
 /// A note about a whole instance, with where it goes or comes from, and the words that follow.
 pub(crate) type Order = (u32, Note, Vec<u64>);

@@ -18,7 +18,7 @@ use sys::{Block, Span};
 use telemetry::Counter;
 
 /// The longest read (docs/measured/hosts.md). Tests have several of one edge.
-const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 64 << 10 };
+const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
 /// Reads of one edge under way: while one's bytes come, the next one's are on their way.
 const READS_MAX: usize = 2;
 /// Reads that fail one after the other, after which the server counts as lost although it lives.
