@@ -5,6 +5,8 @@ from pathlib import Path
 
 from job_tests.running import BIN, HANGS, HERE, children, chosen, compile_c, expect, read_until, rest, start, stat, test, wait_for
 
+TWO_HOSTS = ["--launcher-exec", HERE / "here", "-hosts", "127.0.0.1,localhost", "--map-by", "node"]
+
 
 def one_fault(program, ranks, seed, act, timeout, hosts=()):
     """Runs `program`, lets `act` hurt a proxy at a seeded instant, and checks that it ends well with one warning. A proxy counts as
@@ -61,11 +63,10 @@ def proxies_that_are_killed():
 def proxies_of_two_hosts():
     """A proxy of one of two hosts is killed, or stalls. The ranks of its host go on, and those of the other ask them."""
     program = compile_c(HERE / "faults/churn.c")
-    hosts = ["--launcher-exec", HERE / "here", "-hosts", "127.0.0.1,localhost", "--map-by", "node"]
     instants = 200 if chosen.more else 6
     for i in range(instants):
         act, timeout = (stall, "1s") if i % 3 == 2 else (kill, "60s")
-        one_fault(program, 2 + i % 3, chosen.seed + 2000 + i, act, timeout, hosts)
+        one_fault(program, 2 + i % 3, chosen.seed + 2000 + i, act, timeout, TWO_HOSTS)
     return f"{instants} instants, seeds from {chosen.seed + 2000}"
 
 
@@ -86,3 +87,23 @@ def auto_leaves_operations_to_ranks_that_only_wait():
     # A counter that is 0 has no line.
     counted = {line.split()[0] for line in said.splitlines() if line.startswith("offload")}
     expect(child.returncode == 0 and counted == {"offloaded", "offload_spared"}, f"exit code {child.returncode}\n{said}")
+
+
+@test
+def auto_tries_both_ways_between_hosts():
+    program = compile_c(HERE / "faults/churn.c")
+    child = start(BIN / "mpirun", *TWO_HOSTS, "--timeout", HANGS, "-n", 2, "--proxies", 1, program, "4000",
+                  env={"OUTBOARD_OFFLOAD": "auto", "OUTBOARD_STATS": "1"})
+    said = rest(child)
+    counted = {line.split()[0] for line in said.splitlines() if line.startswith("offload")}
+    expect(child.returncode == 0 and counted >= {"offloaded", "offload_spared"}, f"exit code {child.returncode}\n{said}")
+
+
+@test
+def a_root_is_done_before_another_host_has_come():
+    program = compile_c(HERE / "faults/ahead.c")
+    for count in (1000, 128 << 10):
+        child = start(BIN / "mpirun", *TWO_HOSTS, "--timeout", HANGS, "-n", 2, "--proxies", 1, program, count,
+                      env={"OUTBOARD_OFFLOAD": "on"})
+        said = rest(child)
+        expect(child.returncode == 0 and "20 rounds" in said, f"{count} items: exit code {child.returncode}\n{said}")
