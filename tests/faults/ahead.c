@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// A broadcast of up to 512 KiB to another host is complete at its root before the others have come, in a job with proxies
-// (docs/internals/edges.md): the root overwrites its buffer, and says so by a message for which the others wait first.
+/* A broadcast of up to 512 KiB to another host is complete at its root before the others have come, in a job with proxies
+ * (docs/internals/edges.md): the root overwrites its buffer, and says so by a message for which the others wait first. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
