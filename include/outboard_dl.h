@@ -73,8 +73,9 @@ typedef struct outboard_dl_options {
 
 /* Initialises MPI with MPI_THREAD_MULTIPLE, if that has not been done, and starts the library's threads. */
 int outboard_dl_init(void);
-/* Waits for all operations, frees the groups, and finalizes MPI if init initialised it. OUTBOARD_DL_ABORTED: an operation of an
-   aborted group has not ended, so MPI is left as it is, and the job's launcher will see a process that failed. */
+/* Collective over the ranks. Waits for all operations, frees the groups, and finalizes MPI if init initialised it. OUTBOARD_DL_ABORTED: this
+   process has given up operations (a time-out, an abort), and within the longest time-out of these not all ranks have called this; so MPI
+   is left as it is, and the job's launcher will see a process that failed. In a fork it does nothing. */
 int outboard_dl_finalize(void);
 int outboard_dl_world_rank(void);
 int outboard_dl_world_size(void);

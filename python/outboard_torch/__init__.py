@@ -26,19 +26,13 @@ def _create(options, _unused):
     global _finalizer
     if _finalizer is None:
         # A process of multiprocessing ends without atexit.
-        _finalizer = multiprocessing.util.Finalize(None, _finalize, exitpriority=0)
-    return _backend.create(options.store, options.group_rank, options.group_size, list(options.global_ranks_in_group),
-                           options.group_id, options.timeout.total_seconds())
-
-
-def _is_launched():
-    return any(name in os.environ for name in ("OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"))
+        _finalizer = multiprocessing.util.Finalize(None, _finalize_child, exitpriority=0)
+    return _backend.create(options.store, options.group_rank, options.group_size, options.group_id, options.timeout.total_seconds())
 
 
 def _set_environment():
     """What torchrun would have set. The store is served by this process, on a port that the system chose, if it is rank 0."""
     global _store
-    _backend.init()
     name = ""
     if _backend.rank() == 0:
         _store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
@@ -53,14 +47,20 @@ def _set_environment():
                       TORCHELASTIC_USE_AGENT_STORE="True")
 
 
-@atexit.register
-def _finalize():
-    # After an exception others may wait for this process: the launcher ends them once it is gone.
-    error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is None or isinstance(error, SystemExit) and not error.code:
+# What follows is C's: it ends MPI once the process has its exit code.
+atexit.register(_backend.detach)
+
+
+def _finalize_child():
+    """The end of MPI in a process of multiprocessing, which has no other. After an exception others may wait for this process."""
+    error = sys.exc_info()[1]
+    if multiprocessing.parent_process() is not None and (error is None or isinstance(error, SystemExit) and not error.code):
         _backend.finalize()
 
 
 dist.Backend.register_backend("outboard", _create, extended_api=True, devices=["cpu"])
-if _is_launched() and "MASTER_PORT" not in os.environ:
-    _set_environment()
+if _backend.is_launched():
+    # All ranks, so that the first group may have some of them.
+    _backend.init()
+    if "MASTER_PORT" not in os.environ:
+        _set_environment()

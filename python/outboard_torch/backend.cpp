@@ -3,9 +3,11 @@
 #include "backend.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
 #include <numeric>
+#include <thread>
 
 namespace outboard {
 namespace {
@@ -60,34 +62,82 @@ int op_of(const ReduceOp &op) {
 }
 
 void check_tensor(const at::Tensor &tensor) {
-    if (tensor.is_sparse() || tensor.layout() != at::kStrided) raise("sparse tensors are not supported");
+    if (tensor.layout() != at::kStrided) raise("sparse tensors are supported in all_reduce only");
     if (!tensor.device().is_cpu()) raise("a tensor is on " + tensor.device().str() + "; this backend takes tensors in host memory");
-    if (!tensor.is_non_overlapping_and_dense()) raise("tensors must be contiguous");
+}
+
+void check_output(const at::Tensor &tensor) {
+    check_tensor(tensor);
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) raise("an output has elements that share memory; clone it");
 }
 
 const at::Tensor &only(const Tensors &tensors) {
     if (tensors.size() != 1) raise("expected one tensor, got " + std::to_string(tensors.size()));
-    check_tensor(tensors[0]);
     return tensors[0];
 }
 
-void check_contiguous(const at::Tensor &tensor) {
+// Whether the elements are one block of memory, in their order. Of a tensor that is not, the block is a copy.
+bool is_block(const at::Tensor &tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+at::Tensor block_of(const at::Tensor &tensor) {
     check_tensor(tensor);
-    if (!tensor.is_contiguous()) raise("tensors must be contiguous");
+    if (is_block(tensor)) return tensor;
+    at::NoGradGuard no_grad;
+    return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+at::Tensor output_block_of(const at::Tensor &tensor) {
+    check_output(tensor);
+    return block_of(tensor);
+}
+
+// A block for what is only written.
+at::Tensor room_for(const at::Tensor &tensor) {
+    check_output(tensor);
+    return is_block(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options());
+}
+
+Tensors both(Tensors some, const Tensors &more) {
+    some.insert(some.end(), more.begin(), more.end());
+    return some;
+}
+
+Tensors each(const Tensors &tensors, at::Tensor (*function)(const at::Tensor &)) {
+    Tensors made;
+    for (const auto &tensor : tensors) made.push_back(function(tensor));
+    return made;
+}
+
+// Copies blocks into their tensors, without autograd, in whichever thread the operation ends. Empty: there is nothing to copy.
+std::function<void()> back(Tensors blocks, Tensors tensors) {
+    bool is_needed = false;
+    for (size_t i = 0; i < blocks.size(); i++) is_needed = is_needed || !blocks[i].is_same(tensors[i]);
+    if (!is_needed) return nullptr;
+    return [blocks = std::move(blocks), tensors = std::move(tensors)] {
+        at::NoGradGuard no_grad;
+        for (size_t i = 0; i < blocks.size(); i++)
+            if (!blocks[i].is_same(tensors[i])) tensors[i].copy_(blocks[i]);
+    };
+}
+
+// The numbers of a block of which a reduction is made: of complex ones their parts.
+at::Tensor numbers(const at::Tensor &block, const ReduceOp &op) {
+    if (!block.is_complex()) return block;
+    if (op.op_ != ReduceOp::SUM && op.op_ != ReduceOp::AVG) raise("of complex numbers there are sums and averages only");
+    return at::view_as_real(block);
 }
 
 // Tensors of a list with an element per member, all like `one`.
-void check_list(const Tensors &list, size_t size, const at::Tensor &one) {
+void check_list(const Tensors &list, size_t size, const at::Tensor &one, bool is_output) {
     if (list.size() != size) raise("a list has " + std::to_string(list.size()) + " tensors for " + std::to_string(size) + " ranks");
     for (const auto &tensor : list) {
-        check_tensor(tensor);
+        is_output ? check_output(tensor) : check_tensor(tensor);
         if (tensor.scalar_type() != one.scalar_type()) raise("the tensors of a list have different types");
         if (tensor.numel() != one.numel()) raise("the tensors of a list have different sizes");
     }
 }
 
 void check_whole(const at::Tensor &whole, const at::Tensor &part, int size) {
-    check_contiguous(whole), check_contiguous(part);
     if (whole.scalar_type() != part.scalar_type()) raise("input and output have different types");
     if (whole.numel() != part.numel() * size)
         raise("one tensor has " + std::to_string(part.numel()) + " elements, and the other " + std::to_string(whole.numel()) +
@@ -152,7 +202,27 @@ void Work::start(int count, Milliseconds timeout, bool is_waited, const Start &s
     }
 }
 
+namespace {
+
+// Whether Python has gone, and how many threads tell of an end.
+std::atomic<bool> is_detached{false};
+std::atomic<int> telling{0};
+
+} // namespace
+
+void detach() {
+    is_detached = true;
+    // One may wait for something; it gets a moment.
+    for (int i = 0; i < 1000 && telling > 0; i++) std::this_thread::sleep_for(Milliseconds(1));
+}
+
 void Work::ended(void *state, int code, const char *message) {
+    struct Telling {
+        Telling() { telling++; }
+        ~Telling() { telling--; }
+    } const now;
+    // What the work has stays: it may be Python's.
+    if (is_detached) return;
     auto *self = static_cast<c10::intrusive_ptr<Work> *>(state);
     // A peer may still write after these, so the tensors stay for ever.
     if (code == OUTBOARD_DL_TIMEOUT || code == OUTBOARD_DL_ABORTED) new Tensors((*self)->kept_), new Tensors((*self)->outputs_);
@@ -184,6 +254,7 @@ void Work::one_ended(int code, const char *message) {
 }
 
 bool Work::isCompleted() {
+    if (c10d::Work::isCompleted()) return true;
     for (auto *handle : handles_) {
         int done = 0;
         outboard_dl_test(handle, &done);
@@ -192,6 +263,8 @@ bool Work::isCompleted() {
 }
 
 bool Work::wait(Milliseconds timeout) {
+    // Those who are called back at the end may ask for it, too.
+    if (c10d::Work::isCompleted()) return c10d::Work::wait(timeout);
     const double seconds = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1000 : -1;
     for (auto *handle : handles_) {
         const int code = outboard_dl_wait(handle, seconds);
@@ -268,50 +341,102 @@ Backend::Returned Backend::run(c10::intrusive_ptr<Work> work, int count, Millise
 }
 
 Backend::Returned Backend::broadcast(Tensors &tensors, const BroadcastOptions &options) {
-    const auto &tensor = only(tensors);
-    return run(make(OpType::BROADCAST, "outboard:broadcast", tensors, {}), 1, options.timeout, options.asyncOp,
-               [&](int, auto *with, auto **work) {
-                   return outboard_dl_broadcast(group_, tensor.data_ptr(), bytes(tensor), OUTBOARD_DL_U8,
-                                                static_cast<int>(options.rootRank), with, work);
-               });
+    const auto block = output_block_of(only(tensors));
+    auto work = make(OpType::BROADCAST, "outboard:broadcast", tensors, {block});
+    work->after = back({block}, tensors);
+    return run(work, 1, options.timeout, options.asyncOp, [&](int, auto *with, auto **handle) {
+        return outboard_dl_broadcast(group_, block.data_ptr(), bytes(block), OUTBOARD_DL_U8, static_cast<int>(options.rootRank), with, handle);
+    });
 }
 
 Backend::Returned Backend::allreduce(Tensors &tensors, const AllreduceOptions &options) {
-    const auto &tensor = only(tensors);
-    const int type = type_of(tensor.scalar_type()), op = op_of(options.reduceOp);
-    return run(make(OpType::ALLREDUCE, "outboard:all_reduce", tensors, {}), 1, options.timeout, options.asyncOp,
-               [&](int, auto *with, auto **work) {
-                   return outboard_dl_allreduce(group_, nullptr, tensor.data_ptr(), tensor.numel(), type, op, with, work);
-               });
+    if (only(tensors).is_sparse()) return allreduce_sparse(tensors, options);
+    return reduce_in_place(OpType::ALLREDUCE, tensors, options);
 }
 
 Backend::Returned Backend::allreduce_coalesced(Tensors &tensors, const AllreduceCoalescedOptions &options) {
-    for (const auto &tensor : tensors) check_tensor(tensor), type_of(tensor.scalar_type());
+    return reduce_in_place(OpType::ALLREDUCE_COALESCED, tensors, options);
+}
+
+Backend::Returned Backend::reduce_in_place(OpType type, Tensors &tensors, const AllreduceOptions &options) {
+    const auto blocks = each(tensors, output_block_of);
     const int op = op_of(options.reduceOp);
-    return run(make(OpType::ALLREDUCE_COALESCED, "outboard:all_reduce", tensors, {}), static_cast<int>(tensors.size()),
-               options.timeout, options.asyncOp, [&](int index, auto *with, auto **work) {
-                   const auto &tensor = tensors[static_cast<size_t>(index)];
-                   return outboard_dl_allreduce(group_, nullptr, tensor.data_ptr(), tensor.numel(), type_of(tensor.scalar_type()), op,
-                                                with, work);
-               });
+    Tensors parts;
+    for (const auto &block : blocks) parts.push_back(numbers(block, options.reduceOp)), type_of(parts.back().scalar_type());
+    auto work = make(type, "outboard:all_reduce", tensors, blocks);
+    work->after = back(blocks, tensors);
+    return run(work, static_cast<int>(parts.size()), options.timeout, options.asyncOp, [&](int index, auto *with, auto **handle) {
+        const auto &part = parts[static_cast<size_t>(index)];
+        return outboard_dl_allreduce(group_, nullptr, part.data_ptr(), part.numel(), type_of(part.scalar_type()), op, with, handle);
+    });
+}
+
+// The members gather indices and values, and each adds them up. How many each has they tell each other first, which waits.
+Backend::Returned Backend::allreduce_sparse(Tensors &tensors, const AllreduceOptions &options) {
+    if (options.reduceOp.op_ != ReduceOp::SUM && options.reduceOp.op_ != ReduceOp::AVG)
+        raise("of sparse tensors there are sums and averages only");
+    at::NoGradGuard no_grad;
+    auto tensor = tensors[0];
+    if (!tensor.device().is_cpu()) raise("a tensor is on " + tensor.device().str() + "; this backend takes tensors in host memory");
+    const auto own = tensor.coalesce();
+    const auto timeout = options.timeout == kUnsetTimeout ? options_->timeout : options.timeout;
+    constexpr int64_t most = 16;
+    if (own.dim() > most) raise("a sparse tensor has more than " + std::to_string(most) + " dimensions");
+    auto shapes = at::zeros({size_, most + 4}, at::kLong), mine = shapes[rank_];
+    mine[0] = own._nnz(), mine[1] = own.sparse_dim(), mine[2] = own.dim(), mine[3] = static_cast<int64_t>(own.scalar_type());
+    for (int64_t i = 0; i < own.dim(); i++) mine[4 + i] = own.size(i);
+    auto asked = make(OpType::ALLREDUCE, "outboard:all_reduce_sparse", {shapes}, {});
+    asked->start(1, timeout, true, [&](int, auto *with, auto **handle) {
+        return outboard_dl_allgather(group_, nullptr, shapes.data_ptr(), most + 4, OUTBOARD_DL_I64, with, handle);
+    });
+    asked->wait(kNoTimeout);
+    for (int who = 0; who < size_; who++)
+        if (!at::equal(shapes[who].slice(0, 1), mine.slice(0, 1)))
+            raise("the sparse tensor of rank " + std::to_string(who) + " has another shape or type than that of rank " + std::to_string(rank_));
+    const auto counts = shapes.select(1, 0).contiguous();
+    const auto room = counts.max().item<int64_t>();
+    // A row for each index: what is left free is at the end.
+    auto sizes = own.values().sizes().vec();
+    sizes[0] = room;
+    auto indices = at::zeros({room, own.sparse_dim()}, at::kLong), values = at::zeros(sizes, own.values().options());
+    indices.slice(0, 0, own._nnz()).copy_(own.indices().t()), values.slice(0, 0, own._nnz()).copy_(own.values());
+    sizes.insert(sizes.begin(), size_);
+    auto all_indices = at::empty({size_, room, own.sparse_dim()}, at::kLong), all_values = at::empty(sizes, values.options());
+    auto work = make(OpType::ALLREDUCE, "outboard:all_reduce_sparse", tensors, {indices, values, all_indices, all_values});
+    work->after = [=, size = size_, is_average = options.reduceOp.op_ == ReduceOp::AVG]() mutable {
+        at::NoGradGuard inner;
+        Tensors where, what;
+        for (int who = 0; who < size; who++) {
+            const auto count = counts[who].item<int64_t>();
+            where.push_back(all_indices[who].slice(0, 0, count)), what.push_back(all_values[who].slice(0, 0, count));
+        }
+        const auto sum = at::sparse_coo_tensor(at::cat(where).t(), at::cat(what), tensor.sizes(), tensor.options()).coalesce();
+        tensor.copy_(is_average ? sum.div(size) : sum);
+    };
+    const Tensors from{indices, values}, to{all_indices, all_values};
+    return run(work, 2, options.timeout, options.asyncOp, [&](int index, auto *with, auto **handle) {
+        const auto at = static_cast<size_t>(index);
+        return outboard_dl_allgather(group_, from[at].data_ptr(), to[at].data_ptr(), bytes(from[at]), OUTBOARD_DL_U8, with, handle);
+    });
 }
 
 Backend::Returned Backend::reduce(Tensors &tensors, const ReduceOptions &options) {
-    const auto &tensor = only(tensors);
-    const int type = type_of(tensor.scalar_type()), op = op_of(options.reduceOp), root = static_cast<int>(options.rootRank);
-    return run(make(OpType::REDUCE, "outboard:reduce", tensors, {}), 1, options.timeout, options.asyncOp,
-               [&](int, auto *with, auto **work) {
-                   auto *send = rank_ == root ? nullptr : tensor.data_ptr();
-                   return outboard_dl_reduce(group_, send, tensor.data_ptr(), tensor.numel(), type, op, root, with, work);
-               });
+    const int op = op_of(options.reduceOp), root = static_cast<int>(options.rootRank);
+    const auto block = output_block_of(only(tensors)), part = numbers(block, options.reduceOp);
+    const int type = type_of(part.scalar_type());
+    auto work = make(OpType::REDUCE, "outboard:reduce", tensors, {block});
+    if (rank_ == root) work->after = back({block}, tensors);
+    return run(work, 1, options.timeout, options.asyncOp, [&](int, auto *with, auto **handle) {
+        auto *send = rank_ == root ? nullptr : part.data_ptr();
+        return outboard_dl_reduce(group_, send, part.data_ptr(), part.numel(), type, op, root, with, handle);
+    });
 }
 
 Backend::Returned Backend::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const AllgatherOptions &options) {
-    const auto &input = only(inputs);
+    const auto own = block_of(only(inputs));
     if (outputs.size() != 1) raise("allgather needs one list of outputs");
-    check_list(outputs[0], static_cast<size_t>(size_), input);
-    auto flat = flat_of(input, static_cast<size_t>(size_));
-    auto own = input.contiguous();
+    check_list(outputs[0], static_cast<size_t>(size_), own, true);
+    auto flat = flat_of(own, static_cast<size_t>(size_));
     auto work = make(OpType::ALLGATHER, "outboard:all_gather", outputs[0], {flat, own});
     work->after = [flat, list = outputs[0]] { scatter_copy(flat, list); };
     return run(work, 1, options.timeout, options.asyncOp, [&](int, auto *with, auto **handle) {
@@ -327,26 +452,27 @@ Backend::Returned Backend::_allgather_base(at::Tensor &output, at::Tensor &input
 Backend::Returned Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs, const AllgatherOptions &options) {
     if (outputs.size() != inputs.size()) raise("there are not as many outputs as inputs");
     for (size_t i = 0; i < inputs.size(); i++) check_whole(outputs[i], inputs[i], size_);
-    return run(make(OpType::_ALLGATHER_BASE, "outboard:_all_gather_base", outputs, inputs), static_cast<int>(inputs.size()),
-               options.timeout, options.asyncOp, [&](int index, auto *with, auto **work) {
-                   const auto &input = inputs[static_cast<size_t>(index)], &output = outputs[static_cast<size_t>(index)];
-                   const auto part = bytes(input);
-                   // An input that lies in its place of the output is a gather in place.
-                   auto *place = static_cast<char *>(output.data_ptr()) + part * rank_;
-                   const void *send = part == 0 || input.data_ptr() == place ? nullptr : input.data_ptr();
-                   return outboard_dl_allgather(group_, send, output.data_ptr(), part, OUTBOARD_DL_U8, with, work);
-               });
+    const auto from = each(inputs, block_of), to = each(outputs, room_for);
+    auto work = make(OpType::_ALLGATHER_BASE, "outboard:_all_gather_base", outputs, both(from, to));
+    work->after = back(to, outputs);
+    return run(work, static_cast<int>(from.size()), options.timeout, options.asyncOp, [&](int index, auto *with, auto **handle) {
+        const auto &input = from[static_cast<size_t>(index)], &output = to[static_cast<size_t>(index)];
+        const auto part = bytes(input);
+        // An input that lies in its place of the output is a gather in place.
+        auto *place = static_cast<char *>(output.data_ptr()) + part * rank_;
+        const void *send = part == 0 || input.data_ptr() == place ? nullptr : input.data_ptr();
+        return outboard_dl_allgather(group_, send, output.data_ptr(), part, OUTBOARD_DL_U8, with, handle);
+    });
 }
 
 Backend::Returned Backend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs, const AllgatherOptions &options) {
     if (outputs.size() != static_cast<size_t>(size_)) raise("allgather_coalesced needs a list of outputs for each rank");
     Tensors flats, own, all;
     for (size_t i = 0; i < inputs.size(); i++) {
-        check_tensor(inputs[i]);
+        own.push_back(block_of(inputs[i]));
         for (auto &list : outputs)
             if (list.size() != inputs.size() || list[i].sizes() != inputs[i].sizes()) raise("an output is unlike its input");
         flats.push_back(flat_of(inputs[i], outputs.size()));
-        own.push_back(inputs[i].contiguous());
     }
     for (auto &list : outputs) all.insert(all.end(), list.begin(), list.end());
     Tensors kept(flats);
@@ -366,15 +492,14 @@ Backend::Returned Backend::allgather_coalesced(std::vector<Tensors> &outputs, Te
 }
 
 Backend::Returned Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs, const GatherOptions &options) {
-    const auto &input = only(inputs);
     const int root = static_cast<int>(options.rootRank);
-    at::Tensor flat, own = input.contiguous();
+    at::Tensor flat, own = block_of(only(inputs));
     Tensors list;
     if (rank_ == root) {
         if (outputs.size() != 1) raise("gather needs one list of outputs at its root");
         list = outputs[0];
-        check_list(list, static_cast<size_t>(size_), input);
-        flat = flat_of(input, list.size());
+        check_list(list, static_cast<size_t>(size_), own, true);
+        flat = flat_of(own, list.size());
     } else if (!outputs.empty()) {
         raise("gather takes outputs at its root only");
     }
@@ -389,34 +514,64 @@ Backend::Returned Backend::gather(std::vector<Tensors> &outputs, Tensors &inputs
 }
 
 Backend::Returned Backend::scatter(Tensors &outputs, std::vector<Tensors> &inputs, const ScatterOptions &options) {
-    const auto &output = only(outputs);
+    const auto output = room_for(only(outputs));
     const int root = static_cast<int>(options.rootRank);
     at::Tensor flat;
     if (rank_ == root) {
         if (inputs.size() != 1) raise("scatter needs one list of inputs at its root");
-        check_list(inputs[0], static_cast<size_t>(size_), output);
+        check_list(inputs[0], static_cast<size_t>(size_), output, false);
         flat = gather_copy(inputs[0]);
     } else if (!inputs.empty()) {
         raise("scatter takes inputs at its root only");
     }
-    check_contiguous(output);
-    Tensors kept;
+    Tensors kept{output};
     if (flat.defined()) kept.push_back(flat);
-    return run(make(OpType::SCATTER, "outboard:scatter", outputs, kept), 1, options.timeout, options.asyncOp,
-               [&](int, auto *with, auto **work) {
-                   return outboard_dl_scatter(group_, flat.defined() ? flat.data_ptr() : nullptr, output.data_ptr(), bytes(output),
-                                              OUTBOARD_DL_U8, root, with, work);
-               });
+    auto work = make(OpType::SCATTER, "outboard:scatter", outputs, kept);
+    work->after = back({output}, outputs);
+    return run(work, 1, options.timeout, options.asyncOp, [&](int, auto *with, auto **handle) {
+        return outboard_dl_scatter(group_, flat.defined() ? flat.data_ptr() : nullptr, output.data_ptr(), bytes(output), OUTBOARD_DL_U8, root,
+                                   with, handle);
+    });
 }
 
 Backend::Returned Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs, const ReduceScatterOptions &options) {
     const auto &output = only(outputs);
-    check_contiguous(output);
     if (inputs.size() != 1) raise("reduce_scatter needs one list of inputs");
-    check_list(inputs[0], static_cast<size_t>(size_), output);
-    auto flat = gather_copy(inputs[0]);
-    Tensors whole{flat};
+    const auto &list = inputs[0];
+    if (list.size() != static_cast<size_t>(size_))
+        raise("a list has " + std::to_string(list.size()) + " tensors for " + std::to_string(size_) + " ranks");
+    for (const auto &tensor : list)
+        if (tensor.numel() != list[0].numel()) return reduce_scatter_uneven(outputs, list, options);
+    check_list(list, list.size(), output, false);
+    Tensors whole{gather_copy(list)};
     return reduce_scatter_tensor_coalesced(outputs, whole, options);
+}
+
+// A reduction for each member, which is its root. All have lists of the same sizes, so all come here.
+Backend::Returned Backend::reduce_scatter_uneven(Tensors &outputs, const Tensors &list, const ReduceScatterOptions &options) {
+    const auto count = list[static_cast<size_t>(rank_)].numel();
+    if (count != outputs[0].numel())
+        raise("the output has " + std::to_string(outputs[0].numel()) + " elements, and the input of this rank, " + std::to_string(rank_) + ", has " +
+              std::to_string(count));
+    for (const auto &tensor : list)
+        if (tensor.scalar_type() != outputs[0].scalar_type()) raise("input and output have different types");
+    const int op = op_of(options.reduceOp);
+    const auto output = room_for(outputs[0]), result = numbers(output, options.reduceOp);
+    const int type = type_of(result.scalar_type());
+    auto blocks = each(list, block_of);
+    Tensors parts;
+    for (auto &block : blocks) {
+        // MPI wants inputs and output apart.
+        if (block.is_alias_of(output)) block = block.clone();
+        parts.push_back(numbers(block, options.reduceOp));
+    }
+    auto work = make(OpType::REDUCE_SCATTER, "outboard:reduce_scatter", outputs, both(blocks, {output}));
+    work->after = back({output}, outputs);
+    return run(work, size_, options.timeout, options.asyncOp, [&](int root, auto *with, auto **handle) {
+        const auto &part = parts[static_cast<size_t>(root)];
+        const void *send = part.numel() == 0 && root == rank_ ? nullptr : part.data_ptr();
+        return outboard_dl_reduce(group_, send, result.data_ptr(), part.numel(), type, op, root, with, handle);
+    });
 }
 
 Backend::Returned Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input, const ReduceScatterOptions &options) {
@@ -426,25 +581,29 @@ Backend::Returned Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &
 
 Backend::Returned Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs, const ReduceScatterOptions &options) {
     if (outputs.size() != inputs.size()) raise("there are not as many outputs as inputs");
-    for (size_t i = 0; i < inputs.size(); i++) check_whole(inputs[i], outputs[i], size_), type_of(inputs[i].scalar_type());
+    for (size_t i = 0; i < inputs.size(); i++) check_whole(inputs[i], outputs[i], size_);
     const int op = op_of(options.reduceOp);
-    // An output may lie in its input (FSDP); MPI wants them apart, so such an input is copied.
-    Tensors own(inputs);
-    for (size_t i = 0; i < own.size(); i++)
-        if (own[i].is_alias_of(outputs[i])) own[i] = own[i].clone();
-    return run(make(OpType::_REDUCE_SCATTER_BASE, "outboard:_reduce_scatter_base", outputs, own), static_cast<int>(own.size()),
-               options.timeout, options.asyncOp, [&](int index, auto *with, auto **work) {
-                   const auto &input = own[static_cast<size_t>(index)], &output = outputs[static_cast<size_t>(index)];
-                   const void *send = input.numel() == 0 ? nullptr : input.data_ptr();
-                   return outboard_dl_reduce_scatter(group_, send, output.data_ptr(), output.numel(), type_of(output.scalar_type()), op,
-                                                     with, work);
-               });
+    auto own = each(inputs, block_of);
+    const auto to = each(outputs, room_for);
+    Tensors parts, sums;
+    for (size_t i = 0; i < own.size(); i++) {
+        // An output may lie in its input (FSDP); MPI wants them apart, so such an input is copied.
+        if (own[i].is_alias_of(to[i])) own[i] = own[i].clone();
+        parts.push_back(numbers(own[i], options.reduceOp)), sums.push_back(numbers(to[i], options.reduceOp)), type_of(sums.back().scalar_type());
+    }
+    auto work = make(OpType::_REDUCE_SCATTER_BASE, "outboard:_reduce_scatter_base", outputs, both(own, to));
+    work->after = back(to, outputs);
+    return run(work, static_cast<int>(own.size()), options.timeout, options.asyncOp, [&](int index, auto *with, auto **handle) {
+        const auto &input = parts[static_cast<size_t>(index)], &output = sums[static_cast<size_t>(index)];
+        const void *send = input.numel() == 0 ? nullptr : input.data_ptr();
+        return outboard_dl_reduce_scatter(group_, send, output.data_ptr(), output.numel(), type_of(output.scalar_type()), op, with, handle);
+    });
 }
 
 Backend::Returned Backend::alltoall_base(at::Tensor &output, at::Tensor &input, std::vector<int64_t> &output_splits,
                                          std::vector<int64_t> &input_splits, const AllToAllOptions &options) {
-    check_contiguous(output), check_contiguous(input);
     if (output.scalar_type() != input.scalar_type()) raise("input and output have different types");
+    const auto from = block_of(input), to = room_for(output);
     // Counts and places of each rank's block, in bytes.
     const auto lay = [this](const at::Tensor &tensor, const std::vector<int64_t> &splits, std::vector<int64_t> &places) {
         const auto size = static_cast<size_t>(size_);
@@ -461,14 +620,15 @@ Backend::Returned Backend::alltoall_base(at::Tensor &output, at::Tensor &input, 
         return counts;
     };
     std::vector<int64_t> send_places, receive_places;
-    const auto send_counts = lay(input, input_splits, send_places), receive_counts = lay(output, output_splits, receive_places);
-    return run(make(OpType::ALLTOALL_BASE, "outboard:all_to_all", {output}, {input}), 1, options.timeout, options.asyncOp,
-               [&](int, auto *with, auto **work) {
-                   if (input_splits.empty() && output_splits.empty() && input.numel() > 0)
-                       return outboard_dl_alltoall(group_, input.data_ptr(), output.data_ptr(), send_counts[0], OUTBOARD_DL_U8, with, work);
-                   return outboard_dl_alltoallv(group_, input.data_ptr(), send_counts.data(), send_places.data(), output.data_ptr(),
-                                                receive_counts.data(), receive_places.data(), OUTBOARD_DL_U8, with, work);
-               });
+    const auto send_counts = lay(from, input_splits, send_places), receive_counts = lay(to, output_splits, receive_places);
+    auto work = make(OpType::ALLTOALL_BASE, "outboard:all_to_all", {output}, {from, to});
+    work->after = back({to}, {output});
+    return run(work, 1, options.timeout, options.asyncOp, [&](int, auto *with, auto **handle) {
+        if (input_splits.empty() && output_splits.empty() && from.numel() > 0)
+            return outboard_dl_alltoall(group_, from.data_ptr(), to.data_ptr(), send_counts[0], OUTBOARD_DL_U8, with, handle);
+        return outboard_dl_alltoallv(group_, from.data_ptr(), send_counts.data(), send_places.data(), to.data_ptr(), receive_counts.data(),
+                                     receive_places.data(), OUTBOARD_DL_U8, with, handle);
+    });
 }
 
 Backend::Returned Backend::alltoall(Tensors &outputs, Tensors &inputs, const AllToAllOptions &options) {
@@ -476,7 +636,7 @@ Backend::Returned Backend::alltoall(Tensors &outputs, Tensors &inputs, const All
     if (outputs.size() != size || inputs.size() != size) raise("alltoall needs as many tensors as ranks");
     std::vector<int64_t> sizes[2];
     for (size_t i = 0; i < size; i++) {
-        check_tensor(outputs[i]), check_tensor(inputs[i]);
+        check_output(outputs[i]), check_tensor(inputs[i]);
         if (outputs[i].scalar_type() != inputs[0].scalar_type() || inputs[i].scalar_type() != inputs[0].scalar_type())
             raise("the tensors of a list have different types");
         sizes[0].push_back(outputs[i].numel()), sizes[1].push_back(inputs[i].numel());
@@ -508,17 +668,18 @@ Backend::Returned Backend::alltoall(Tensors &outputs, Tensors &inputs, const All
 }
 
 Backend::Returned Backend::send(Tensors &tensors, int to, int tag) {
-    const auto &tensor = only(tensors);
-    return run(make(OpType::SEND, "outboard:send", tensors, {}), 1, kUnsetTimeout, true, [&](int, auto *with, auto **work) {
-        return outboard_dl_send(group_, tensor.data_ptr(), bytes(tensor), OUTBOARD_DL_U8, to, tag, with, work);
+    const auto block = block_of(only(tensors));
+    return run(make(OpType::SEND, "outboard:send", tensors, {block}), 1, kUnsetTimeout, true, [&](int, auto *with, auto **handle) {
+        return outboard_dl_send(group_, block.data_ptr(), bytes(block), OUTBOARD_DL_U8, to, tag, with, handle);
     });
 }
 
 Backend::Returned Backend::recv(Tensors &tensors, int from, int tag) {
-    const auto &tensor = only(tensors);
-    const auto type = from < 0 ? OpType::RECVANYSOURCE : OpType::RECV;
-    return run(make(type, "outboard:recv", tensors, {}), 1, kUnsetTimeout, true, [&](int, auto *with, auto **work) {
-        return outboard_dl_receive(group_, tensor.data_ptr(), bytes(tensor), OUTBOARD_DL_U8, from, tag, with, work);
+    const auto room = room_for(only(tensors));
+    auto work = make(from < 0 ? OpType::RECVANYSOURCE : OpType::RECV, "outboard:recv", tensors, {room});
+    work->after = back({room}, tensors);
+    return run(work, 1, kUnsetTimeout, true, [&](int, auto *with, auto **handle) {
+        return outboard_dl_receive(group_, room.data_ptr(), bytes(room), OUTBOARD_DL_U8, from, tag, with, handle);
     });
 }
 

@@ -99,6 +99,9 @@ public:
     void monitoredBarrier(const c10d::BarrierOptions &, bool wait_for_all) override;
 
 private:
+    Returned reduce_in_place(OpType type, Tensors &, const c10d::AllreduceOptions &);
+    Returned allreduce_sparse(Tensors &, const c10d::AllreduceOptions &);
+    Returned reduce_scatter_uneven(Tensors &outputs, const Tensors &list, const c10d::ReduceScatterOptions &);
     c10::intrusive_ptr<Work> make(OpType type, const char *title, Tensors outputs, Tensors kept);
     Returned run(c10::intrusive_ptr<Work> work, int count, Milliseconds timeout, bool is_async, const Work::Start &start);
 
@@ -111,9 +114,21 @@ private:
     std::optional<std::vector<Returned>> coalesced_;
 };
 
-// Initialises MPI in this process, if that has not been done: as a rank of the launcher that started it, or, where there
-// is none (torchrun), through a c10d store. Returns this process's rank in MPI_COMM_WORLD.
-int bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size);
+// Whether a launcher of MPI started this process.
+bool is_launched();
+
+// Initialises MPI in a process that a launcher has started, if that has not been done. Collective over the job.
+void start_launched();
+
+// The rank in MPI_COMM_WORLD of each member of a group, which all call it. Where no launcher started them, MPI starts here: among the
+// members, through the store.
+std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout);
+
+// Copies `text` of rank 0 to all ranks of MPI_COMM_WORLD.
+std::string share(std::string text);
+
+// From now on nobody hears of operations that end. Called before Python ends.
+void detach();
 
 // Throws what outboard_dl says, if it says anything.
 void check(int code);

@@ -1,7 +1,7 @@
 // Starts MPI in a process that no MPI launcher has started: a thread of this process is its PMI-1 server (PMI_FD), and what a
 // rank puts, gets and fences there goes through the c10d store.
 // SPDX-License-Identifier: BSD-3-Clause
-#include "backend.h"
+#include "meeting.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -19,7 +19,8 @@ constexpr int value_bytes_max = 1024;
 
 class Server {
 public:
-    Server(int fd, c10::intrusive_ptr<c10d::Store> store, int size) : fd_(fd), store_(std::move(store)), size_(size) {}
+    Server(int fd, c10::intrusive_ptr<c10d::Store> store, int size, std::string prefix)
+        : fd_(fd), store_(std::move(store)), size_(size), prefix_(std::move(prefix)) {}
 
     // Answers lines until the other end is closed.
     void run() {
@@ -50,6 +51,8 @@ private:
         return line.substr(at, name == "value" ? std::string::npos : line.find(' ', at) - at);
     }
 
+    std::string key_of(const std::string &line) const { return prefix_ + "/kvs/" + field(line, "key"); }
+
     std::string answer(const std::string &line) {
         const auto is = [&](const char *command) {
             const auto whole = std::string("cmd=") + command;
@@ -58,21 +61,21 @@ private:
         if (is("init")) return "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n";
         if (is("get_maxes"))
             return "cmd=maxes rc=0 kvsname_max=64 keylen_max=256 vallen_max=" + std::to_string(value_bytes_max) + "\n";
-        if (is("get_my_kvsname")) return "cmd=my_kvsname rc=0 kvsname=c10d\n";
+        if (is("get_my_kvsname")) return "cmd=my_kvsname rc=0 kvsname=" + prefix_.substr(prefix_.find('/') + 1) + "\n";
         if (is("get_appnum")) return "cmd=appnum rc=0 appnum=0\n";
         if (is("put")) {
             const auto value = field(line, "value");
-            store_->set("kvs/" + field(line, "key"), std::vector<uint8_t>(value.begin(), value.end()));
+            store_->set(key_of(line), std::vector<uint8_t>(value.begin(), value.end()));
             return "cmd=put_result rc=0\n";
         }
         if (is("get")) {
-            const auto key = "kvs/" + field(line, "key");
+            const auto key = key_of(line);
             if (!store_->check({key})) return "cmd=get_result rc=-1\n";
             const auto value = store_->get(key);
             return "cmd=get_result rc=0 value=" + std::string(value.begin(), value.end()) + "\n";
         }
         if (is("barrier_in")) {
-            const auto key = "fence/" + std::to_string(++fences_);
+            const auto key = prefix_ + "/fence/" + std::to_string(++fences_);
             if (store_->add(key, 1) == size_) store_->set(key + "/done", std::vector<uint8_t>{1});
             store_->wait({key + "/done"}, std::chrono::hours(24));
             return "cmd=barrier_out rc=0\n";
@@ -86,30 +89,24 @@ private:
     int fd_;
     c10::intrusive_ptr<c10d::Store> store_;
     int size_, fences_ = 0;
+    std::string prefix_;
 };
 
-bool has_launcher() {
-    for (const char *name : {"OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"})
-        if (std::getenv(name)) return true;
-    return false;
-}
+// The MPI job of this process, by a word that its members share; empty before MPI has started.
+std::string job;
+std::mutex starting;
 
-} // namespace
+// What a member says of itself in a meeting: its job and its rank there.
+std::string place() { return job.empty() ? "" : job + " " + std::to_string(outboard_dl_world_rank()); }
 
-int bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size) {
-    static std::mutex once;
-    std::lock_guard<std::mutex> guard(once);
-    if (outboard_dl_world_rank() >= 0) return outboard_dl_world_rank();
-    if (has_launcher() || size == 1 || !store) {
-        check(outboard_dl_init());
-        TORCH_CHECK(!store || outboard_dl_world_size() >= size, "outboard: the first group has ", size,
-                    " ranks, but this MPI job has ", outboard_dl_world_size());
-        return outboard_dl_world_rank();
-    }
+// Starts MPI among the members of a meeting.
+void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &prefix) {
     int ends[2];
     TORCH_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair: ", std::strerror(errno));
+    // For the end of MPI: a store that this process serves must be there after Python has gone.
+    static auto *const kept [[maybe_unused]] = new c10::intrusive_ptr<c10d::Store>(store);
     // A connection of its own: a wait in the store must not hold up the program's.
-    Server server(ends[0], store->clone(), size);
+    Server server(ends[0], store->clone(), size, prefix);
     std::thread([server]() mutable { server.run(); }).detach();
     ::setenv("PMI_FD", std::to_string(ends[1]).c_str(), 1);
     ::setenv("PMI_RANK", std::to_string(rank).c_str(), 1);
@@ -118,7 +115,74 @@ int bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size) 
     // What this process starts is no rank.
     for (const char *name : {"PMI_FD", "PMI_RANK", "PMI_SIZE"}) ::unsetenv(name);
     check(code);
-    return outboard_dl_world_rank();
+    job = prefix;
+}
+
+} // namespace
+
+bool is_launched() {
+    for (const char *name : {"OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"})
+        if (std::getenv(name)) return true;
+    return false;
+}
+
+std::string share(std::string text) {
+    check(outboard_dl_init());
+    const int size = outboard_dl_world_size();
+    std::vector<int> all;
+    for (int who = 0; who < size; who++) all.push_back(who);
+    outboard_dl_group *group;
+    check(outboard_dl_group_create(all.data(), size, "share", 300, &group));
+    text.resize(256);
+    outboard_dl_work *work;
+    const int started = outboard_dl_broadcast(group, text.data(), 256, OUTBOARD_DL_U8, 0, nullptr, &work);
+    if (started == OUTBOARD_DL_OK) {
+        const int code = outboard_dl_wait(work, -1);
+        outboard_dl_work_free(work);
+        check(code);
+    }
+    check(started);
+    check(outboard_dl_group_free(group));
+    return text.substr(0, text.find('\0'));
+}
+
+void start_launched() {
+    std::lock_guard<std::mutex> guard(starting);
+    if (!job.empty()) return;
+    check(outboard_dl_init());
+    job = share(new_word());
+}
+
+std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout) {
+    if (is_launched()) start_launched();
+    std::unique_lock<std::mutex> guard(starting);
+    if (size == 1) {
+        // Alone: without a launcher a job of its own.
+        if (job.empty()) check(outboard_dl_init()), job = new_word();
+        return {outboard_dl_world_rank()};
+    }
+    TORCH_CHECK(store, "outboard: group ", group, " has no store");
+    const auto own = place();
+    // Others may make groups meanwhile.
+    guard.unlock();
+    const auto met = meet(*store, rank, size, own, group, timeout);
+    std::vector<int> ranks;
+    bool is_first = true;
+    for (int who = 0; who < size; who++) {
+        const auto &said = met.members[static_cast<size_t>(who)];
+        const auto space = said.find(' ');
+        TORCH_CHECK(said.substr(0, space) == met.members[0].substr(0, met.members[0].find(' ')), "outboard: ranks 0 and ", who, " of group ", group,
+                    " are in different MPI jobs. A process joins one with the first group of this backend that it is in, if no launcher of MPI "
+                    "started it. So make a group of all processes first: init_process_group(\"outboard\"), or \"cpu:outboard\"");
+        if (space != std::string::npos) is_first = false, ranks.push_back(std::stoi(said.substr(space + 1)));
+    }
+    if (!is_first) return ranks;
+    guard.lock();
+    TORCH_CHECK(job.empty(), "outboard: two threads of a process made its first groups at the same time");
+    start(store, rank, size, met.prefix);
+    // Which of MPI's ranks each member is: those that it was given.
+    for (int who = 0; who < size; who++) ranks.push_back(who);
+    return ranks;
 }
 
 } // namespace outboard

@@ -4,8 +4,10 @@ checkpoint is always found, and has the bytes of its step. No torch: `store.py` 
 
     kills.py [--points N] [--seed S]"""
 import argparse
+import contextlib
 import ctypes
 import importlib.util
+import io
 import os
 import pathlib
 import random
@@ -157,6 +159,29 @@ def repeated(folder):
     second.close()
 
 
+def told(folder):
+    """Saves that fail are told at once, each, and raise at `close`; one whose memory has changed fails, too."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        writer = store.Writer(folder, "told")
+        memory = ctypes.create_string_buffer(BYTES)
+        writer.save(1, {"part": [(ctypes.addressof(memory), BYTES)]}, check=lambda: None)
+        writer.add("description", b"")
+        writer.wait()
+        for step in range(2, 12):
+            writer.save(step, {"no/folder": [b"x"]})
+            writer.add("description", b"")
+        writer.save(12, {"part": [(ctypes.addressof(memory), BYTES)]}, check=lambda: "the memory was changed")
+        writer.add("description", b"")
+        try:
+            writer.close()
+            raise AssertionError("close says nothing of eleven saves that failed")
+        except store.Failed as error:
+            assert str(error).count("No such file") == 10 and str(error).count("the memory was changed") == 1, error
+    assert len(said.getvalue().splitlines()) == 11 and said.getvalue().count("rank 0") == 11, said.getvalue()
+    assert store.steps(folder) == [1] and store.newest(folder)[0] == 1
+
+
 def full_disk():
     """Needs root: a file system of 8 MB, in which two checkpoints do not fit."""
     with tempfile.TemporaryDirectory() as folder:
@@ -205,6 +230,8 @@ def main():
         damage(folder, chance)
         undescribed(folder)
         repeated(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        told(pathlib.Path(folder))
     full_disk()
     print(f"{passed} kills, the last checkpoint is step {least}; damaged files and a full disk")
 

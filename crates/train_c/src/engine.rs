@@ -15,7 +15,9 @@
 use crate::c::MPI_Request;
 use crate::fault::{Fault, MPI, Result, STATE, call, fail};
 use crate::numbers as n;
+use crate::turn::PATIENCE;
 use crate::work::{Status, Work, none, was_cancelled};
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -40,6 +42,8 @@ pub struct Engine {
 #[derive(Debug)]
 struct List {
     arrived: Vec<Held>,
+    /// Those that have ended, whose callers have not heard of it.
+    ended: VecDeque<Ended>,
     /// Here while no thread makes progress.
     role: Option<Role>,
     /// The generalized request that ends the wait in MPI.
@@ -48,8 +52,16 @@ struct List {
     idle: usize,
     /// Set when the engine closes: until when it waits for operations that were given up.
     closes: Option<Instant>,
-    /// Set when it has closed: how many operations have not ended for MPI.
-    left: Option<usize>,
+    /// Set when it has closed.
+    left: Option<Left>,
+}
+
+/// What has not ended for MPI when the engine closes.
+#[derive(Debug, Clone, Copy)]
+pub struct Left {
+    pub operations: usize,
+    /// The longest that one of them was to wait for its peers.
+    pub patience: Duration,
 }
 
 /// What the thread has that makes progress.
@@ -65,6 +77,12 @@ impl List {
     fn needs_a_thread(&self) -> bool {
         let works = |role: &Role| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
         self.left.is_none() && self.role.as_ref().is_some_and(works)
+    }
+
+    /// One of which the caller may hear now.
+    fn next_to_tell(&mut self) -> Option<Ended> {
+        let at = self.ended.iter().position(|one| one.work.may_tell())?;
+        self.ended.remove(at)
     }
 
     fn may_end(&self, held: &[Held]) -> bool {
@@ -101,6 +119,7 @@ impl Held {
 }
 
 /// An operation that has ended, of which its caller has not heard yet.
+#[derive(Debug)]
 struct Ended {
     work: Arc<Work>,
     outcome: Result<()>,
@@ -132,6 +151,7 @@ impl Engine {
             process: std::process::id(),
             list: Mutex::new(List {
                 arrived: Vec::new(),
+                ended: VecDeque::new(),
                 role: Some(Role { held: Vec::new(), waker: none(), closes: None }),
                 waker: None,
                 idle: 0,
@@ -159,15 +179,17 @@ impl Engine {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all operations, then the threads. Returns how many operations have not ended for MPI.
-    pub fn close(&'static self) -> usize {
+    /// Ends all operations, then the threads.
+    pub fn close(&'static self) -> Left {
         self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
         let mut list = self.list();
-        while list.left.is_none() {
-            list = self.needed.wait(list).unwrap_or_else(PoisonError::into_inner);
-        }
-        let left = list.left.unwrap_or(0);
+        let left = loop {
+            match list.left {
+                Some(left) => break left,
+                None => list = self.needed.wait(list).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
         drop(list);
         self.alarm.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.set.notify_one();
@@ -179,6 +201,7 @@ impl Engine {
     }
 
     pub fn carry_out(&'static self, request: MPI_Request, work: Arc<Work>) {
+        work.enter();
         self.list().arrived.push(Held { request, work, given_up: None });
         self.wake();
     }
@@ -186,20 +209,21 @@ impl Engine {
     /// Makes a thread look at the list, at groups that were aborted, and at deadlines.
     pub fn wake(&'static self) {
         let mut list = self.list();
-        if list.role.is_some() {
-            self.call_a_thread(&list);
-        } else if let Some(waker) = list.waker.take() {
+        self.call_a_thread(&list);
+        if list.role.is_none()
+            && let Some(waker) = list.waker.take()
+        {
             drop(list);
             let _ = call!(MPI_Grequest_complete(waker));
         }
     }
 
-    /// Has the role taken, if it waits for a thread.
+    /// Has another thread look at the list, if there is something to do.
     fn call_a_thread(&'static self, list: &List) {
-        if !list.needs_a_thread() {
+        if list.ended.is_empty() && !list.needs_a_thread() {
             return;
         }
-        // Without another thread the one that calls a function takes the role afterwards.
+        // Without another thread the one that calls a function goes on afterwards.
         if list.idle == 0 && self.spawn("outboard-dl", Engine::serve).is_ok() {
             return;
         }
@@ -207,41 +231,60 @@ impl Engine {
     }
 
     fn serve(&'static self) {
-        while let Some(mut role) = self.take_role() {
-            let mut ended = give_up(&mut role.held);
-            self.set_alarm(&role);
-            if ended.is_empty() {
-                wait_some(&mut role, &mut ended);
-            }
-            let mut list = self.list();
-            list.role = Some(role);
-            if !ended.is_empty() {
+        let mut list = self.list();
+        loop {
+            if let Some(Ended { work, outcome, status }) = list.next_to_tell() {
+                // The function may wait.
                 self.call_a_thread(&list);
-            }
-            drop(list);
-            for Ended { work, outcome, status } in ended {
-                work.end(outcome, status.as_ref());
+                drop(list);
+                work.tell(outcome, status.as_ref());
+                list = self.list();
+            } else if list.needs_a_thread() {
+                // Somebody must see when the turn of these has come.
+                if !list.ended.is_empty() && list.idle == 0 {
+                    let _ = self.spawn("outboard-dl", Engine::serve);
+                }
+                let Some(mut role) = self.take_role(&mut list) else { continue };
+                drop(list);
+                let mut ended = give_up(&mut role.held);
+                self.set_alarm(&role);
+                if ended.is_empty() {
+                    wait_some(&mut role, &mut ended);
+                }
+                list = self.list();
+                list.role = Some(role);
+                list.ended.extend(ended);
+            } else if list.left.is_some() && list.ended.is_empty() {
+                return;
+            } else {
+                list = self.idle(list);
             }
         }
     }
 
-    /// Waits until the role is there, and something to do. None: the engine has closed.
-    fn take_role(&self) -> Option<Role> {
-        let mut list = self.list();
-        while !list.needs_a_thread() {
-            if list.left.is_some() {
-                return None;
-            }
-            list.idle += 1;
-            list = self.needed.wait(list).unwrap_or_else(PoisonError::into_inner);
-            list.idle -= 1;
-        }
+    /// Waits until there may be something to do.
+    fn idle<'a>(&self, mut list: MutexGuard<'a, List>) -> MutexGuard<'a, List> {
+        list.idle += 1;
+        let mut list = if list.ended.is_empty() {
+            self.needed.wait(list).unwrap_or_else(PoisonError::into_inner)
+        } else {
+            let waited = self.needed.wait_timeout(list, PATIENCE / 8);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        list.idle -= 1;
+        list
+    }
+
+    /// The role, which is there. None: the engine has closed.
+    fn take_role(&self, list: &mut List) -> Option<Role> {
         let mut role = list.role.take()?;
         role.held.append(&mut list.arrived);
         role.closes = list.closes;
         if list.may_end(&role.held) {
             end_waker(list.waker.take(), role.waker);
-            list.left = Some(role.held.len());
+            let patience = role.held.iter().filter_map(|held| held.work.timeout).max();
+            list.left =
+                Some(Left { operations: role.held.len(), patience: patience.unwrap_or_default().max(GRACE) });
             // Their buffers stay: a peer may still write there.
             std::mem::forget(role.held);
             self.needed.notify_all();
@@ -333,12 +376,15 @@ fn wait_some(role: &mut Role, over: &mut Vec<Ended>) {
     for (held, request) in held.iter_mut().zip(&requests) {
         held.request = *request;
     }
+    // What happened says the error of the call, for the first that failed.
+    let mut facts = waited.as_ref().err().map(Fault::facts);
     for (place, status) in places.iter().zip(&mut statuses).take(usize::try_from(ended).unwrap_or(0)) {
         let Some(held) = usize::try_from(*place).ok().and_then(|place| held.get_mut(place)) else { continue };
         // With MPI_ERR_IN_STATUS each status has its own error.
         let outcome = match &waited {
             Ok(()) => Ok(()),
-            Err(_) => crate::fault::mpi(status[n::F_ERROR as usize], held.work.task.name),
+            Err(_) => crate::fault::mpi(status[n::F_ERROR as usize], held.work.task.name)
+                .map_err(|fault| fault.with(facts.take())),
         };
         match held.given_up.take() {
             Some(_) if !held.work.task.is_receive => {}

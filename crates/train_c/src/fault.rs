@@ -18,6 +18,21 @@ pub struct Fault {
     pub message: String,
 }
 
+impl Fault {
+    /// What the library says of the first operation that failed, in the error of a call for many.
+    pub fn facts(&self) -> String {
+        let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
+        sentence.trim_end_matches(')').into()
+    }
+
+    pub fn with(mut self, facts: Option<String>) -> Fault {
+        if let Some(facts) = facts {
+            self.message = format!("{} ({facts})", self.message);
+        }
+        self
+    }
+}
+
 pub type Result<T> = std::result::Result<T, Fault>;
 
 pub fn fail<T>(code: c_int, message: impl Into<String>) -> Result<T> {

@@ -7,6 +7,7 @@ use crate::fault::{ABORTED, ARGUMENT, Fault, Result, call, code, fail};
 use crate::kind::handle;
 use crate::numbers as n;
 use crate::process;
+use crate::turn::Turns;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Group {
     pub timeout: Option<Duration>,
     /// Held while an operation starts: so operations start in the order of their numbers.
     order: Mutex<u64>,
+    /// In which order they tell of their end.
+    pub turns: Turns,
     /// Why no operation can end well any more.
     failed: OnceLock<Fault>,
 }
@@ -113,7 +116,16 @@ fn create(ranks: *const c_int, size: c_int, name: *const c_char, timeout: f64) -
     call!(MPI_Comm_set_errhandler(comm, handle(n::ERRORS_RETURN)))?;
     call!(MPI_Comm_rank(comm, &raw mut rank))?;
     let timeout = (timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(1e9)));
-    Ok(Group { comm, name, rank, size, timeout, order: Mutex::new(0), failed: OnceLock::new() })
+    Ok(Group {
+        comm,
+        name,
+        rank,
+        size,
+        timeout,
+        order: Mutex::new(0),
+        turns: Turns::default(),
+        failed: OnceLock::new(),
+    })
 }
 
 /// Groups that are made at the same time by different threads need different tags (MPI 5.0, section 7.4.2).

@@ -29,4 +29,5 @@ mod life;
 mod numbers;
 mod process;
 mod start;
+mod turn;
 mod work;

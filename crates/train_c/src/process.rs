@@ -3,12 +3,14 @@
 //! groups are made.
 
 use crate::c::MPI_Comm;
-use crate::engine::Engine;
+use crate::engine::{Engine, Left};
 use crate::fault::{ABORTED, Result, STATE, call, code, fail};
 use crate::kind::{handle, make_operators};
 use crate::numbers as n;
+use crate::work::{Status, none};
 use std::ffi::c_int;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 struct World {
@@ -105,6 +107,27 @@ fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     Ok(lowest)
 }
 
+/// Whether all ranks come to the end. One that has given up operations does not wait without a limit: a peer
+/// may be why it had to. Once all are here, nobody will join these operations any more.
+fn all_come(comm: MPI_Comm, left: Left) -> Result<bool> {
+    let mut request = none();
+    call!(MPI_Ibarrier(comm, &raw mut request))?;
+    let mut status = Status::default();
+    if left.operations == 0 {
+        call!(MPI_Wait(&raw mut request, status.as_mut_ptr()))?;
+        return Ok(true);
+    }
+    let begun = Instant::now();
+    loop {
+        let mut done = 0;
+        call!(MPI_Test(&raw mut request, &raw mut done, status.as_mut_ptr()))?;
+        if done != 0 || begun.elapsed() >= left.patience {
+            return Ok(done != 0);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn outboard_dl_finalize() -> c_int {
     code(finalize())
@@ -114,12 +137,14 @@ fn finalize() -> Result<()> {
     let Some(world) = WORLD.get().filter(|_| is_open()) else { return Ok(()) };
     let left = Engine::get()?.close();
     *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
-    if left > 0 {
+    if !all_come(world.comm, left)? {
         return fail(
             ABORTED,
             format!(
-                "rank {}: {left} operations of aborted groups have not ended, so MPI is not finalized",
-                world.rank
+                "rank {}: {} operations that were given up have not ended, and within {} s not all ranks have come to the end, so MPI is not finalized",
+                world.rank,
+                left.operations,
+                left.patience.as_secs_f64()
             ),
         );
     }

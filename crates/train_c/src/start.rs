@@ -9,7 +9,7 @@ use crate::group::{Group, shared};
 use crate::kind::{Average, Kind, Reduction};
 use crate::life::Life;
 use crate::numbers as n;
-use crate::work::{Callback, Task, Work, none};
+use crate::work::{Callback, Task, Work, none, within};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -44,11 +44,12 @@ struct Order {
     average: Option<usize>,
     lists: Vec<i64>,
     is_receive: bool,
+    is_message: bool,
 }
 
 impl Order {
     fn new(name: &'static str, count: i64, kind: Kind) -> Order {
-        Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false }
+        Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false, is_message: false }
     }
 
     /// The result of a reduction with `op` lies at `receive`.
@@ -81,7 +82,7 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
     let callback = options.callback.map(|function| Callback { function, state: options.state as usize });
     let size = u32::try_from(group.size).unwrap_or(1);
     let work = group.clone().in_order(|number| {
-        let Order { name, count, kind, is_receive, mut lists, .. } = order;
+        let Order { name, count, kind, is_receive, is_message, mut lists, .. } = order;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut request = none();
         launch(group.comm, kind.datatype(), &mut lists, &raw mut request)?;
@@ -92,7 +93,8 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
             size,
         });
         let work = Arc::new(Work {
-            task: Task { name, count, kind, number, is_receive },
+            task: Task { name, count, kind, number, is_receive, is_message },
+            within: within(),
             timeout,
             deadline,
             average,
@@ -261,14 +263,15 @@ outboard_dl_alltoallv(
 
 outboard_dl_send(buffer: *const c_void, count: i64, kind: c_int, to: c_int, tag: c_int) frame {
     check_rank(frame.group, to, "to")?;
-    start(frame, Order::new("send", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    let order = Order { is_message: true, ..Order::new("send", count, Kind::of(kind)?) };
+    start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Isend_c(buffer.cast_mut(), count, datatype, to, tag, comm, request))
     })
 }
 
 outboard_dl_receive(buffer: *mut c_void, count: i64, kind: c_int, from: c_int, tag: c_int) frame {
     let from = if from == -1 { n::ANY_SOURCE } else { check_rank(frame.group, from, "from").map(|()| from)? };
-    let order = Order { is_receive: true, ..Order::new("receive", count, Kind::of(kind)?) };
+    let order = Order { is_receive: true, is_message: true, ..Order::new("receive", count, Kind::of(kind)?) };
     start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Irecv_c(buffer, count, datatype, from, tag, comm, request))
     })

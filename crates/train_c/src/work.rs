@@ -11,6 +11,7 @@ use crate::group::Group;
 use crate::kind::{Average, Kind, handle};
 use crate::life::Life;
 use crate::numbers as n;
+use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -38,6 +39,33 @@ pub struct Task {
     /// Its number in its group.
     pub number: u64,
     pub is_receive: bool,
+    /// A send or a receive.
+    pub is_message: bool,
+}
+
+/// An operation whose function runs, by its group and number.
+#[derive(Debug, Clone)]
+pub struct Telling {
+    group: Arc<Group>,
+    number: u64,
+}
+
+impl Telling {
+    fn is(&self, other: &Telling) -> bool {
+        Arc::ptr_eq(&self.group, &other.group) && self.number == other.number
+    }
+}
+
+thread_local! {
+    /// Within which operation's function this thread is.
+    static TELLING: RefCell<Option<Telling>> = const { RefCell::new(None) };
+}
+
+/// What an operation is within that this thread starts.
+pub fn within() -> Option<Telling> {
+    let telling = TELLING.with_borrow(Clone::clone)?;
+    telling.group.turns.inner(telling.number, true, Instant::now());
+    Some(telling)
 }
 
 #[derive(Debug)]
@@ -51,6 +79,8 @@ pub struct Work {
     #[expect(dead_code, reason = "MPI reads them")]
     pub lists: Vec<i64>,
     pub callback: Option<Callback>,
+    /// Within which operation's function it was started.
+    pub within: Option<Telling>,
     pub life: Life<MPI_Request, Result<()>>,
     /// Who sent, once a receive has ended.
     pub source: AtomicI32,
@@ -75,6 +105,49 @@ impl Work {
             function(state as *mut c_void, code, message.as_ptr());
         }
         self.life.end(outcome);
+        if let Some(Telling { group, number }) = &self.within {
+            group.turns.inner(*number, false, Instant::now());
+        }
+    }
+
+    /// Whether it takes turns with the group's other operations.
+    fn has_turn(&self) -> bool {
+        !self.task.is_message && self.within.is_none()
+    }
+
+    /// It is the engine's from now on.
+    pub fn enter(&self) {
+        if self.has_turn() {
+            self.group.turns.enter(self.task.number);
+        }
+    }
+
+    /// Whether it is to be ended now, by `tell`.
+    pub fn may_tell(&self) -> bool {
+        !self.has_turn() || self.group.turns.begin(self.task.number, Instant::now())
+    }
+
+    /// As `end`, when it is its turn.
+    pub fn tell(&self, outcome: Result<()>, status: Option<&Status>) {
+        let own = self.has_turn().then(|| Telling { group: self.group.clone(), number: self.task.number });
+        let before = TELLING.replace(own.or_else(|| self.within.clone()));
+        self.end(outcome, status);
+        TELLING.set(before);
+        if self.has_turn() {
+            self.group.turns.leave(self.task.number);
+        }
+    }
+
+    /// Lets others tell of their end if this thread is in a function that waits for this operation, which is
+    /// not its own.
+    fn yield_turn(&self) {
+        let telling = TELLING.with_borrow(Clone::clone);
+        if let (Some(telling), Ok(engine)) = (telling, Engine::get())
+            && !self.within.as_ref().is_some_and(|within| within.is(&telling))
+        {
+            telling.group.turns.leave(telling.number);
+            engine.wake();
+        }
     }
 
     pub fn late(&self) -> Fault {
@@ -125,6 +198,7 @@ impl Work {
             }
         }
         self.hand_over();
+        self.yield_turn();
         if let Some(outcome) = self.life.wait(timeout.and_then(|timeout| begun.checked_add(timeout))) {
             return outcome;
         }

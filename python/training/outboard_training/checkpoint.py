@@ -14,6 +14,7 @@ and the next, which waits only if the copy is not over. Everything else (buffers
 `torch.distributed.checkpoint.load` reads the result. Each rank must save the same state dict's keys in the same order, as for `dcp.save`.
 """
 import ctypes
+import functools
 import io
 import os
 import pathlib
@@ -36,6 +37,16 @@ from .store import Failed
 __all__ = ["Checkpoints", "Failed"]
 
 
+def _changed(versions):
+    """What is wrong if a tensor was written to, in place, since its version was noted; or None."""
+    names = [name for name, tensor, version in versions if tensor._version != version]
+    if not names:
+        return None
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return (f"{names[0]}{more} was changed outside of optimizer.step() while it was copied. After attach(optimizer) parameters and the optimizer's state may "
+            "change in its step only; make other changes before save(), or after wait_copied()")
+
+
 class _Storage(FileSystemWriter):
     """Plans as the stock writer does; the bytes are the writer process's."""
 
@@ -49,6 +60,8 @@ class _Storage(FileSystemWriter):
     def write_data(self, plan, planner):
         name = f"{plan.storage_data.prefix}0.distcp"
         stable, parts, kept, results, at = self._stable(), [], [], [], 0
+        # Of the tensors that are copied later: what must not change until then.
+        versions = []
         for item in plan.items:
             if item.type == WriteItemType.BYTE_IO:
                 body = [planner.resolve_data(item).getvalue()]
@@ -56,10 +69,12 @@ class _Storage(FileSystemWriter):
                 tensor = planner.resolve_data(item).detach()
                 body = self._saved(item.index, tensor, stable)
                 kept.append(tensor)
+                if not all(isinstance(part, bytes) for part in body):
+                    versions.append((item.index.fqn, tensor, tensor._version))
             length = sum(len(part) if isinstance(part, bytes) else part[1] for part in body)
             results.append(WriteResult(index=item.index, size_in_bytes=length, storage_data=_StorageInfo(name, at, length)))
             parts, at = parts + body, at + length
-        self.writer.save(self.step, {name: parts}, kept)
+        self.writer.save(self.step, {name: parts}, kept, functools.partial(_changed, versions))
         done = Future()
         done.set_result(results)
         return done
@@ -144,9 +159,21 @@ class Checkpoints:
         self.stalled += self.writer.wait_copied()
 
     def save(self, state_dict, step):
-        """Starts to save. Collective. A failure of an earlier save is not raised here, but by `wait`."""
+        """Starts to save. Collective. Errors (Failed), at all ranks: an earlier save has failed at some rank, of which no call has told yet;
+        nothing is saved then, and the next call saves again."""
+        failures = self.writer.failures()
+        if self.is_distributed:
+            of_all = [None] * dist.get_world_size(self.group)
+            dist.all_gather_object(of_all, failures, group=self.group)
+            failures = [failure for one in of_all for failure in one]
+        if failures:
+            raise Failed("; ".join(dict.fromkeys(failures)))
         self.storage.step = step
         dcp.save(state_dict, storage_writer=self.storage, planner=self.planner, process_group=self.group)
+
+    def wait_copied(self):
+        """Waits until what the last save says has been copied, so that all of it may be changed. `optimizer.step()` of an attached one does."""
+        self.writer.wait_copied()
 
     def load(self, state_dict):
         """Loads the newest whole checkpoint into the state dict. Collective. Returns its step, or None."""
@@ -157,9 +184,9 @@ class Checkpoints:
         return found[0]
 
     def wait(self):
-        """Waits until the last save is complete. Errors (Failed): one was not."""
+        """Waits until the last save is complete. Errors (Failed): one was not, of which no call has told yet."""
         self.writer.wait()
 
     def close(self):
-        """Ends the writer processes once they have written everything."""
+        """Ends the writer processes once they have written everything. Errors (Failed): a save was not written, of which no call has told yet."""
         self.writer.close()

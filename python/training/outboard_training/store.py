@@ -30,6 +30,8 @@ CHUNK = 4 << 20
 PIPE = 1 << 20
 # What rank 0's writer waits for the files of the others, in seconds; and once its trainer has ended.
 PATIENCE, PATIENCE_ALONE = 600, 10
+# What the trainer says once a save has been copied: its number, and whether the memory was the same all the time.
+VERDICT = struct.Struct("<Q?")
 
 
 class Failed(RuntimeError):
@@ -94,16 +96,22 @@ class Writer:
         self.settings = {"folder": str(folder), "run": run, "rank": rank, "size": size, "keep": keep, "rate": rate, "cores": cores}
         self.process = None
         self._done = threading.Condition()
-        self._copied, self._committed, self._failure, self._last = 0, 0, None, 0
+        self._copied, self._committed, self._last = 0, 0, 0
+        # What was said of saves that failed, and not raised yet; what tells whether the memory of a save is as it was.
+        self._failures, self._checks, self._spoiled = [], {}, set()
 
     def _start(self):
-        self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        verdicts, self._verdicts = os.pipe()
+        self.settings["verdicts"] = verdicts
+        self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[verdicts])
+        os.close(verdicts)
         # What a save says is about a kilobyte per tensor; the trainer does not wait until the process reads it.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self.process.stdin, fcntl.F_SETPIPE_SZ, PIPE)
         # Yama lets only ancestors read a process's memory, unless it names another.
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(self.process.pid), 0, 0, 0)
-        threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(self.process, self._verdicts), daemon=True)
+        self._listener.start()
         self._send(self.settings)
 
     def _send(self, thing):
@@ -111,36 +119,69 @@ class Writer:
         self.process.stdin.write(struct.pack("<Q", len(text)) + text)
         self.process.stdin.flush()
 
-    def _listen(self, process):
+    def _fail(self, text):
+        """Says at once that a save has failed; the next call that may raise does. Called with the lock."""
+        print(f"outboard_training: rank {self.settings['rank']}: {text}; the checkpoints before it are as they were", file=sys.stderr, flush=True)
+        self._failures.append(text)
+
+    def _listen(self, process, verdicts):
         for line in process.stdout:
             word, number, text = line.decode().rstrip("\n").split(" ", 2)
+            number = int(number)
+            changed = self._judge(number, verdicts) if word == "copied" else None
             with self._done:
-                if word == "copied":
-                    self._copied = int(number)
-                elif word == "committed":
-                    self._committed = int(number)
-                else:
-                    self._copied, self._committed, self._failure = int(number), int(number), text
+                if changed:
+                    self._fail(f"checkpoint of step {changed[0]}: {changed[1]}")
+                if word == "failed" and number not in self._spoiled:
+                    self._fail(text)
+                if word != "committed":
+                    self._copied = max(self._copied, number)
+                if word != "copied":
+                    self._committed = max(self._committed, number)
                 self._done.notify_all()
+        os.close(verdicts)
         with self._done:
-            if self.process is process and max(self._last, 0) > self._committed:
-                self._failure = "the writer process has died"
+            if self.process is process and self._last > self._committed:
+                self._fail("the writer process has died")
                 self._copied = self._committed = self._last
             self._done.notify_all()
 
-    def save(self, step, files, kept=None):
+    def _judge(self, number, verdicts):
+        """Tells the process whether what it has copied is one state. Returns what is wrong: the step and a sentence."""
+        step, check = self._checks.pop(number, (None, None))
+        wrong = check() if check else None
+        if wrong:
+            self._spoiled.add(number)
+        with contextlib.suppress(OSError):
+            os.write(verdicts, VERDICT.pack(number, not wrong))
+        return (step, wrong) if wrong else None
+
+    def failures(self):
+        """What was said of saves that have failed, and not raised yet. Who takes it raises it."""
+        with self._done:
+            failures, self._failures = self._failures, []
+        return failures
+
+    def _raise(self):
+        if failures := self.failures():
+            raise Failed("; ".join(failures))
+
+    def save(self, step, files, kept=None, check=None):
         """Starts to save. `files`: a name and parts for each; a part is bytes, or (address, length) of memory of this process, which stays
-        as it is until `wait_copied` returns. `kept` is held until then."""
+        as it is until `wait_copied` returns. `kept` is held until then. `check`, called in a thread once all has been copied, returns None, or
+        what is wrong with that memory; then the save fails."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         with self._done:
             self._last += 1
             self._kept = kept
+            self._checks[self._last] = step, check
         try:
             self._send({"number": self._last, "step": step, "pid": os.getpid(), "files": files})
         except BrokenPipeError:
             with self._done:
-                self._failure = "the writer process has died"
+                if self._last > self._committed:
+                    self._fail("the writer process has died")
                 self._copied = self._committed = self._last
 
     def add(self, name, data):
@@ -162,15 +203,16 @@ class Writer:
         """Waits until the last save is complete, or, at ranks other than 0, written. Errors (Failed): one since the last call was not."""
         with self._done:
             self._done.wait_for(lambda: self._committed >= self._last)
-            failure, self._failure = self._failure, None
-        if failure:
-            raise Failed(failure)
+        self._raise()
 
     def close(self):
-        """Ends the process once it has written everything."""
+        """Ends the process once it has written everything. Errors (Failed): a save was not written, of which no call has told yet."""
         if self.process is not None:
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.wait()
+            self._listener.join()
+        self._raise()
 
 
 # ---- The writer process --------------------------------------------------------------------------------------------------------
@@ -208,6 +250,8 @@ class Process:
         self.folder = pathlib.Path(settings["folder"])
         self.budget = time.monotonic()
         self.is_alone = False
+        self.verdicts = open(settings["verdicts"], "rb", buffering=0)
+        self.sound = {}
         # Ctrl-C is for the trainer. A session of its own would make its priority one among its own processes only (autogroup in sched(7)).
         os.setpgid(0, 0)
         if settings["cores"]:
@@ -238,6 +282,16 @@ class Process:
             os.fsync(file.fileno())
         return [length, crc]
 
+    def is_sound(self, number):
+        """Whether the memory of a save was the same until it was copied. What a trainer saved that has ended since, was."""
+        while number not in self.sound:
+            verdict = self.verdicts.read(VERDICT.size)
+            if len(verdict) < VERDICT.size:
+                return True
+            of, is_sound = VERDICT.unpack(verdict)
+            self.sound[of] = is_sound
+        return self.sound.pop(number)
+
     def save(self, job, copied, described):
         """`described` returns what rank 0 adds once it knows the files of all."""
         number, step = job["number"], job["step"]
@@ -246,6 +300,8 @@ class Process:
         try:
             making.mkdir(parents=True, exist_ok=True)
             files = {name: self.write(making / name, parts) for name, parts in copied.items()}
+            if not self.is_sound(number):
+                raise OSError("a tensor was changed while it was copied")
             sync(making)
             mark = making / f"prepared-{rank}.json"
             self.write(mark.with_suffix(".new"), [json.dumps(files).encode()])
@@ -259,6 +315,10 @@ class Process:
         except Exception as error:  # noqa: BLE001  (the trainer hears of it, and the checkpoint stays incomplete)
             if rank == 0:
                 shutil.rmtree(making, ignore_errors=True)
+            else:
+                # Rank 0 need not wait for this part.
+                with contextlib.suppress(OSError):
+                    (making / f"failed-{rank}").write_text(str(error))
             self.say("failed", number, f"checkpoint {making}: {error}")
             return
         self.say("committed", number)
@@ -274,6 +334,8 @@ class Process:
         for rank in range(1, size):
             mark = making / f"prepared-{rank}.json"
             while not mark.exists():
+                with contextlib.suppress(FileNotFoundError):
+                    raise OSError(f"rank {rank} of {size} could not write its part: {(making / f'failed-{rank}').read_text()}")
                 patience = PATIENCE_ALONE if self.is_alone else PATIENCE
                 if time.monotonic() > began + patience:
                     raise OSError(f"rank {rank} of {size} has not written its part within {patience} s")
