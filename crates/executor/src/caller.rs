@@ -2,6 +2,7 @@
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 
+mod ends;
 mod launch;
 mod lending;
 mod policy;
@@ -15,7 +16,7 @@ use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind};
 use crate::proxy;
-use crate::record::{COMPLETE, Field, Head, LOCAL};
+use crate::record::{COMPLETE, Field, Head};
 use crate::watch::ProxyWatch;
 use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
@@ -40,9 +41,6 @@ macro_rules! parts {
         }
     };
 }
-
-/// Instances that may stay after the program has gone on.
-const RETIRING_MAX: usize = 64;
 
 /// What happened to a rank's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,25 +112,6 @@ struct Instance {
     lent: Vec<Lent>,
     /// Whether such a proxy knows that this rank drives it.
     kept: bool,
-}
-
-impl Instance {
-    /// Whether nobody drives it any more.
-    fn has_ended(&self) -> bool {
-        match self.choice.is_proxy() {
-            true => self.state() == COMPLETE,
-            false => self.finished,
-        }
-    }
-
-    /// Whether it is locally complete.
-    fn is_local(&self) -> bool {
-        self.state() == LOCAL
-    }
-
-    fn state(&self) -> u64 {
-        self.block.run.record.head(Head::State).load(Ordering::Acquire)
-    }
 }
 
 impl Executor {
@@ -378,91 +357,6 @@ impl Executor {
         }
     }
 
-    /// Whether an operation has ended; its ticket is not spent.
-    pub fn is_over(&self, ticket: InstanceTicket) -> bool {
-        let instance = self.outstanding.get(ticket.index as usize);
-        let instance = instance.filter(|instance| instance.ticket == ticket.generation);
-        let instance = instance.expect("a ticket is asked for until it is spent");
-        instance.has_ended() || instance.is_local() && self.may_retire(instance)
-    }
-
-    /// Whether one more instance may stay after the program has gone on. No message does: another receive may
-    /// follow one that was withdrawn, under its name.
-    fn may_retire(&self, instance: &Instance) -> bool {
-        let bytes = self.retiring_bytes + instance.block.data_bytes();
-        let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
-        !instance.block.message && (has_room || self.retiring == 0)
-    }
-
-    /// The outcome of an operation, once it has ended; the ticket is then spent.
-    pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
-        if !self.is_over(ticket) {
-            return None;
-        }
-        let index = ticket.index as usize;
-        let instance = &mut self.outstanding[index];
-        if let Some(begun) = instance.begun.take() {
-            self.waits.judge(begun, &mut self.programs[instance.program].habit);
-        }
-        if instance.has_ended() {
-            return Some(self.end(index).map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))));
-        }
-        instance.is_retiring = true;
-        self.retiring += 1;
-        self.retiring_bytes += instance.block.data_bytes();
-        // The ticket finds it no more.
-        self.tickets = self.tickets.wrapping_add(1);
-        instance.ticket = self.tickets;
-        Some(Ok(()))
-    }
-
-    /// Ends the retiring instances that the proxy has ended.
-    fn end_retired(&mut self) {
-        if self.retiring == 0 {
-            return;
-        }
-        let has_ended = |(index, instance): (usize, &Instance)| {
-            (instance.is_retiring && instance.has_ended()).then_some(index)
-        };
-        let ended: Vec<usize> = self.outstanding.iter().filter_map(has_ended).collect();
-        for index in ended {
-            self.end(index);
-        }
-    }
-
-    /// Forgets an instance that has ended; why it failed.
-    fn end(&mut self, index: usize) -> Option<Fault> {
-        let fault = self.outstanding[index].block.run.record.fault();
-        let instance = self.outstanding.remove(index);
-        if instance.is_retiring {
-            self.retiring -= 1;
-            self.retiring_bytes -= instance.block.data_bytes();
-        }
-        self.take_back(&instance.lent);
-        if instance.kept {
-            let run = &instance.block.run;
-            self.say_kept(Kind::End, (run.context, run.sequence));
-        }
-        if instance.choice.is_proxy() {
-            self.away -= 1;
-        } else {
-            self.count(Counter::Instances, 1);
-        }
-        if fault.is_some() && instance.block.run.record.is_owed() {
-            self.owed.push((instance.program, instance.block));
-        } else {
-            self.leave(instance.program, instance.block);
-        }
-        fault
-    }
-
-    /// Nobody looks at the record of an ended instance any more.
-    fn leave(&mut self, program: usize, block: Box<InstanceBlock>) {
-        block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
-        self.programs[program].running -= 1;
-        self.retire(program, block);
-    }
-
     /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
     /// although the operation has yet to end.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> bool {
@@ -521,11 +415,6 @@ impl Executor {
         self.far.has_work(&self.reach)
             || self.scalar(proxy::ENDED) != self.ended
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
-    }
-
-    /// Whether peers need nothing more of operations that have ended for the program.
-    pub fn is_quiet(&self) -> bool {
-        self.retiring == 0
     }
 
     /// Whether any operation is outstanding.
@@ -623,16 +512,6 @@ impl Executor {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
         Ok(choice)
-    }
-
-    /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
-    fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
-        block.free_copies(&mut self.allocator);
-        if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
-            block.free_data(&mut self.allocator);
-        }
-        self.idle_bytes += block.data_bytes();
-        self.programs[program].idle.push(block);
     }
 
     fn count(&self, counter: Counter, n: u64) {

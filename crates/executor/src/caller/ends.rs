@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! How operations end. One that is locally complete has ended for the program; its instance retires: it stays
+//! in the directory, driven on, until peers need nothing more of it (docs/internals/edges.md).
+
+use super::{Executor, Instance};
+use crate::InstanceTicket;
+use crate::block::InstanceBlock;
+use crate::fault::Fault;
+use crate::note::Kind;
+use crate::record::{COMPLETE, Head, LOCAL};
+use error::Result;
+use std::sync::atomic::Ordering;
+use telemetry::Counter;
+
+/// Instances that may stay after the program has gone on.
+const RETIRING_MAX: usize = 64;
+
+impl Instance {
+    /// Whether nobody drives it any more.
+    fn has_ended(&self) -> bool {
+        match self.choice.is_proxy() {
+            true => self.state() == COMPLETE,
+            false => self.finished,
+        }
+    }
+
+    /// Whether it is locally complete.
+    fn is_local(&self) -> bool {
+        self.state() == LOCAL
+    }
+
+    fn state(&self) -> u64 {
+        self.block.run.record.head(Head::State).load(Ordering::Acquire)
+    }
+}
+
+impl Executor {
+    /// Whether an operation has ended; its ticket is not spent.
+    pub fn is_over(&self, ticket: InstanceTicket) -> bool {
+        let instance = self.outstanding.get(ticket.index as usize);
+        let instance = instance.filter(|instance| instance.ticket == ticket.generation);
+        let instance = instance.expect("a ticket is asked for until it is spent");
+        instance.has_ended() || instance.is_local() && self.may_retire(instance)
+    }
+
+    /// Whether one more instance may stay after the program has gone on. No message does: another receive may
+    /// follow one that was withdrawn, under its name.
+    fn may_retire(&self, instance: &Instance) -> bool {
+        let bytes = self.retiring_bytes + instance.block.data_bytes();
+        let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
+        !instance.block.message && (has_room || self.retiring == 0)
+    }
+
+    /// The outcome of an operation, once it has ended; the ticket is then spent.
+    pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
+        if !self.is_over(ticket) {
+            return None;
+        }
+        let index = ticket.index as usize;
+        let instance = &mut self.outstanding[index];
+        if let Some(begun) = instance.begun.take() {
+            self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        }
+        if instance.has_ended() {
+            return Some(self.end(index).map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))));
+        }
+        instance.is_retiring = true;
+        self.retiring += 1;
+        self.retiring_bytes += instance.block.data_bytes();
+        // The ticket finds it no more.
+        self.tickets = self.tickets.wrapping_add(1);
+        instance.ticket = self.tickets;
+        Some(Ok(()))
+    }
+
+    /// Ends the retiring instances that the proxy has ended.
+    pub(super) fn end_retired(&mut self) {
+        if self.retiring == 0 {
+            return;
+        }
+        let has_ended = |(index, instance): (usize, &Instance)| {
+            (instance.is_retiring && instance.has_ended()).then_some(index)
+        };
+        let ended: Vec<usize> = self.outstanding.iter().filter_map(has_ended).collect();
+        for index in ended {
+            self.end(index);
+        }
+    }
+
+    /// Forgets an instance that has ended; why it failed.
+    pub(super) fn end(&mut self, index: usize) -> Option<Fault> {
+        let fault = self.outstanding[index].block.run.record.fault();
+        let instance = self.outstanding.remove(index);
+        if instance.is_retiring {
+            self.retiring -= 1;
+            self.retiring_bytes -= instance.block.data_bytes();
+        }
+        self.take_back(&instance.lent);
+        if instance.kept {
+            let run = &instance.block.run;
+            self.say_kept(Kind::End, (run.context, run.sequence));
+        }
+        if instance.choice.is_proxy() {
+            self.away -= 1;
+        } else {
+            self.count(Counter::Instances, 1);
+        }
+        if fault.is_some() && instance.block.run.record.is_owed() {
+            self.owed.push((instance.program, instance.block));
+        } else {
+            self.leave(instance.program, instance.block);
+        }
+        fault
+    }
+
+    /// Nobody looks at the record of an ended instance any more.
+    pub(super) fn leave(&mut self, program: usize, block: Box<InstanceBlock>) {
+        block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
+        self.programs[program].running -= 1;
+        self.retire(program, block);
+    }
+
+    /// Whether peers need nothing more of operations that have ended for the program.
+    pub fn is_quiet(&self) -> bool {
+        self.retiring == 0
+    }
+
+    /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
+    pub(super) fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
+        block.free_copies(&mut self.allocator);
+        if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
+            block.free_data(&mut self.allocator);
+        }
+        self.idle_bytes += block.data_bytes();
+        self.programs[program].idle.push(block);
+    }
+}
