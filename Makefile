@@ -64,6 +64,7 @@ test-monitor: build monitor  ## measure the monitor on a simulated fabric of 300
 	tools/setup --monitor-tests
 	monitor/tests/scale
 	monitor/tests/store --more
+	monitor/tests/strangers --more
 
 test-training: build  ## run the tests of outboard_torch, with torch from PyPI (5.4 GB, once, into .cache/)
 	tests/training/run

@@ -48,9 +48,10 @@ class Monitor:
         signal.alarm(seconds)
         self.address = None
         for line in self.process.stdout:
-            found = re.search(r"(http://[0-9.]+:[0-9]+)/#key=([0-9a-f]{32})", line)
+            found = re.search(r"https?://[0-9.]+:[0-9]+", line)
             if found:
-                self.address, self.key = found.groups()
+                self.address, self.line = found[0], line
+                self.key = (self.folder / "data/key").read_text().strip()
                 break
             print(line, end="", flush=True)
         signal.alarm(0)

@@ -25,6 +25,8 @@ export interface Topology {
   version: number;
   nodes: Node[];
   links: Link[];
+  /** Why there is no fabric; empty: there is one. */
+  error: string;
 }
 
 /** A port's last sample. */
@@ -80,21 +82,24 @@ async function read<T>(response: Response): Promise<T> {
   return response.status === 204 ? (undefined as T) : ((await response.json()) as T);
 }
 
+/** Where the page is served: a proxy may have it below a path of its own. */
+export const below = (path: string): string => path.slice(1);
+
 export async function get<T>(path: string, query: Record<string, string> = {}): Promise<T> {
   const words = new URLSearchParams(query).toString();
-  return read<T>(await fetch(words ? `${path}?${words}` : path));
+  return read<T>(await fetch(below(words ? `${path}?${words}` : path)));
 }
 
 /** What is no JSON. */
 export async function bytes(path: string, query: Record<string, string>): Promise<ArrayBuffer> {
-  const response = await fetch(`${path}?${new URLSearchParams(query)}`);
+  const response = await fetch(below(`${path}?${new URLSearchParams(query)}`));
   if (!response.ok) throw new Refused(response.status, (await response.text()) || response.statusText);
   return response.arrayBuffer();
 }
 
 export async function post<T>(path: string, body: unknown = {}): Promise<T> {
   const headers = { "content-type": "application/json" };
-  return read<T>(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
+  return read<T>(await fetch(below(path), { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
 /** What all links do; Live.frame of the monitor writes it (monitor/crates/monitor/src/live.rs). */

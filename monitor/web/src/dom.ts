@@ -21,7 +21,7 @@ export function table(head: string[], rows: Child[][]): HTMLTableElement {
 
 /** Links that bring what a view shows as a file, from a time on; without one the server's default. */
 export function exports(query: Record<string, string>): HTMLElement {
-  const links = ["csv", "parquet"].map((format) => element("a", { href: `/api/export?${new URLSearchParams({ ...query, format })}`, download: "" }, format.toUpperCase()));
+  const links = ["csv", "parquet"].map((format) => element("a", { href: `api/export?${new URLSearchParams({ ...query, format })}`, download: "" }, format.toUpperCase()));
   return element("p", { class: "note" }, "as a file: ", links[0]!, " ", links[1]!);
 }
 

@@ -28,7 +28,7 @@ export function network(place: HTMLElement, job?: { source: string; id: string }
 }
 
 class View {
-  private topology: Topology = { version: 0, nodes: [], links: [] };
+  private topology: Topology = { version: 0, nodes: [], links: [], error: "" };
   private graph = new MultiUndirectedGraph();
   private sigma: Sigma | undefined;
   private socket: WebSocket | undefined;
@@ -75,14 +75,17 @@ class View {
       return;
     }
     if (this.isOver) return;
+    if (this.topology.error && !this.topology.nodes.length) {
+      this.words.textContent = `There is no fabric: ${this.topology.error}. It is tried again; jobs and hosts are shown without it.`;
+      setTimeout(() => this.isOver || void this.load(), 10_000);
+    }
     this.draw();
     if (this.last) this.show(this.last);
   }
 
   /** Follows the frames; a connection that ends is made again. */
   listen() {
-    const scheme = location.protocol === "https:" ? "wss" : "ws";
-    this.socket = new WebSocket(`${scheme}://${location.host}/api/live`);
+    this.socket = new WebSocket(new URL("api/live", location.href.replace(/^http/, "ws")));
     this.socket.binaryType = "arraybuffer";
     this.socket.onmessage = (message) => {
       this.last = frame(message.data as ArrayBuffer);

@@ -77,7 +77,7 @@ export function job(place: HTMLElement, source: string, id: string): () => void 
         ? [element("h2", {}, "Lustre"), table(["", ""], Object.entries(storage).map(([name, value]) => [name.replaceAll("_", " "), short(value, name.endsWith("bytes") ? "B" : "")]))]
         : []),
       element("h2", {}, "Ranks"),
-      element("p", { class: "note" }, "its course: ", element("a", { href: `/api/job/trace?${new URLSearchParams({ source, id })}`, download: "" }, "trace for Perfetto")),
+      element("p", { class: "note" }, "its course: ", element("a", { href: `api/job/trace?${new URLSearchParams({ source, id })}`, download: "" }, "trace for Perfetto")),
       exports({ view: "job", source, id, from: String(job.start), to: String((job.end ?? Date.now()) + 1000) }),
       job.ranks.length > 0 ? table(head, rows) : element("p", { class: "note" }, "Nothing tells of this job's ranks."),
     ];

@@ -49,7 +49,16 @@ impl Collector {
     }
 
     fn collect(&mut self) -> Result<std::convert::Infallible, String> {
-        let port = self.opened.take().unwrap_or_else(|| open(&self.config))?;
+        let port = match self.opened.take() {
+            Some(opened) => opened?,
+            // libibumad complains on standard error each time that it finds no adapter.
+            None if std::fs::read_dir("/sys/class/infiniband")
+                .map_or(true, |mut all| all.next().is_none()) =>
+            {
+                return Err(self.live.now().fabric.error.clone());
+            }
+            None => open(&self.config)?,
+        };
         let mut exchange = Exchange::new(port, self.config.limits.clone());
         let skipped = self.config.skipped()?;
         let mut counters = Counters::default();
@@ -97,6 +106,9 @@ impl Collector {
         };
         let mut now = self.live.now();
         let is_new = now.topology.version != topology.version;
+        if now.fabric.map_errors != errors {
+            errors.iter().for_each(|why| eprintln!("outboard monitor: fabric.map: {why}"));
+        }
         now.topology = topology.clone();
         now.walked = fabric.clone();
         now.fabric.forwarding = fabric.forwarding.len();

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The configuration file (TOML). Everything has a default, so that a bare machine needs none.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::directory::Directory;
 use crate::fabric::exchange::Limits;
+use crate::fabric::names;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where the page is served.
     pub listen: SocketAddr,
+    /// The path below which a proxy serves the page, as `/monitor`.
+    pub base_path: String,
+    /// Without it the page is served in plain HTTP.
+    pub tls: Option<Tls>,
+    /// Proxies whose words are believed: for whom they ask (X-Forwarded-For, -Host, -Proto).
+    pub proxies: Vec<IpAddr>,
+    /// So many connections one address may have; a proxy may have more.
+    pub connections_each: usize,
     /// The folder for everything that is kept.
     pub data: PathBuf,
     pub fabric: Fabric,
@@ -25,6 +34,14 @@ pub struct Config {
     /// Who is told of alerts, by names.
     pub notify: Vec<Notify>,
     pub mail: Mail,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// PEM files: the certificate with those that vouch for it, and its key.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// A way to tell people.
@@ -125,6 +142,8 @@ pub struct Jobs {
     pub slurmrestd: Option<Slurmrestd>,
     /// Whether Slurm's accounting is asked how jobs ended.
     pub accounting: bool,
+    /// Users see only hosts on which jobs run that they see (as Slurm's PrivateData = nodes).
+    pub private_hosts: bool,
 }
 
 /// Where Slurm's REST daemon is.
@@ -154,11 +173,13 @@ pub struct Agent {
     pub skip: Vec<String>,
     /// This host's name; nothing: its own.
     pub host: Option<String>,
+    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    pub trusted: Option<PathBuf>,
 }
 
 impl Default for Agent {
     fn default() -> Agent {
-        Agent { to: None, key_file: None, interval_s: 10, skip: Vec::new(), host: None }
+        Agent { to: None, key_file: None, interval_s: 10, skip: Vec::new(), host: None, trusted: None }
     }
 }
 
@@ -166,6 +187,10 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8270)),
+            base_path: String::new(),
+            tls: None,
+            proxies: Vec::new(),
+            connections_each: 64,
             data: PathBuf::from("/var/lib/outboard-monitor"),
             fabric: Fabric::default(),
             store: Store::default(),
@@ -194,7 +219,7 @@ impl Default for Fabric {
 
 impl Default for Jobs {
     fn default() -> Jobs {
-        Jobs { interval_s: 5, kubeconfig: None, slurmrestd: None, accounting: true }
+        Jobs { interval_s: 5, kubeconfig: None, slurmrestd: None, accounting: true, private_hosts: false }
     }
 }
 
@@ -231,6 +256,7 @@ impl Config {
                 return Err(format!("store.keep.{name} = {days}: 2 to 36500 days are needed"));
             }
         }
+        config.check_page()?;
         if !(1..=1 << 24).contains(&config.store.spool_mb) {
             return Err("store.spool_mb: 1 to 16777216 MB are needed".into());
         }
@@ -245,6 +271,67 @@ impl Config {
 }
 
 impl Config {
+    /// What the configuration names has to be there, and to be what it shall be. An error has a line for each
+    /// thing that is wrong.
+    pub fn check_places(&self) -> Result<(), String> {
+        let mut wrong = Vec::new();
+        let mut file = |name: &str, path: Option<&PathBuf>| {
+            let path = path?;
+            std::fs::read(path)
+                .map_err(|error| wrong.push(format!("{name}: {}: {error}", path.display())))
+                .ok()
+        };
+        let map = file("fabric.map", self.fabric.map.as_ref());
+        let rest = self.jobs.slurmrestd.as_ref();
+        file("store.key_file", self.store.key_file.as_ref());
+        file("jobs.kubeconfig", self.jobs.kubeconfig.as_ref());
+        file("jobs.slurmrestd.token_file", rest.map(|rest| &rest.token_file));
+        file("agent.key_file", self.agent.key_file.as_ref());
+        file("agent.trusted", self.agent.trusted.as_ref());
+        file("ldap.bind_password_file", self.ldap.as_ref().and_then(|ldap| ldap.bind_password_file.as_ref()));
+        let (_, lines) = map.map_or_else(Default::default, |map| names::read(&String::from_utf8_lossy(&map)));
+        wrong.extend(lines.into_iter().map(|why| format!("fabric.map: {why}")));
+        if let Some(tls) = &self.tls {
+            wrong.extend(
+                crate::web::Tls::open(&tls.certificate, &tls.key).err().map(|why| format!("tls: {why}")),
+            );
+        }
+        let mut url = |name: String, url: Option<&String>| {
+            wrong.extend(url.and_then(|url| is_url(url).err()).map(|why| format!("{name}: {why}")));
+        };
+        url("store.url".into(), self.store.url.as_ref());
+        url("jobs.slurmrestd.url".into(), rest.map(|rest| &rest.url));
+        url("agent.to".into(), self.agent.to.as_ref());
+        for one in &self.notify {
+            url(format!("notify {:?}: webhook", one.name), one.webhook.as_ref());
+        }
+        for one in self.notify.iter().filter(|one| !one.command.is_empty()) {
+            if !is_program(&one.command[0]) {
+                wrong.push(format!(
+                    "notify {:?}: command: there is no program {:?}",
+                    one.name, one.command[0]
+                ));
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+    }
+
+    pub fn check_page(&self) -> Result<(), String> {
+        let base = &self.base_path;
+        let is_odd = |part: &str| {
+            part.is_empty() || !part.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+        };
+        if !base.is_empty() && base.strip_prefix('/').is_none_or(|path| path.split('/').any(is_odd)) {
+            return Err(format!(
+                "base_path = {base:?}: a path as /monitor is needed, without a slash at its end"
+            ));
+        }
+        if self.connections_each == 0 {
+            return Err("connections_each: at least 1 is needed".into());
+        }
+        Ok(())
+    }
+
     fn check_notify(&self) -> Result<(), String> {
         let address = |text: &String| {
             text.parse::<lettre::message::Mailbox>()
@@ -268,6 +355,22 @@ impl Config {
     }
 }
 
+/// Whether it can be asked by HTTP.
+fn is_url(text: &str) -> Result<(), String> {
+    let uri = text.parse::<axum::http::Uri>().map_err(|why| format!("{text:?} is no address: {why}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(()),
+        _ => Err(format!("{text:?} is no address as http://head.site:8123")),
+    }
+}
+
+/// Whether it can be started: a path, or a name in PATH.
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    name.contains('/') && Path::new(name).is_file()
+        || !name.contains('/') && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
 impl Fabric {
     pub fn skipped(&self) -> Result<std::collections::BTreeSet<u64>, String> {
         let guid = |text: &String| {
@@ -283,6 +386,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_named_and_not_there_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let map = folder.path().join("map");
+        std::fs::write(&map, "0x1f \"leaf\"\nno guid\n").unwrap();
+        let text = format!(
+            "[fabric]\nmap = {map:?}\n[store]\nurl = 'db:8123'\nkey_file = '/nowhere/key'\n[tls]\ncertificate = '/nowhere/c'\n\
+             key = '/nowhere/k'\n[[notify]]\nname = 'ops'\nwebhook = 'chat.site'\ncommand = ['/nowhere/page']\n"
+        );
+        let why = Config::parse(&text).unwrap().check_places().unwrap_err();
+        for word in [
+            "fabric.map: line 2",
+            "store.url",
+            "store.key_file: /nowhere/key",
+            "tls: /nowhere/c",
+            "webhook: \"chat.site\"",
+            "\"/nowhere/page\"",
+        ] {
+            assert!(why.contains(word), "{word}: {why}");
+        }
+        assert_eq!(why.lines().count(), 6, "{why}");
+        assert_eq!(Config::default().check_places(), Ok(()));
+        assert!(is_program("sh") && is_program("/bin/sh") && !is_program("no-such-program"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         assert!(Config::parse("[fabric]\nsweep_s = 1\nskip = ['0x1f', '20']").is_ok());
         let wrong = [
@@ -290,6 +418,10 @@ mod tests {
             ("[fabric]\nskip = ['leaf']", "\"leaf\""),
             ("[fabrik]\n", "fabrik"),
             ("listen = 'here'", "listen"),
+            ("base_path = 'monitor'", "base_path"),
+            ("base_path = '/monitor/'", "base_path"),
+            ("proxies = ['head.site']", "proxies"),
+            ("[tls]\ncertificate = '/c.pem'", "key"),
             ("[fabric.limits]\nin_flight = 0", "in_flight"),
             ("[store]\nanswer_s = 0", "store.answer_s"),
             ("[store.keep]\nsamples_days = 1", "store.keep.samples_days = 1"),

@@ -38,7 +38,7 @@ pub struct Directory {
     groups: Option<String>,
     /// Who searches; nothing: anybody may.
     bind_dn: Option<String>,
-    bind_password_file: Option<PathBuf>,
+    pub bind_password_file: Option<PathBuf>,
     /// The roles of groups. Who is in several has the highest; who is in none is a user.
     #[serde(default)]
     role: Vec<Grant>,

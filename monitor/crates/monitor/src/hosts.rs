@@ -126,6 +126,14 @@ pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Rep
     Report::read(host, body)
 }
 
+/// Whether two clocks are near enough.
+pub fn are_near(one: u64, other: u64) -> Result<(), String> {
+    if one.abs_diff(other) <= CLOCKS_APART_MS {
+        return Ok(());
+    }
+    Err("its time is more than 10 minutes from the collector's: set the clocks".into())
+}
+
 /// Takes a report that came now. An error says why it is refused.
 pub fn take(
     hosts: &mut BTreeMap<String, Host>,
@@ -133,14 +141,17 @@ pub fn take(
     report: Report,
     at: u64,
 ) -> Result<(), String> {
-    if at.abs_diff(report.at) > CLOCKS_APART_MS {
-        return Err("its time is more than 10 minutes from the collector's: set the clocks".into());
-    }
+    are_near(report.at, at)?;
     hosts.retain(|_, host| host.seen + FORGOTTEN_AFTER_MS > at);
     if !hosts.contains_key(&report.host) && hosts.len() >= HOSTS_MAX {
         return Err(format!("there are {HOSTS_MAX} hosts already"));
     }
-    let before = hosts.remove(&report.host).unwrap_or_default();
+    let mut before = hosts.remove(&report.host).unwrap_or_default();
+    if before.report.at > at && report.at <= before.report.at {
+        // Its clock was ahead and has been set right. How long ago the last report was nobody knows.
+        before.report.part.counters.clear();
+        before.report.at = report.at.saturating_sub(1);
+    }
     if before.report.at >= report.at {
         let why = "a later report came before it".into();
         hosts.insert(report.host.clone(), before);
@@ -251,6 +262,14 @@ mod tests {
             take(&mut hosts, &writer, report(at + 700_000, &[], &[]), at + 1).unwrap_err().contains("clocks")
         );
         assert_eq!(hosts["n1"].report.part.jobs.len(), 1);
+        // A clock that was 5 minutes ahead is set right.
+        let mut ahead = BTreeMap::new();
+        take(&mut ahead, &writer, report(at + 300_000, &[("eth0.sent_bytes", 5)], &[]), at).unwrap();
+        take(&mut ahead, &writer, report(at + 9, &[("eth0.sent_bytes", 7)], &[]), at + 10).unwrap();
+        assert!(
+            ahead["n1"].rates.is_empty()
+                && take(&mut ahead, &writer, report(at + 9, &[], &[]), at + 10).is_err()
+        );
         // Its source does not answer: the job stays.
         let mut silent = report(at + 1, &[], &[]);
         silent.errors.insert("watch".into(), "no answer".into());

@@ -18,6 +18,7 @@ use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::job::Job;
@@ -89,14 +90,14 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// One password at a time is tried: each costs 19 MiB and many milliseconds.
-    trial: Mutex<()>,
+    /// Changes with each log-out, for pages that listen.
+    log_outs: watch::Sender<()>,
 }
 
 impl People {
     pub fn open(data: &Path, control: Arc<Control>) -> Result<People, String> {
         let key = secret::kept(&data.join("key"))?;
-        Ok(People { control, key, sessions: Mutex::default(), trial: Mutex::default() })
+        Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
     /// The administrator's key, with which a page is opened without an account.
@@ -148,6 +149,21 @@ impl People {
         Ok(())
     }
 
+    /// All accounts, each as a line: name, role, projects, and who has the password.
+    pub fn list(&self) -> Result<Vec<String>, String> {
+        self.control.with(|db| {
+            let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
+            let rows = found.query_map([], |row| {
+                let (name, role): (String, String) = (row.get(0)?, row.get(1)?);
+                let (projects, hash): (String, String) = (row.get(2)?, row.get(3)?);
+                let projects: Vec<String> = serde_json::from_str(&projects).unwrap_or_default();
+                let place = if hash == OF_DIRECTORY { "directory" } else { "here" };
+                Ok(format!("{name}\t{role}\t{}\t{place}", projects.join(",")))
+            })?;
+            rows.collect()
+        })
+    }
+
     /// Whether the account's password is kept here.
     pub fn is_kept_here(&self, name: &str) -> bool {
         self.account(name).is_some_and(|account| account.hash != OF_DIRECTORY)
@@ -194,7 +210,6 @@ impl People {
 
     /// A new session for a name and password. Takes as long for a name that is not known.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
-        let _one = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         // Of nobody's password.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
                               AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -292,6 +307,22 @@ impl People {
 
     pub fn log_out(&self, id: &str) {
         self.sessions().remove(id);
+        self.log_outs.send_replace(());
+    }
+
+    pub fn log_outs(&self) -> watch::Receiver<()> {
+        self.log_outs.subscribe()
+    }
+
+    /// Gives an account another password; its role stays.
+    pub fn set_password(&self, name: &str, password: &str) -> Result<(), String> {
+        match self.account(name) {
+            None => Err(format!("there is no account {name:?}; add-account makes one")),
+            Some(account) if account.hash == OF_DIRECTORY => {
+                Err(format!("{name:?} is of the directory, which has the password"))
+            }
+            Some(account) => self.add(name, account.role, &account.projects, password),
+        }
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {

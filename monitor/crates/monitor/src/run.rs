@@ -10,14 +10,14 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::agent::{self, Agent, Sources};
-use crate::alerts::{self, Deliver, Links, Watcher};
+use crate::alerts::{self, Deliver, Delivered, Links, Watcher};
 use crate::config::Config;
 use crate::control::Control;
 use crate::directory::Directory;
 use crate::live::Live;
 use crate::people::{People, Role};
 use crate::store::{Store, Writer};
-use crate::web::{Files, Web, router};
+use crate::web::{Connections, Files, Tls, Web, router, serve as serve_pages};
 use crate::{collect, hosts, jobs};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
@@ -34,6 +34,9 @@ struct Arguments {
     /// Where the page is served, as 127.0.0.1:8270.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<std::net::SocketAddr>,
+    /// The path below which a proxy serves the page, as /monitor.
+    #[arg(long, value_name = "PATH")]
+    base_path: Option<String>,
     /// Check the configuration and end.
     #[arg(long)]
     check_config: bool,
@@ -52,6 +55,8 @@ enum Task {
         #[arg(long)]
         project: Vec<String>,
     },
+    /// Give an account another password, which is the first line of the input; the role stays.
+    Passwd { name: String },
     /// Remove an account.
     RemoveAccount { name: String },
     /// Tell a collector on another host what this host does, for good.
@@ -71,6 +76,10 @@ enum Task {
         #[arg(required = true)]
         host: Vec<String>,
     },
+    /// List the accounts: name, role, projects, and where the password is.
+    Accounts,
+    /// Print what chDB is installed from, as pip reads it: for a machine without a network.
+    ChdbRequirements,
     /// Print what a shell needs to complete command lines of outboard-monitor; an installation has it below
     /// share/, where bash, zsh and fish look.
     Completion { shell: clap_complete::Shell },
@@ -93,13 +102,20 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
         clap_complete::generate(shell, &mut command, "outboard-monitor", &mut std::io::stdout());
         return Ok(());
     }
+    if let Some(Task::ChdbRequirements) = arguments.task {
+        print!("{}", crate::store::WHEELS);
+        return Ok(());
+    }
     let mut config = match &arguments.config {
         Some(file) => Config::read(file)?,
         None => Config { data: own_folder(), ..Config::default() },
     };
     config.data = arguments.data.unwrap_or(config.data);
     config.listen = arguments.listen.unwrap_or(config.listen);
+    config.base_path = arguments.base_path.unwrap_or(config.base_path);
+    config.check_page()?;
     if arguments.check_config {
+        config.check_places()?;
         println!("outboard monitor: the configuration is valid");
         return Ok(());
     }
@@ -115,15 +131,16 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
     make_private(&config.data)?;
     match arguments.task {
         Some(Task::AddAccount { name, role, project }) => {
-            if std::io::stdin().is_terminal() {
-                eprintln!(
-                    "the password of {name}, at least {} characters:",
-                    crate::people::PASSWORD_CHARS_MIN
-                );
-            }
-            let mut line = String::new();
-            std::io::stdin().read_line(&mut line).map_err(|error| format!("no password: {error}"))?;
-            people(&config)?.add(&name, role, &project, line.trim_end_matches(['\n', '\r']))
+            let password = password_of(&name)?;
+            people(&config)?.add(&name, role, &project, &password)
+        }
+        Some(Task::Passwd { name }) => {
+            let people = people(&config)?;
+            people.set_password(&name, &password_of(&name)?)
+        }
+        Some(Task::Accounts) => {
+            people(&config)?.list()?.iter().for_each(|account| println!("{account}"));
+            Ok(())
         }
         Some(Task::RemoveAccount { name }) => people(&config)?.remove(&name),
         Some(Task::AgentKey { host }) => {
@@ -131,8 +148,18 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
             host.iter().for_each(|host| println!("{host} {}", agent::host_key(&secret, host)));
             Ok(())
         }
-        Some(Task::Agent { .. } | Task::Completion { .. }) | None => serve(&config),
+        Some(Task::Agent { .. } | Task::Completion { .. } | Task::ChdbRequirements) | None => serve(&config),
     }
+}
+
+/// The first line of the input.
+fn password_of(name: &str) -> Result<String, String> {
+    if std::io::stdin().is_terminal() {
+        eprintln!("the password of {name}, at least {} characters:", crate::people::PASSWORD_CHARS_MIN);
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|error| format!("no password: {error}"))?;
+    Ok(line.trim_end_matches(['\n', '\r']).into())
 }
 
 fn people(config: &Config) -> Result<People, String> {
@@ -149,10 +176,39 @@ fn own_folder() -> PathBuf {
     }
 }
 
+/// The data folder is its owner's alone: it holds keys and hashes of passwords.
 fn make_private(folder: &Path) -> Result<(), String> {
-    use std::os::unix::fs::DirBuilderExt;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    let named = |why: String| format!("{}: {why}", folder.display());
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| format!("{}: {error}", folder.display()))
+    made.map_err(|error| named(error.to_string()))?;
+    let found = std::fs::metadata(folder).map_err(|error| named(error.to_string()))?;
+    if found.mode() & 0o077 != 0 {
+        let mode = found.mode() & 0o777;
+        return Err(named(format!(
+            "others may read it (mode {mode:o}): `chmod 700` it, or name another folder"
+        )));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(named(format!("it belongs to the user {}, and this is another", found.uid())));
+    }
+    Ok(())
+}
+
+/// One monitor has a data folder. The lock lasts as long as the file that is returned.
+fn lock(folder: &Path) -> Result<std::fs::File, String> {
+    let path = folder.join("lock");
+    let named = |why: String| format!("{}: {why}", path.display());
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| named(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(format!(
+            "another monitor runs with the data folder {}; each has one of its own",
+            folder.display()
+        )),
+        Err(std::fs::TryLockError::Error(error)) => Err(named(error.to_string())),
+    }
 }
 
 /// How often the directory is asked what its people are now.
@@ -174,12 +230,47 @@ fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Resul
     Ok(())
 }
 
+/// Starts those who watch for alerts and tell of them; what they know the page shows.
+fn begin_alerts(
+    config: &Config,
+    control: &Arc<Control>,
+    live: &Arc<Live>,
+    writer: &Writer,
+) -> (Arc<Mutex<Links>>, Arc<Mutex<Delivered>>) {
+    let links = Arc::new(Mutex::new(Links::read(control)));
+    let (live_, writer_) = (live.clone(), writer.clone());
+    let watcher = Watcher { control: control.clone(), live: live_, writer: writer_, links: links.clone() };
+    std::thread::spawn(|| watcher.run());
+    let delivered = Arc::default();
+    let deliver = Deliver {
+        control: control.clone(),
+        channels: config.notify.clone(),
+        mail: config.mail.clone(),
+        delivered: Arc::clone(&delivered),
+    };
+    std::thread::spawn(|| deliver.run());
+    (links, delivered)
+}
+
 /// How often the store is asked how large its tables are.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
+fn measure(store: Arc<Store>) {
+    std::thread::spawn(move || {
+        loop {
+            store.measure();
+            std::thread::sleep(MEASURE_EVERY);
+        }
+    });
+}
+
 /// Starts everything and serves until it is told to end.
 fn serve(config: &Config) -> Result<(), String> {
+    let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
+    let tls =
+        config.tls.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key).map(Arc::new)).transpose()?;
+    let is_first = !config.data.join("key").exists();
     let control = Arc::new(Control::open(&config.data)?);
     let people = Arc::new(People::open(&config.data, control.clone())?);
     follow_directory(&people, config.ldap.clone())?;
@@ -191,13 +282,7 @@ fn serve(config: &Config) -> Result<(), String> {
     let store = Arc::new(Store::open(config)?);
     let spool = config.store.spool.clone().unwrap_or_else(|| config.data.join("spool"));
     let writer = Writer::start(store.clone(), &spool, config.store.spool_mb << 20)?;
-    let measured = store.clone();
-    std::thread::spawn(move || {
-        loop {
-            measured.measure();
-            std::thread::sleep(MEASURE_EVERY);
-        }
-    });
+    measure(store.clone());
     let live = Arc::new(Live::default());
     let fabric = collect::Collector::new(config.fabric.clone(), live.clone(), writer.clone());
     std::thread::spawn(|| fabric.run());
@@ -211,19 +296,13 @@ fn serve(config: &Config) -> Result<(), String> {
         sources: Sources::start(&config.agent.skip),
     };
     std::thread::spawn(|| collector.run());
-    let links = Arc::new(Mutex::new(Links::read(&control)));
-    let (live_, writer_) = (live.clone(), writer.clone());
-    let watcher = Watcher { control: control.clone(), live: live_, writer: writer_, links: links.clone() };
-    std::thread::spawn(|| watcher.run());
-    let delivered = Arc::default();
-    let deliver = Deliver {
-        control: control.clone(),
-        channels: config.notify.clone(),
-        mail: config.mail.clone(),
-        delivered: Arc::clone(&delivered),
-    };
-    std::thread::spawn(|| deliver.run());
-    println!("outboard monitor: http://{address}/#key={}", people.key());
+    let (links, delivered) = begin_alerts(config, &control, &live, &writer);
+    let page = format!("{}://{address}{}/", if tls.is_some() { "https" } else { "http" }, config.base_path);
+    if is_first {
+        println!("outboard monitor: {page}#key={}", people.key());
+    } else {
+        println!("outboard monitor: {page} (the administrator's key is in {}/key)", config.data.display());
+    }
     let web = Arc::new(Web {
         live,
         store,
@@ -236,6 +315,11 @@ fn serve(config: &Config) -> Result<(), String> {
         channels: config.notify.clone(),
         delivered,
         agent_secret: hosts::secret_of(&config.data)?,
+        limits: Default::default(),
+        exports: Default::default(),
+        proxies: config.proxies.clone(),
+        base_path: config.base_path.clone(),
+        private_hosts: config.jobs.private_hosts,
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -244,9 +328,10 @@ fn serve(config: &Config) -> Result<(), String> {
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         tokio::select! {
-            served = axum::serve(listener, router(web.clone())) => served.map_err(|error| error.to_string()),
-            () = ended() => Ok(()),
+            () = serve_pages(listener, router(web.clone()), tls, Connections::of(config.connections_each), web) => {},
+            () = ended() => {},
         }
+        Ok(())
     });
     // A question to a store that does not answer may take a minute.
     runtime.shutdown_background();

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 pub use report::{Part, Report};
-pub use send::{Agent, HOST, SIGNATURE, host_key, print, signature};
+pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature};
 
 use crate::time::now_ms;
 

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use ureq::tls::{RootCerts, TlsConfig};
+
 use super::{Report, Sources, own_name};
 use crate::config::Agent as Config;
 
@@ -35,6 +37,7 @@ impl Agent {
         let http = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(10)))
             .http_status_as_error(false)
+            .tls_config(TlsConfig::builder().root_certs(trusted(config)?).build())
             .build()
             .new_agent();
         let to = format!("{}/api/report", to.trim_end_matches('/'));
@@ -66,6 +69,7 @@ impl Agent {
             .post(&self.to)
             .header("content-type", "application/json")
             .header(HOST, &self.host)
+            .header(BEGIN, format!("{} {}", report.at, begin(&self.key, report.at, body.len())))
             .header(SIGNATURE, signature(&self.key, &body))
             .send(&body)
             .map_err(|error| format!("{}: {error}", self.to))?;
@@ -75,6 +79,25 @@ impl Agent {
         let words = answer.body_mut().with_config().limit(4096).read_to_string().unwrap_or_default();
         Err(format!("{} refuses the report ({}): {words}", self.to, answer.status()))
     }
+}
+
+/// Whose certificates a collector may have.
+fn trusted(config: &Config) -> Result<RootCerts, String> {
+    let Some(file) = &config.trusted else { return Ok(RootCerts::WebPki) };
+    let named = |why: String| format!("{}: {why}", file.display());
+    let text = std::fs::read(file).map_err(|error| named(error.to_string()))?;
+    let all: Result<Vec<_>, _> = ureq::tls::parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+            Ok(_) => None,
+            Err(error) => Some(Err(named(error.to_string()))),
+        })
+        .collect();
+    let all = all?;
+    if all.is_empty() {
+        return Err(named("it holds no certificate".into()));
+    }
+    Ok(RootCerts::new_with_certs(&all))
 }
 
 /// The report of this host, for people.
@@ -88,11 +111,18 @@ pub fn print(config: &Config) -> Result<String, String> {
 
 /// Headers of a report.
 pub const HOST: &str = "outboard-host";
+/// When it was made, and the signature of that and of the body's length: so a stranger's body is not read.
+pub const BEGIN: &str = "outboard-begin";
 pub const SIGNATURE: &str = "outboard-signature";
 
 /// The key of one host, from the collector's secret.
 pub fn host_key(secret: &str, host: &str) -> String {
     signature(secret, format!("outboard-monitor host {host}").as_bytes())
+}
+
+/// The signature of a report's head.
+pub fn begin(key: &str, at: u64, length: usize) -> String {
+    signature(key, format!("{at} {length}").as_bytes())
 }
 
 pub fn signature(key: &str, body: &[u8]) -> String {

@@ -316,7 +316,8 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// The counters of a job's ranks as rows of `job_samples`; one without a process, or that has ended, has none.
+/// The counters of a job's ranks as rows of `job_samples`. One without a process, or that has ended, has
+/// none.
 fn samples(job: &Job, at: u64) -> String {
     let mut lines = String::new();
     for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {

@@ -3,19 +3,24 @@
 //! slurmrestd, which answers in the same form. It differs between versions: a number is a number, or a record
 //! of `set`, `infinite` and `number`; a state is a word, or a list of words.
 
+use std::fmt::Formatter;
+use std::io::Read;
 use std::process::Command;
 use std::time::Duration;
 
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::text::{JOBS_MAX, NODES_MAX, words};
-use crate::command::output_of;
+use crate::command::{output_of, read_of};
 use crate::config::{self, Slurmrestd};
 use crate::job::Job;
 
 /// So many jobs that are gone are asked for at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// A large site's `squeue --json` is slow.
+const SQUEUE_TIME: Duration = Duration::from_secs(60);
 
 /// States of jobs that are over ("JOB STATE CODES" of squeue's manual).
 const OVER: [&str; 9] = [
@@ -54,11 +59,10 @@ impl Slurm {
     /// Its jobs. No `squeue` here and no slurmrestd: none.
     pub fn jobs(&self) -> Result<Vec<Job>, String> {
         match &self.rest {
-            Some(rest) => read(&rest.get("slurm", "jobs")?),
-            None => match output_of(Command::new("squeue").arg("--json"), b"") {
-                Some(text) => read(&text?),
-                None => Ok(Vec::new()),
-            },
+            Some(rest) => read(&mut rest.get("slurm", "jobs")?.as_slice()),
+            // As it comes: of many jobs it is hundreds of megabytes.
+            None => read_of(Command::new("squeue").arg("--json"), b"", SQUEUE_TIME, read)
+                .unwrap_or(Ok(Vec::new())),
         }
     }
 
@@ -71,9 +75,9 @@ impl Slurm {
         let Some(rest) = &self.rest else {
             let jobs = format!("--jobs={}", ids.join(","));
             let text = output_of(Command::new("sacct").args(["--json", "--allocations", &jobs]), b"");
-            return text.map_or(Ok(Vec::new()), |text| read_ends(&text?));
+            return text.map_or(Ok(Vec::new()), |text| read_ends(&mut text?.as_slice()));
         };
-        let each = ids.iter().map(|id| read_ends(&rest.get("slurmdb", &format!("job/{id}"))?));
+        let each = ids.iter().map(|id| read_ends(&mut rest.get("slurmdb", &format!("job/{id}"))?.as_slice()));
         Ok(each.collect::<Result<Vec<_>, String>>()?.into_iter().flatten().collect())
     }
 }
@@ -115,21 +119,90 @@ impl Rest {
     }
 }
 
-fn read(text: &[u8]) -> Result<Vec<Job>, String> {
-    Ok(listed(text)?.iter().take(JOBS_MAX).filter_map(job).collect())
+fn read(text: &mut dyn Read) -> Result<Vec<Job>, String> {
+    let mut jobs = Vec::new();
+    each(text, &mut |value| {
+        if jobs.len() < JOBS_MAX {
+            jobs.extend(job(&value));
+        }
+    })?;
+    Ok(jobs)
 }
 
-fn read_ends(text: &[u8]) -> Result<Vec<End>, String> {
-    Ok(listed(text)?.iter().take(GONE_MAX).filter_map(end).collect())
+fn read_ends(text: &mut dyn Read) -> Result<Vec<End>, String> {
+    let mut ends = Vec::new();
+    each(text, &mut |value| {
+        if ends.len() < GONE_MAX {
+            ends.extend(end(&value));
+        }
+    })?;
+    Ok(ends)
 }
 
-fn listed(text: &[u8]) -> Result<Vec<Value>, String> {
-    let mut value: Value =
-        serde_json::from_slice(text).map_err(|error| format!("Slurm's JSON cannot be read: {error}"))?;
-    // Indexing would panic where the answer is no object.
-    match value.get_mut("jobs").map(Value::take) {
-        Some(Value::Array(jobs)) => Ok(jobs),
-        _ => Err("Slurm's JSON names no jobs".into()),
+/// Reads `{"jobs": [...], ...}`, of which one job at a time is kept.
+fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> {
+    let mut from = serde_json::Deserializer::from_reader(std::io::BufReader::new(text));
+    let told = Listed(take).deserialize(&mut from).and_then(|is_there| from.end().map(|()| is_there));
+    match told {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("Slurm's JSON names no jobs".into()),
+        Err(error) => Err(format!("Slurm's JSON cannot be read: {error}")),
+    }
+}
+
+/// The object around the jobs, and the list of them.
+struct Listed<'a>(&'a mut dyn FnMut(Value));
+struct Each<'a>(&'a mut dyn FnMut(Value));
+
+impl<'de> DeserializeSeed<'de> for Listed<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Listed<'_> {
+    type Value = bool;
+
+    fn expecting(&self, to: &mut Formatter<'_>) -> std::fmt::Result {
+        to.write_str("an object with jobs")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let mut is_there = false;
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "jobs" {
+                map.next_value_seed(Each(&mut *self.0))?;
+                is_there = true;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(is_there)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Each<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Each<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut Formatter<'_>) -> std::fmt::Result {
+        to.write_str("a list of jobs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        while let Some(value) = all.next_element::<Value>()? {
+            (self.0)(value);
+        }
+        Ok(())
     }
 }
 
@@ -233,19 +306,19 @@ mod tests {
         let new = r#"{"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "user_name": "ann", "account": "cfd", "name": "cfd",
             "nodes": "n[08-10],gpu1", "tasks": {"set": true, "infinite": false, "number": 8},
             "start_time": {"set": true, "number": 1764000000}, "end_time": {"set": true, "number": 1764003600}}]}"#;
-        let job = read(old.as_bytes()).unwrap().remove(0);
-        assert_eq!(job, read(new.as_bytes()).unwrap().remove(0));
+        let job = read(&mut old.as_bytes()).unwrap().remove(0);
+        assert_eq!(job, read(&mut new.as_bytes()).unwrap().remove(0));
         assert_eq!(job.nodes, ["n08", "n09", "n10", "gpu1"]);
         assert_eq!((job.user.as_str(), job.project.as_str()), ("ann", "cfd"));
         assert_eq!((job.ranks_count, job.start, job.end), (8, 1_764_000_000_000, None));
-        let over = read(old.replace("RUNNING", "PREEMPTED").as_bytes()).unwrap().remove(0);
+        let over = read(&mut old.replace("RUNNING", "PREEMPTED").as_bytes()).unwrap().remove(0);
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
     /// What Slurm 22.05 of the test hosts printed.
     #[test]
     fn what_slurm_printed_is_read() {
-        let jobs = read(include_bytes!("recorded/squeue-22.05.json")).unwrap();
+        let jobs = read(&mut &include_bytes!("recorded/squeue-22.05.json")[..]).unwrap();
         assert_eq!(
             (jobs[0].id.as_str(), jobs[0].nodes.as_slice()),
             ("1", &["h1".to_string(), "h2".into()][..])
@@ -253,21 +326,48 @@ mod tests {
         assert_eq!((jobs[0].state.as_str(), jobs[0].end), ("FAILED", Some(1_795_633_300_000)));
         assert_eq!((jobs[1].state.as_str(), jobs[1].end, jobs[1].ranks_count), ("RUNNING", None, 1));
         let text = String::from_utf8_lossy(include_bytes!("recorded/sacct-22.05.json")).into_owned();
-        let ends = read_ends(text.as_bytes()).unwrap();
+        let ends = read_ends(&mut text.as_bytes()).unwrap();
         let first =
             End { id: "1".into(), state: "FAILED".into(), start: 1_795_633_299_000, end: 1_795_633_300_000 };
         assert_eq!((&ends[0], ends[1].state.as_str()), (&first, "CANCELLED"));
         // Newer ones print lists, and a job may run still.
         let newer = text.replace("\"FAILED\"", "[\"FAILED\"]").replace("\"CANCELLED\"", "[\"RUNNING\"]");
-        assert_eq!(read_ends(newer.as_bytes()).unwrap(), [first]);
+        assert_eq!(read_ends(&mut newer.as_bytes()).unwrap(), [first]);
     }
 
     #[test]
     fn an_answer_without_jobs_is_no_answer() {
         for odd in ["7", "[]", "{}", r#"{"jobs": null}"#, r#"{"jobs": {"job_id": 7}}"#] {
-            assert!(read(odd.as_bytes()).unwrap_err().contains("names no jobs"), "{odd}");
+            let why = read(&mut odd.as_bytes()).unwrap_err();
+            assert!(why.contains("jobs"), "{odd}: {why}");
         }
-        assert_eq!(read(br#"{"jobs": []}"#), Ok(Vec::new()));
+        assert_eq!(read(&mut &br#"{"jobs": [], "errors": [7]}"#[..]), Ok(Vec::new()));
+    }
+
+    /// A text as large as that of 10,000 jobs was; it is made as it is read.
+    #[test]
+    fn a_text_of_many_jobs_is_read_as_it_comes() {
+        let pad = "x".repeat(20_000);
+        let one =
+            |number: usize| format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "comment": "{pad}"}}"#);
+        let mut number = 0;
+        let mut left = std::collections::VecDeque::from(br#"{"meta": {}, "jobs": ["#.to_vec());
+        struct Made<F>(F);
+        impl<F: FnMut(&mut [u8]) -> usize> Read for Made<F> {
+            fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+                Ok((self.0)(to))
+            }
+        }
+        let mut made = Made(|to: &mut [u8]| {
+            if left.is_empty() && number < 10_000 {
+                number += 1;
+                left.extend(one(number).bytes());
+                left.extend(if number < 10_000 { &b","[..] } else { &b"]}"[..] });
+            }
+            left.read(to).unwrap()
+        });
+        let jobs = read(&mut made).unwrap();
+        assert_eq!((jobs.len(), jobs[9999].id.as_str()), (10_000, "10000"));
     }
 
     /// One answer of a slurmrestd, and what it was asked.
@@ -317,7 +417,7 @@ mod tests {
         #[test]
         fn no_list_is_too_odd(list in "[a-c0-9\\[\\],-]{0,40}", bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             prop_assert!(expand(&list).len() <= NODES_MAX);
-            prop_assert!(read(&bytes).is_err() && read_ends(&bytes).is_err());
+            prop_assert!(read(&mut bytes.as_slice()).is_err() && read_ends(&mut bytes.as_slice()).is_err());
         }
     }
 }

@@ -9,8 +9,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What this was tested with. chDB's own dependencies (pandas, pyarrow) serve Python programs only.
-const WHEELS: [&str; 2] = ["chdb==4.4.0", "chdb-core==26.9.0"];
+/// What this was tested with, in the form of pip, with the hashes of its wheels. chDB's own dependencies
+/// (pandas, pyarrow) serve Python programs only.
+pub const WHEELS: &str = "\
+chdb==4.4.0 --hash=sha256:b9d1159b19a101a650e72e085631dcc3a0879c31faf7c098bff3ea51dbba2daf
+chdb-core==26.9.0 --hash=sha256:0d24d78969f7ab41d5303c148b7cf64880fa017507bbed9c9b8799b29c26723f --hash=sha256:46148d3fc1edd6d6f701922be0f18e2aa6e60349e418b430e69bbb87ab6b95a9 --hash=sha256:707e2ec3fe0f7953bac97942eaeb7a1ed1d66b1e56ecef3f0aa2130f61f6e735 --hash=sha256:bc2d2baedc038ba04be59d97d9ded4f87a3fbe05c3820f93d90e508b1e541ad0
+";
 
 /// chDB's process, which is started again when it ends. It ends for good with this process: its standard
 /// input closes.
@@ -101,7 +105,7 @@ impl Chdb {
 /// Makes the environment, unless it is there.
 fn install(venv: &Path) -> Result<(), String> {
     let done = venv.join("outboard-monitor-done");
-    if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS.join("\n")) {
+    if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS) {
         return Ok(());
     }
     println!("outboard monitor: installing chDB into {} (once; 600 MB)", venv.display());
@@ -115,11 +119,17 @@ fn install(venv: &Path) -> Result<(), String> {
         if output.status.success() {
             Ok(())
         } else {
-            Err(format!("chDB cannot be installed: {last}; [store] url names a ClickHouse server instead"))
+            Err(format!(
+                "chDB cannot be installed: {last}; without a network see \"chDB without a network\" in \
+                 monitor/docs/monitor.md, or name a ClickHouse server in [store] url"
+            ))
         }
     };
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))?;
-    let pip = ["-q", "--disable-pip-version-check", "install", "--no-deps"];
-    run(Command::new(venv.join("bin/pip")).args(pip).args(WHEELS))?;
-    std::fs::write(&done, WHEELS.join("\n")).map_err(|error| format!("{}: {error}", done.display()))
+    let named = |error: std::io::Error| format!("{}: {error}", venv.display());
+    let list = venv.join("requirements.txt");
+    std::fs::write(&list, WHEELS).map_err(named)?;
+    let pip = ["-q", "--disable-pip-version-check", "install", "--no-deps", "--require-hashes", "-r"];
+    run(Command::new(venv.join("bin/pip")).args(pip).arg(&list))?;
+    std::fs::write(&done, WHEELS).map_err(named)
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use chdb::WHEELS;
 pub use writer::{Writer, Written};
 
 use crate::config::Config;

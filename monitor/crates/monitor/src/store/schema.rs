@@ -23,8 +23,8 @@ pub fn versions() -> Vec<Vec<String>> {
 const REPEATS_KNOWN: [&str; 6] =
     ["port_samples", "port_minutes", "port_tens", "host_samples", "host_minutes", "job_samples"];
 
-/// The tokens of so many INSERTs are known. One that is sent again is at most the last of its table, or, where
-/// a disk lost what the monitor did to its files, one of the minutes before.
+/// The tokens of so many INSERTs are known. One that is sent again is at most the last of its table, or,
+/// where a disk lost what the monitor did to its files, one of the minutes before it.
 fn known_repeats(table: &str) -> String {
     format!("ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 10000")
 }

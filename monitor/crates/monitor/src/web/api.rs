@@ -11,12 +11,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::proxy::Asker;
 use super::state::{COOKIE, Web, session};
 use crate::fabric::counters::COUNTERS;
 use crate::job::Job;
 use crate::jobs::{find, ranks_of};
 use crate::live::Now;
 use crate::people::{Role, Who, is_name};
+use crate::store::Store;
 use crate::time::{now_ms, seconds};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
@@ -33,8 +35,23 @@ pub struct LogIn {
     key: String,
 }
 
-pub async fn log_in(State(web): OfWeb, Json(given): Json<LogIn>) -> Response {
+pub async fn log_in(
+    State(web): OfWeb,
+    Extension(asker): Extension<Asker>,
+    Json(given): Json<LogIn>,
+) -> Response {
+    // A key costs nothing to compare, and nobody guesses it.
+    let place = match given.key.is_empty() {
+        true => match web.limits.trial(asker.address, &given.name).await {
+            Ok(place) => Some(place),
+            Err(refusal) => return refusal.into_response(),
+        },
+        false => None,
+    };
+    let secure = if asker.is_encrypted { "; Secure" } else { "" };
+    let path = format!("{}/", web.base_path);
     let checked = blocking(move || {
+        let _place = place;
         let name: String =
             if given.key.is_empty() { given.name.chars().take(64).collect() } else { "(key)".into() };
         let found = if !given.key.is_empty() {
@@ -57,7 +74,7 @@ pub async fn log_in(State(web): OfWeb, Json(given): Json<LogIn>) -> Response {
     .await;
     match checked {
         Ok(Some((id, who))) => {
-            let cookie = format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict");
+            let cookie = format!("{COOKIE}={id}; Path={path}; HttpOnly; SameSite=Strict{secure}");
             ([(header::SET_COOKIE, cookie)], Json(who)).into_response()
         }
         Ok(None) => {
@@ -75,13 +92,27 @@ pub async fn log_out(State(web): OfWeb, headers: HeaderMap) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
+/// Whether it serves, for who watches it without an account. It tells nothing else.
+pub async fn health(State(web): OfWeb) -> (StatusCode, Json<Value>) {
+    match web.writer.written().dropped_lately {
+        0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "rows are lost"}))),
+    }
+}
+
 pub async fn me(Extension(who): Extension<Who>) -> Json<Who> {
     Json(who)
 }
 
 pub async fn topology(State(web): OfWeb) -> Json<Value> {
-    let topology = web.live.now().topology.clone();
-    Json(json!(&*topology))
+    let (topology, error) = {
+        let now = web.live.now();
+        (now.topology.clone(), now.fabric.error.clone())
+    };
+    // Why there is none, or none any more.
+    Json(
+        json!({"version": topology.version, "nodes": topology.nodes, "links": topology.links, "error": error}),
+    )
 }
 
 #[derive(Deserialize)]
@@ -132,7 +163,7 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
         ("from", seconds(from)),
         ("to", seconds(to)),
     ];
-    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
+    let rows = asking(&web, move |store| store.select(&sql, &parameters)).await?;
     Ok(Json(json!({"step": step, "rows": rows})))
 }
 
@@ -185,7 +216,8 @@ pub async fn errors(State(web): OfWeb, Query(since): Query<Since>) -> Answer {
         errors_sum(),
         each.join(", ")
     );
-    let rows = blocking(move || web.store.select(&sql, &[("minutes", since.minutes.to_string())])).await?;
+    let rows =
+        asking(&web, move |store| store.select(&sql, &[("minutes", since.minutes.to_string())])).await?;
     let names: Vec<_> =
         COUNTERS.iter().filter(|counter| counter.is_error).map(|counter| counter.name).collect();
     Ok(Json(json!({"names": names, "rows": rows})))
@@ -223,10 +255,7 @@ pub async fn known_job(
     let now = web.live.now().jobs.iter().find(is_it).cloned();
     let found = match now {
         Some(job) => Some(job),
-        None => {
-            let web = web.clone();
-            blocking(move || find(&web.store, &source, &id)).await?
-        }
+        None => asking(web, move |store| find(store, &source, &id)).await?,
     };
     let seen = found.filter(|job| who.sees(job));
     seen.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))
@@ -237,7 +266,7 @@ pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked)
     let mut job = known_job(&web, &who, asked.source.clone(), asked.id.clone()).await?;
     let storage = storage_of(&web.live.now(), &job);
     if job.ranks.is_empty() {
-        job.ranks = blocking(move || ranks_of(&web.store, &asked.source, &asked.id)).await?;
+        job.ranks = asking(&web, move |store| ranks_of(store, &asked.source, &asked.id)).await?;
     }
     Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
 }
@@ -273,6 +302,20 @@ pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer
 
 pub fn wrong(why: &str) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why.into())
+}
+
+/// Asks the store, with not too many others.
+pub async fn asking<T: Send + 'static>(
+    web: &Arc<Web>,
+    work: impl FnOnce(&Store) -> Result<T, String> + Send + 'static,
+) -> Result<T, (StatusCode, String)> {
+    let place = web.limits.question().await?;
+    let store = web.store.clone();
+    blocking(move || {
+        let _place = place;
+        work(&store)
+    })
+    .await
 }
 
 /// Runs what blocks in a thread of its own.

@@ -2,16 +2,21 @@
 //! What pages show, for other programs: CSV and Parquet of any view, the picture of the fabric at a time of
 //! the past, and a job's course as a trace for Perfetto. Whose job it is is asked in SQL, too.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Json, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{OfJob, OfWeb, blocking, errors_sum, guid, known_job, span, table_of, wrong};
+use super::api::{OfJob, OfWeb, asking, errors_sum, guid, known_job, span, table_of, wrong};
+use super::hosts::{no_host, sees};
+use super::state::Web;
 use crate::fabric::counters::{COUNTERS, Sample};
 use crate::jobs::key;
 use crate::live::frame;
@@ -42,7 +47,7 @@ enum View {
     Job,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
     view: View,
@@ -62,6 +67,28 @@ pub struct Asked {
 
 type Parameters = Vec<(&'static str, String)>;
 
+/// Who has an export under way: each has one at a time.
+#[derive(Clone, Default)]
+pub struct Exports(Arc<Mutex<HashSet<String>>>);
+
+struct Underway(Exports, String);
+
+impl Exports {
+    fn begin(&self, who: &Who) -> Result<Underway, Refusal> {
+        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(who.name.clone());
+        let busy =
+            || (StatusCode::TOO_MANY_REQUESTS, "an export of yours is under way: one at a time".into());
+        is_new.then(|| Underway(self.clone(), who.name.clone())).ok_or_else(busy)
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
+/// A table of any length: short questions over slices of time, between which the store takes rows.
 pub async fn export(
     State(web): OfWeb,
     Extension(who): Extension<Who>,
@@ -71,24 +98,124 @@ pub async fn export(
         let (source, id) = (asked.source.clone().unwrap_or_default(), asked.id.clone().unwrap_or_default());
         known_job(&web, &who, source, id).await?;
     }
-    let (sql, parameters) = query(&asked, &who)?;
-    let (written, kind, ending) = match asked.format {
-        Format::Csv => ("CSVWithNames", "text/csv; charset=utf-8", "csv"),
-        Format::Parquet => ("Parquet", "application/vnd.apache.parquet", "parquet"),
+    if matches!(asked.view, View::Hosts) && web.private_hosts && who.role < Role::Support {
+        let host = asked.host.as_deref().unwrap_or_default();
+        if !sees(&web, &web.live.now(), &who, host) {
+            return Err(no_host());
+        }
+    }
+    let (kind, ending) = match asked.format {
+        Format::Csv => ("text/csv; charset=utf-8", "csv"),
+        Format::Parquet => ("application/vnd.apache.parquet", "parquet"),
     };
-    let bytes = blocking(move || web.store.export(&sql, &parameters, written)).await?;
+    let slices = Slices::of(&asked, &who)?;
+    let underway = web.exports.begin(&who)?;
     let name = format!("attachment; filename=\"{:?}.{ending}\"", asked.view).to_lowercase();
-    Ok(([(header::CONTENT_TYPE, kind.to_string()), (header::CONTENT_DISPOSITION, name)], Bytes::from(bytes))
+    let body = match asked.format {
+        // One file has one end, where it says what is in it.
+        Format::Parquet => {
+            slices.count(&web).await?;
+            let Slices { sql, mut parameters, from, to, .. } = slices;
+            parameters.extend([("from", seconds(from)), ("to", seconds(to))]);
+            Body::from(asking(&web, move |store| store.export(&sql, &parameters, "Parquet")).await?)
+        }
+        Format::Csv => slices.streamed(web, underway).await?,
+    };
+    Ok(([(header::CONTENT_TYPE, kind.to_string()), (header::CONTENT_DISPOSITION, name)], body)
         .into_response())
 }
 
-/// The SELECT of a view, with its parameters.
-fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
-    const IN_TIME: &str = "ts >= toDateTime64({from:Float64}, 3) AND ts < toDateTime64({to:Float64}, 3)";
-    const NAMES: &str = "(SELECT guid, argMax(name, seen) AS name FROM nodes GROUP BY guid)";
-    let (from, to, _) = span(asked.from, asked.to, 1)?;
-    let mut parameters = vec![("from", seconds(from)), ("to", seconds(to))];
-    let table = table_of(to - from).0;
+/// A slice is to take the store about so long.
+const SLICE_TIME: Duration = Duration::from_millis(300);
+/// The first is so long that the largest fabric has a moderate number of rows in it.
+const SLICE_FIRST_MS: u64 = 30_000;
+/// Rows that a file of Parquet may have; it is made in the store's memory.
+const PARQUET_ROWS_MAX: u64 = 10_000_000;
+
+/// A SELECT over a time that is asked for in parts; `from` and `to` are its parameters.
+struct Slices {
+    sql: String,
+    parameters: Parameters,
+    from: u64,
+    to: u64,
+    /// Rows of a time follow those of the time before; else there is one slice.
+    are_many: bool,
+    step: u64,
+}
+
+impl Slices {
+    fn of(asked: &Asked, who: &Who) -> Result<Slices, Refusal> {
+        let (from, to, _) = span(asked.from, asked.to, 1)?;
+        let (sql, parameters) = query(asked, who, from, to)?;
+        let are_many = matches!(asked.view, View::Ports | View::Hosts | View::Job);
+        // Rows of rollups stand at the beginning of their minutes: each is in one slice.
+        let step = if are_many { SLICE_FIRST_MS } else { to - from };
+        Ok(Slices { sql, parameters, from, to, are_many, step })
+    }
+
+    /// Refuses what is too long for one file.
+    async fn count(&self, web: &Arc<Web>) -> Result<(), Refusal> {
+        let sql = format!("SELECT count() FROM ({})", self.sql);
+        let mut parameters = self.parameters.clone();
+        parameters.extend([("from", seconds(self.from)), ("to", seconds(self.to))]);
+        let rows = asking(web, move |store| store.select(&sql, &parameters)).await?;
+        let rows = rows[0][0].as_u64().unwrap_or(0);
+        if rows <= PARQUET_ROWS_MAX {
+            return Ok(());
+        }
+        let why = format!(
+            "{rows} rows are more than a file of Parquet may have here ({PARQUET_ROWS_MAX}): ask for less time, or for CSV"
+        );
+        Err((StatusCode::PAYLOAD_TOO_LARGE, why))
+    }
+
+    /// The next slice as CSV; the first has the names. Nothing: that was all.
+    async fn next(&mut self, web: &Arc<Web>, is_first: bool) -> Option<Result<Vec<u8>, Refusal>> {
+        if self.from >= self.to {
+            return None;
+        }
+        let end = (self.from + self.step).min(self.to);
+        let (sql, mut parameters) = (self.sql.clone(), self.parameters.clone());
+        parameters.extend([("from", seconds(self.from)), ("to", seconds(end))]);
+        let format = if is_first { "CSVWithNames" } else { "CSV" };
+        let begun = Instant::now();
+        let found = asking(web, move |store| store.export(&sql, &parameters, format)).await;
+        let took = begun.elapsed();
+        self.from = end;
+        if self.are_many {
+            self.step = if took < SLICE_TIME / 2 { self.step * 2 } else { self.step };
+            self.step = if took > SLICE_TIME * 2 { (self.step / 2).max(1000) } else { self.step };
+        }
+        Some(found)
+    }
+
+    /// All slices, each asked for when the one before is on its way. An error after the first ends the answer
+    /// before its end, which clients see.
+    async fn streamed(mut self, web: Arc<Web>, underway: Underway) -> Result<Body, Refusal> {
+        let first = self.next(&web, true).await.unwrap_or(Ok(Vec::new()))?;
+        let rest = stream::unfold((self, web, underway), |(mut slices, web, underway)| async move {
+            let next = slices.next(&web, false).await?.map(Bytes::from).map_err(|(_, why)| {
+                slices.from = slices.to;
+                std::io::Error::other(why)
+            });
+            Some((next, (slices, web, underway)))
+        });
+        Ok(Body::from_stream(stream::once(async { Ok(Bytes::from(first)) }).chain(rest)))
+    }
+}
+
+/// A text as a cell of CSV that no program of tables takes for a formula.
+fn plain(format: Format, column: &str) -> String {
+    match format {
+        Format::Csv => {
+            format!("if(match({column}, '^[=+@\\\\-\\\\t\\\\r]'), concat('\\'', {column}), {column})")
+        }
+        Format::Parquet => column.into(),
+    }
+}
+
+/// The condition that asks for one port, if it is asked for.
+fn of_port(asked: &Asked, parameters: &mut Parameters) -> Result<String, Refusal> {
     let mut of_port = String::new();
     if let Some(node) = &asked.node {
         of_port += " AND node = {node:UInt64}";
@@ -98,12 +225,24 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
         of_port += " AND port = {port:UInt8}";
         parameters.push(("port", port.to_string()));
     }
+    Ok(of_port)
+}
+
+/// The SELECT of a view over a time, with its parameters but that time.
+fn query(asked: &Asked, who: &Who, from: u64, to: u64) -> Result<(String, Parameters), Refusal> {
+    const IN_TIME: &str = "ts >= toDateTime64({from:Float64}, 3) AND ts < toDateTime64({to:Float64}, 3)";
+    const NAMES: &str = "(SELECT guid, argMax(name, seen) AS name FROM nodes GROUP BY guid)";
+    let mut parameters = Parameters::new();
+    let text = |column: &str| plain(asked.format, column);
+    let table = table_of(to - from).0;
+    let of_port = of_port(asked, &mut parameters)?;
     let sql = match asked.view {
         View::Ports => {
             let counters: Vec<_> = COUNTERS.iter().map(|counter| counter.name).collect();
             format!(
-                "SELECT ts, leftPad(lower(hex(node)), 16, '0') AS guid, n.name AS name, port, seconds, flags, sent, received, {} \
+                "SELECT ts, leftPad(lower(hex(node)), 16, '0') AS guid, {} AS name, port, seconds, flags, sent, received, {} \
                  FROM {table} AS s LEFT JOIN {NAMES} AS n ON n.guid = s.node WHERE {IN_TIME}{of_port} ORDER BY ts, node, port",
+                text("n.name"),
                 counters.join(", ")
             )
         }
@@ -112,9 +251,10 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
             let sums: Vec<_> =
                 errors.iter().map(|counter| format!("sum({0}) AS {0}_sum", counter.name)).collect();
             format!(
-                "SELECT leftPad(lower(hex(node)), 16, '0') AS guid, any(n.name) AS name, port, sum({}) AS errors, {} \
+                "SELECT leftPad(lower(hex(node)), 16, '0') AS guid, {} AS name, port, sum({}) AS errors, {} \
                  FROM {table} AS s LEFT JOIN {NAMES} AS n ON n.guid = s.node WHERE {IN_TIME}{of_port} \
                  GROUP BY node, port HAVING errors > 0 ORDER BY errors DESC",
+                text("any(n.name)"),
                 errors_sum(),
                 sums.join(", ")
             )
@@ -122,13 +262,14 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
         View::Hosts => {
             let of_host = if asked.host.is_some() { " AND host = {host:String}" } else { "" };
             parameters.extend(asked.host.clone().map(|host| ("host", host)));
+            let (host, name) = (text("host"), text("name"));
             match table {
                 "port_samples" => format!(
-                    "SELECT ts, host, name, value FROM host_samples ARRAY JOIN mapKeys(numbers) AS name, \
+                    "SELECT ts, {host} AS host, {name} AS name, value FROM host_samples ARRAY JOIN mapKeys(numbers) AS name, \
                      mapValues(numbers) AS value WHERE {IN_TIME}{of_host} ORDER BY ts, host, name"
                 ),
                 _ => format!(
-                    "SELECT ts, host, name, sum(sums[name]) / sum(counts[name]) AS value FROM host_minutes \
+                    "SELECT ts, {host} AS host, {name} AS name, sum(sums[name]) / sum(counts[name]) AS value FROM host_minutes \
                      ARRAY JOIN mapKeys(counts) AS name WHERE {IN_TIME}{of_host} GROUP BY ts, host, name \
                      ORDER BY ts, host, name"
                 ),
@@ -136,8 +277,9 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
         }
         View::Jobs => {
             parameters.extend(sight(who));
+            let [id, user, project, name, state] = ["id", "user", "project", "name", "state"].map(text);
             format!(
-                "SELECT source, id, user, project, name, nodes, ranks, state, start, end FROM jobs FINAL \
+                "SELECT source, {id} AS id, {user} AS user, {project} AS project, {name} AS name, nodes, ranks, {state} AS state, start, end FROM jobs FINAL \
                  WHERE start < toDateTime64({{to:Float64}}, 3) AND (end IS NULL OR end >= toDateTime64({{from:Float64}}, 3)) \
                  AND {SEEN} ORDER BY start"
             )
@@ -146,9 +288,10 @@ fn query(asked: &Asked, who: &Who) -> Result<(String, Parameters), Refusal> {
             let (source, id) =
                 (asked.source.as_deref().unwrap_or_default(), asked.id.as_deref().unwrap_or_default());
             parameters.push(("job", key(source, id)));
+            let (host, name) = (text("host"), text("name"));
             format!(
-                "SELECT ts, rank, host, pid, name, value FROM job_samples ARRAY JOIN mapKeys(counters) AS name, \
-                 mapValues(counters) AS value WHERE job = {{job:String}} AND {IN_TIME} ORDER BY rank, host, pid, name, ts"
+                "SELECT ts, rank, {host} AS host, pid, {name} AS name, value FROM job_samples ARRAY JOIN mapKeys(counters) AS name, \
+                 mapValues(counters) AS value WHERE job = {{job:String}} AND {IN_TIME} ORDER BY ts, rank, host, pid, name"
             )
         }
     };
@@ -192,7 +335,7 @@ pub async fn picture(State(web): OfWeb, Query(At { at }): Query<At>) -> Result<R
     );
     let parameters = vec![("from", seconds(at.saturating_sub(window_ms))), ("at", seconds(at))];
     let topology = web.live.now().topology.clone();
-    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
+    let rows = asking(&web, move |store| store.select(&sql, &parameters)).await?;
     let ports: HashMap<(u64, u8), Sample> = rows
         .as_array()
         .into_iter()
@@ -232,7 +375,7 @@ pub async fn jobs_at(
     );
     let mut parameters = sight(&who);
     parameters.push(("at", seconds(at.min(253_402_300_800_000))));
-    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
+    let rows = asking(&web, move |store| store.select(&sql, &parameters)).await?;
     Ok(Json(json!({"jobs": rows})))
 }
 
@@ -247,7 +390,7 @@ pub async fn trace(
     let sql = "SELECT toUnixTimestamp64Micro(ts), rank, host, pid, counters FROM job_samples WHERE job = {job:String} \
                ORDER BY host, rank, pid, ts LIMIT 1000000";
     let parameters = vec![("job", key(&asked.source, &asked.id))];
-    let rows = blocking(move || web.store.select(sql, &parameters)).await?;
+    let rows = asking(&web, move |store| store.select(sql, &parameters)).await?;
     let text =
         json!({"displayTimeUnit": "ms", "traceEvents": events(rows.as_array().map_or(&[], Vec::as_slice))})
             .to_string();
@@ -365,8 +508,8 @@ mod tests {
             source: None,
             id: None,
         };
-        assert!(query(&asked, &who(Role::User)).unwrap().0.contains(SEEN));
+        assert!(query(&asked, &who(Role::User), 1, 2).unwrap().0.contains(SEEN));
         let odd = Asked { node: Some("'; DROP".into()), view: View::Ports, ..asked };
-        assert!(query(&odd, &who(Role::User)).is_err());
+        assert!(query(&odd, &who(Role::User), 1, 2).is_err());
     }
 }

@@ -2,38 +2,71 @@
 //! Hosts: the reports of agents come in, and pages ask what hosts do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::{Extension, Json, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Extension, Json, Query, Request, State};
+use axum::http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{Answer, OfWeb, blocking, span, table_of, wrong};
+use super::api::{Answer, OfWeb, asking, blocking, span, table_of, wrong};
 use super::state::Web;
-use crate::agent::{HOST, SIGNATURE};
-use crate::hosts::{Summary, checked, take};
-use crate::people::Who;
+use crate::agent::{self, BEGIN, HOST, SIGNATURE};
+use crate::hosts::{REPORT_BYTES_MAX, Summary, are_near, checked, take};
+use crate::job::Job;
+use crate::live::Now;
+use crate::people::{Role, Who};
+use crate::secret;
 use crate::time::{now_ms, seconds};
 
-/// A report of an agent. Its signature, not a session, says whose it is.
-pub async fn report(
-    State(web): OfWeb,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<StatusCode, (StatusCode, String)> {
-    let text =
-        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_string();
-    let (host, signature) = (text(HOST), text(SIGNATURE));
-    blocking(move || Ok(received(&web, &host, &signature, &body))).await?
+/// A report of an agent. Its signature, not a session, says whose it is; nothing of a stranger's is read but
+/// the head.
+pub async fn report(State(web): OfWeb, request: Request) -> Result<StatusCode, Refusal> {
+    let (head, body) = request.into_parts();
+    let text = |name: &str| {
+        let value = head.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_string()
+    };
+    let (host, begin, signature) = (text(HOST), text(BEGIN), text(SIGNATURE));
+    let length = text(header::CONTENT_LENGTH.as_str()).parse::<usize>().unwrap_or(usize::MAX);
+    if length > REPORT_BYTES_MAX {
+        return Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "a report has a Content-Length of at most 16 MiB".into(),
+        ));
+    }
+    admitted(&web.agent_secret, &host, &begin, length, now_ms())?;
+    let room = web.limits.report(length).await?;
+    let body = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, length));
+    let body =
+        body.await.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "the report does not come".to_string()))?;
+    let body = body.map_err(|error| wrong(&format!("the report cannot be read: {error}")))?;
+    blocking(move || {
+        let _room = room;
+        Ok(received(&web, &host, &signature, &body))
+    })
+    .await?
 }
 
-fn received(
-    web: &Arc<Web>,
-    host: &str,
-    signature: &str,
-    body: &[u8],
-) -> Result<StatusCode, (StatusCode, String)> {
+type Refusal = (StatusCode, String);
+
+/// The body of a report has to come within this time.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Whether the head of a report is that host's, and of now.
+fn admitted(secret: &str, host: &str, begin: &str, length: usize, at: u64) -> Result<(), Refusal> {
+    let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
+    let Some((time, signature)) = begin.split_once(' ') else {
+        return Err(forbidden(format!("no {BEGIN}: the agent is of another version")));
+    };
+    let Ok(time) = time.parse::<u64>() else { return Err(forbidden(format!("{BEGIN} begins with no time"))) };
+    if !secret::same(&agent::begin(&agent::host_key(secret, host), time, length), signature) {
+        return Err(forbidden(format!("the signature is not that of {host:?}")));
+    }
+    are_near(time, at).map_err(|why| (StatusCode::CONFLICT, why))
+}
+
+fn received(web: &Arc<Web>, host: &str, signature: &str, body: &[u8]) -> Result<StatusCode, Refusal> {
     let report =
         checked(&web.agent_secret, host, signature, body).map_err(|why| (StatusCode::FORBIDDEN, why))?;
     take(&mut web.live.now().hosts, &web.writer, report, now_ms())
@@ -41,9 +74,19 @@ fn received(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub async fn hosts(State(web): OfWeb) -> Json<Value> {
+/// Whether a person may see a host: all hosts, or, where they are private, those on which a job runs that he
+/// sees.
+pub fn sees(web: &Web, now: &Now, who: &Who, host: &str) -> bool {
+    let runs_there =
+        |job: &Job| job.end.is_none() && who.sees(job) && job.nodes.iter().any(|node| node == host);
+    !web.private_hosts || who.role >= Role::Support || now.jobs.iter().any(runs_there)
+}
+
+pub async fn hosts(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Value> {
     let at = now_ms();
-    let hosts: Vec<Summary> = web.live.now().hosts.values().map(|host| host.summary(at)).collect();
+    let now = web.live.now();
+    let seen = now.hosts.iter().filter(|(name, _)| sees(&web, &now, &who, name));
+    let hosts: Vec<Summary> = seen.map(|(_, host)| host.summary(at)).collect();
     Json(json!({"hosts": hosts}))
 }
 
@@ -56,7 +99,8 @@ pub struct OfHost {
 /// All that a host tells but its jobs: of them only those that this person may see.
 pub async fn host(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfHost>) -> Answer {
     let now = web.live.now();
-    let host = now.hosts.get(&asked.name).ok_or((StatusCode::NOT_FOUND, "no such host tells".to_string()))?;
+    let host = now.hosts.get(&asked.name).filter(|_| sees(&web, &now, &who, &asked.name));
+    let host = host.ok_or_else(no_host)?;
     let runs =
         now.jobs.iter().filter(|job| job.end.is_none() && job.nodes.contains(&asked.name) && who.sees(job));
     let jobs: Vec<Value> = runs
@@ -76,8 +120,19 @@ pub struct OfPast {
     to: Option<u64>,
 }
 
+pub fn no_host() -> Refusal {
+    (StatusCode::NOT_FOUND, "no such host tells".into())
+}
+
 /// A host's number over time: mean and highest of each step.
-pub async fn history(State(web): OfWeb, Query(asked): Query<OfPast>) -> Answer {
+pub async fn history(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    Query(asked): Query<OfPast>,
+) -> Answer {
+    if !sees(&web, &web.live.now(), &who, &asked.name) {
+        return Err(no_host());
+    }
     let (from, to, step) = span(asked.from, asked.to, 1000)?;
     if asked.metric.len() > 512 {
         return Err(wrong("metric: no number of a host has so long a name"));
@@ -108,6 +163,26 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPast>) -> Answer {
         ("from", seconds(from)),
         ("to", seconds(to)),
     ];
-    let rows = blocking(move || web.store.select(&sql, &parameters)).await?;
+    let rows = asking(&web, move |store| store.select(&sql, &parameters)).await?;
     Ok(Json(json!({"step": step, "rows": rows})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_body_is_not_asked_for() {
+        let key = agent::host_key("secret", "n1");
+        let begin = |key: &str, at: u64, length| format!("{at} {}", agent::begin(key, at, length));
+        let told = |host: &str, begin: &str, length| {
+            admitted("secret", host, begin, length, 1_000_000).map_err(|(code, _)| code.as_u16())
+        };
+        assert_eq!(told("n1", &begin(&key, 1_000_007, 99), 99), Ok(()));
+        assert_eq!(told("n2", &begin(&key, 1_000_007, 99), 99), Err(403), "another host's");
+        assert_eq!(told("n1", &begin(&key, 1_000_007, 99), 100), Err(403), "longer than was signed");
+        assert_eq!(told("n1", &begin(&key, 9_000_007, 99), 99), Err(409), "of another time");
+        assert_eq!(told("n1", "", 99), Err(403));
+        assert_eq!(told("n1", "x y", 99), Err(403));
+    }
 }

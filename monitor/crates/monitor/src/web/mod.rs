@@ -6,23 +6,42 @@ mod api;
 mod desk;
 mod export;
 mod hosts;
+mod limits;
 mod links;
 mod metrics;
+mod proxy;
+mod serve;
 mod state;
+mod tls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use limits::Limits;
+use proxy::Asker;
+use serve::Counted;
+pub use serve::{Limits as Connections, serve};
 use state::{FILES, bearer, session};
 pub use state::{Files, Web};
+pub use tls::Tls;
+
+use crate::people::Who;
+
+/// Whatever is asked for is told within this time, or never: a body that does not come, a store that hangs.
+const ANSWER_TIME: Duration = Duration::from_secs(120);
+/// What is asked for by POST has a few fields.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// How often a page that listens is asked whether it still may.
+const STILL_EVERY: Duration = Duration::from_secs(10);
 
 /// The whole of it.
 pub fn router(web: Arc<Web>) -> Router {
@@ -57,13 +76,16 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/live", get(live))
         .route("/metrics", get(metrics::metrics))
         .layer(from_fn_with_state(web.clone(), admit));
-    let report = post(hosts::report).layer(DefaultBodyLimit::max(crate::hosts::REPORT_BYTES_MAX));
-    let mut router =
-        Router::new().route("/api/login", post(api::log_in)).route("/api/report", report).merge(inside);
+    let mut router = Router::new()
+        .route("/api/login", post(api::log_in))
+        .route("/api/health", get(api::health))
+        .route("/api/report", post(hosts::report))
+        .merge(inside);
     for (path, ..) in FILES {
         router = router.route(path, get(file));
     }
-    router.layer(from_fn(protect)).with_state(web)
+    let protect = from_fn_with_state(web.clone(), protect);
+    router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(protect).with_state(web)
 }
 
 /// What all of this is, for programs that are made from such a description.
@@ -84,12 +106,7 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
 
 /// Lets a request through that has a session or a token, and says whose.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let who = match bearer(headers) {
-        Some(token) => web.people.bearer(token),
-        None => session(headers).and_then(|id| web.people.session(id)),
-    };
-    match who {
+    match who(&web, request.headers()) {
         Some(who) => {
             request.extensions_mut().insert(who);
             next.run(request).await
@@ -98,16 +115,30 @@ async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) ->
     }
 }
 
+/// Whose session or token a request has.
+fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
+    match bearer(headers) {
+        Some(token) => web.people.bearer(token),
+        None => session(headers).and_then(|id| web.people.session(id)),
+    }
+}
+
 /// What browsers need to be told, and what they must not do: a page of another site can neither call nor show
 /// us.
-async fn protect(request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if origin.is_some_and(|origin| origin.split_once("://").is_none_or(|(_, from)| from != host)) {
-        return (StatusCode::FORBIDDEN, "a page of another site asks").into_response();
+async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
+    let asker = request.extensions().get::<Asker>().cloned();
+    let host = asker.map(|asker| asker.host).unwrap_or_default();
+    let origin = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let is_other = |origin: &&str| origin.split_once("://").is_none_or(|(_, from)| from != host);
+    if let Some(origin) = origin.filter(is_other) {
+        let why =
+            if web.proxies.is_empty() { "; a proxy before it has to be named in `proxies`" } else { "" };
+        let why = format!("a page of {origin:?} asks, and this is {host:?}{why}");
+        return (StatusCode::FORBIDDEN, why).into_response();
     }
-    let mut response = next.run(request).await;
+    let answered = tokio::time::timeout(ANSWER_TIME, next.run(request)).await;
+    let mut response =
+        answered.unwrap_or_else(|_| (StatusCode::GATEWAY_TIMEOUT, "it takes too long").into_response());
     let told = [
         (header::CONTENT_SECURITY_POLICY, "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -120,13 +151,21 @@ async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
-/// Frames of the links' use, one after each sweep.
-async fn live(State(web): State<Arc<Web>>, upgrade: WebSocketUpgrade) -> Response {
-    upgrade.max_message_size(1024).on_upgrade(move |socket| feed(web, socket))
+/// Frames of the links' use, one after each sweep, as long as the session or token lasts.
+async fn live(
+    State(web): State<Arc<Web>>,
+    Extension(counted): Extension<Arc<Counted>>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    upgrade.max_message_size(1024).on_upgrade(move |socket| async move {
+        feed(web, headers, socket).await;
+        drop(counted);
+    })
 }
 
-async fn feed(web: Arc<Web>, mut socket: WebSocket) {
-    let mut frames = web.live.frames();
+async fn feed(web: Arc<Web>, headers: HeaderMap, mut socket: WebSocket) {
+    let (mut frames, mut log_outs) = (web.live.frames(), web.people.log_outs());
     loop {
         let frame = frames.borrow_and_update().clone();
         if !frame.is_empty() && socket.send(Message::Binary(Bytes::copy_from_slice(&frame))).await.is_err() {
@@ -137,7 +176,15 @@ async fn feed(web: Arc<Web>, mut socket: WebSocket) {
             tokio::select! {
                 change = frames.changed() => if change.is_err() { return } else { break },
                 message = socket.recv() => if !matches!(message, Some(Ok(_))) { return },
+                _ = log_outs.changed() => {},
+                () = tokio::time::sleep(STILL_EVERY) => {},
             }
+            if who(&web, &headers).is_none() {
+                return;
+            }
+        }
+        if who(&web, &headers).is_none() {
+            return;
         }
     }
 }
@@ -153,7 +200,7 @@ mod tests {
         for part in source.split(".route(\"").skip(1) {
             let (path, rest) = part.split_once('"').unwrap();
             let call = rest.split(".route(").next().unwrap().split('\n').next().unwrap();
-            for (word, method) in [("get(", "get"), ("post(", "post"), ("report)", "post")] {
+            for (word, method) in [("get(", "get"), ("post(", "post")] {
                 if call.contains(word) {
                     found.push((path.to_string(), method));
                 }

@@ -2,11 +2,14 @@
 //! What every request finds: the parts of the monitor, the page's files, and whose session it is.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, header};
 
+use super::Limits;
+use super::export::Exports;
 use crate::alerts::{Delivered, Links};
 use crate::config::Notify;
 use crate::control::Control;
@@ -28,6 +31,13 @@ pub struct Web {
     pub delivered: Arc<Mutex<Delivered>>,
     /// Of which the keys of hosts are made.
     pub agent_secret: String,
+    pub limits: Limits,
+    /// Who has an export under way.
+    pub exports: Exports,
+    pub proxies: Vec<IpAddr>,
+    pub base_path: String,
+    /// Users see the hosts of their jobs only.
+    pub private_hosts: bool,
 }
 
 /// The page's own files.

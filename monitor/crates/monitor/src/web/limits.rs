@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What strangers may ask at once, so that nobody else waits: passwords, bodies of reports, questions to the
+//! store.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+type Refusal = (StatusCode, String);
+
+/// Passwords that are tried at once: each costs 19 MiB and many milliseconds of a core, or a question to the
+/// directory.
+const TRIALS: usize = 2;
+/// Who would wait behind more is told to come again.
+const WAITING_MAX: usize = 16;
+/// Attempts of an address, and for an account from anywhere, at once and then a minute.
+const OF_ADDRESS: u32 = 30;
+const OF_ACCOUNT: u32 = 60;
+/// Bytes of reports that are read at once, in KiB.
+const REPORTS_KIB: usize = 64 << 10;
+/// Questions that the store has at once; its answers may have 256 MiB each.
+const QUESTIONS: usize = 8;
+/// More addresses or names than this are looked through for those that are of long ago.
+const KEYS_MAX: usize = 10_000;
+
+pub struct Limits {
+    trials: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    addresses: DefaultKeyedRateLimiter<IpAddr>,
+    accounts: DefaultKeyedRateLimiter<String>,
+    reports: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
+}
+
+/// Counts as long as it lives.
+pub struct Place {
+    _trial: OwnedSemaphorePermit,
+}
+
+fn minute(count: u32) -> Quota {
+    Quota::per_minute(NonZeroU32::new(count).expect("it is no 0"))
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            trials: Arc::new(Semaphore::new(TRIALS)),
+            waiting: Arc::new(Semaphore::new(TRIALS + WAITING_MAX)),
+            addresses: RateLimiter::keyed(minute(OF_ADDRESS)),
+            accounts: RateLimiter::keyed(minute(OF_ACCOUNT)),
+            reports: Arc::new(Semaphore::new(REPORTS_KIB)),
+            questions: Arc::new(Semaphore::new(QUESTIONS)),
+        }
+    }
+}
+
+impl Limits {
+    /// A place in which a password may be tried, once there is one.
+    pub async fn trial(&self, address: IpAddr, account: &str) -> Result<Place, Refusal> {
+        let often =
+            |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
+        if self.addresses.len() > KEYS_MAX {
+            self.addresses.retain_recent();
+        }
+        if self.accounts.len() > KEYS_MAX {
+            self.accounts.retain_recent();
+        }
+        self.addresses.check_key(&network(address)).map_err(|_| often("from this address"))?;
+        let name: String = account.chars().take(64).collect();
+        self.accounts.check_key(&name).map_err(|_| often("for this account"))?;
+        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "many people log in: try again".to_string());
+        let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| busy())?;
+        let trial = self.trials.clone().acquire_owned().await.map_err(|_| busy())?;
+        Ok(Place { _trial: trial })
+    }
+
+    /// Room for the body of a report of so many bytes, once there is some.
+    pub async fn report(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let kib = (bytes / 1024 + 1).min(REPORTS_KIB) as u32;
+        let wait =
+            tokio::time::timeout(Duration::from_secs(30), self.reports.clone().acquire_many_owned(kib));
+        let busy =
+            || (StatusCode::SERVICE_UNAVAILABLE, "many hosts report: the next report will do".to_string());
+        wait.await.map_err(|_| busy())?.map_err(|_| busy())
+    }
+
+    /// A place for a question to the store, once there is one.
+    pub async fn question(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let wait = tokio::time::timeout(Duration::from_secs(30), self.questions.clone().acquire_owned());
+        let busy =
+            || (StatusCode::SERVICE_UNAVAILABLE, "the store has other questions: try again".to_string());
+        wait.await.map_err(|_| busy())?.map_err(|_| busy())
+    }
+}
+
+/// One who has IPv6 has at least a network of 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_bounded_by_address_account_and_together() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let limits = Limits::default();
+            let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+            for attempt in 0..OF_ADDRESS {
+                // Another address of the same network.
+                let from = ip(&format!("2001:db8::{attempt:x}"));
+                assert!(limits.trial(from, &format!("name{attempt}")).await.is_ok());
+            }
+            let (code, why) = limits.trial(ip("2001:db8::ffff"), "ann").await.err().unwrap();
+            assert_eq!((code, why.contains("address")), (StatusCode::TOO_MANY_REQUESTS, true));
+            for attempt in 0..OF_ACCOUNT {
+                assert!(limits.trial(ip(&format!("10.0.0.{attempt}")), "bob").await.is_ok());
+            }
+            let (code, why) = limits.trial(ip("10.0.1.1"), "bob").await.err().unwrap();
+            assert_eq!((code, why.contains("account")), (StatusCode::TOO_MANY_REQUESTS, true));
+            // Two are tried, some wait, and the others are told.
+            let limits = Arc::new(limits);
+            let held = [limits.trial(ip("10.0.2.1"), "a").await, limits.trial(ip("10.0.2.2"), "b").await];
+            assert!(held.iter().all(Result::is_ok));
+            let all: Vec<_> = (0..WAITING_MAX + 3)
+                .map(|from| {
+                    let (limits, from) = (limits.clone(), ip(&format!("10.0.3.{from}")));
+                    tokio::spawn(async move { limits.trial(from, &from.to_string()).await.err() })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            drop(held);
+            let mut refused = 0;
+            for one in all {
+                refused += usize::from(
+                    one.await.unwrap().is_some_and(|(code, _)| code == StatusCode::SERVICE_UNAVAILABLE),
+                );
+            }
+            assert_eq!(refused, 3 - TRIALS, "those who are tried have left the queue");
+        });
+    }
+}

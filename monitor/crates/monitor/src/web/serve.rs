@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Connections: how many there may be, from whom, and for how long they may say nothing.
+//!
+//! Pages get at most half of this process's descriptors, so that fabric and store have theirs. A request's
+//! head has to come within a time, also the next one's on a connection that stays open. Where there are as many
+//! as may be, the one that has said nothing for longest gives way to a new one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tower::ServiceExt;
+
+use super::proxy::{Asker, Peer};
+use super::state::Web;
+use super::tls::Tls;
+
+/// A connection that says nothing for so long is closed. Agents speak every 10 s.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Who takes nothing of an answer for so long is gone.
+const UNTAKEN_MS: u32 = 60_000;
+
+struct One {
+    address: IpAddr,
+    /// Since when it has asked nothing; nothing: it is being answered.
+    idle: Option<Instant>,
+    end: Arc<Notify>,
+}
+
+/// The connections, by numbers that only grow.
+#[derive(Clone, Default)]
+struct Connections(Arc<Mutex<BTreeMap<u64, One>>>);
+
+/// One that counts as long as it lives.
+pub struct Counted {
+    all: Connections,
+    number: u64,
+    end: Arc<Notify>,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, One>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing: there are as many already, and all of them are being answered.
+    fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<Counted> {
+        let mut all = self.lock();
+        let is_of_this = |one: &One| one.address == address;
+        let too_many = all.values().filter(|one| is_of_this(one)).count() >= each_max;
+        if too_many || all.len() >= all_max {
+            let may_go = all.iter().filter(|(_, one)| one.idle.is_some() && (!too_many || is_of_this(one)));
+            let number = *may_go.min_by_key(|(_, one)| one.idle)?.0;
+            all.remove(&number)?.end.notify_one();
+        }
+        let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
+        let end = Arc::new(Notify::new());
+        all.insert(number, One { address, idle: Some(Instant::now()), end: end.clone() });
+        Some(Counted { all: self.clone(), number, end })
+    }
+}
+
+impl Counted {
+    fn set_idle(&self, idle: Option<Instant>) {
+        if let Some(one) = self.all.lock().get_mut(&self.number) {
+            one.idle = idle;
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.number);
+    }
+}
+
+/// How many connections there may be.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub all: usize,
+    pub each: usize,
+}
+
+impl Limits {
+    /// Half of the descriptors that this process may have.
+    pub fn of(each: usize) -> Limits {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Limits { all: (limit.unwrap_or(1 << 16) / 2).clamp(16, 1 << 16) as usize, each }
+    }
+}
+
+/// Serves for good. A trusted proxy speaks for many: only all connections together limit it.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Arc<Tls>>,
+    limits: Limits,
+    web: Arc<Web>,
+) {
+    let connections = Connections::default();
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // It was gone again, or there is no descriptor left.
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let address = address.ip().to_canonical();
+        let each = if web.proxies.contains(&address) { limits.all } else { limits.each };
+        let Some(counted) = connections.one_more(address, each, limits.all) else { continue };
+        // A socket that is gone already ends below.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_MS);
+        let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+        let (router, tls, web) = (router.clone(), tls.clone(), web.clone());
+        tokio::spawn(async move {
+            let counted = Arc::new(counted);
+            let end = counted.end.clone();
+            let talked = async {
+                let peer = Peer { address, is_encrypted: tls.is_some() };
+                match tls {
+                    None => talk(stream, router, peer, web, counted).await,
+                    Some(tls) => {
+                        let greeted = tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await;
+                        if let Ok(Ok(stream)) = greeted {
+                            talk(stream, router, peer, web, counted).await;
+                        }
+                    }
+                }
+            };
+            tokio::select! { () = talked => {}, () = end.notified() => {} }
+        });
+    }
+}
+
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    peer: Peer,
+    web: Arc<Web>,
+    counted: Arc<Counted>,
+) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let asker = Asker::of(peer, request.headers(), &web.proxies);
+        request.extensions_mut().insert(asker);
+        let is_below = strip(request.uri_mut(), &web.base_path);
+        let (router, page) = (router.clone(), format!("{}/", web.base_path));
+        let counted = counted.clone();
+        // A connection that becomes one of frames takes it along.
+        request.extensions_mut().insert(counted.clone());
+        async move {
+            counted.set_idle(None);
+            let answer = match is_below {
+                true => router.oneshot(request.map(Body::new)).await,
+                // Relative addresses of the page need the slash.
+                false => Ok(Redirect::permanent(&page).into_response()),
+            };
+            // One that listens to frames is not idle.
+            let is_upgraded =
+                answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
+            if !is_upgraded {
+                counted.set_idle(Some(Instant::now()));
+            }
+            answer
+        }
+    });
+    // How it ended is the other side's business.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+}
+
+/// Takes the base path away, where a proxy has left it there. False: it is the base path without a slash.
+fn strip(uri: &mut Uri, base: &str) -> bool {
+    let Some(below) = uri.path_and_query().and_then(|path| path.as_str().strip_prefix(base)) else {
+        return true;
+    };
+    if base.is_empty() || !(below.is_empty() || below.starts_with(['/', '?'])) {
+        return true;
+    }
+    match below.strip_prefix('/') {
+        Some(_) => {
+            // A part of a path that begins with a slash is one.
+            below.parse().map(|below| *uri = below).is_ok()
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_gives_way_and_who_is_answered_does_not() {
+        let all = Connections::default();
+        let ip = |last| IpAddr::from([10, 0, 0, last]);
+        let one = |last| all.one_more(ip(last), 3, 5);
+        let mut held: Vec<_> = (0..3).map(|_| one(1).unwrap()).collect();
+        held[0].set_idle(None);
+        held.push(one(1).unwrap());
+        let numbers = || all.lock().keys().copied().collect::<Vec<_>>();
+        assert_eq!(numbers(), [0, 2, 3], "of its own address");
+        held.extend([one(2).unwrap(), one(3).unwrap(), one(4).unwrap()]);
+        assert_eq!(numbers(), [0, 3, 4, 5, 6], "of all");
+        held.iter().for_each(|one| one.set_idle(None));
+        assert!(one(9).is_none(), "all are answered");
+        held.clear();
+        assert!(numbers().is_empty() && one(1).is_some(), "who is gone costs nothing");
+    }
+
+    #[test]
+    fn the_base_path_is_taken_away_if_it_is_there() {
+        let told = |base: &str, path: &str| {
+            let mut uri: Uri = path.parse().unwrap();
+            strip(&mut uri, base).then(|| uri.to_string())
+        };
+        assert_eq!(told("", "/api/me?a=1"), Some("/api/me?a=1".into()));
+        assert_eq!(told("/m", "/m/api/me?a=1"), Some("/api/me?a=1".into()));
+        assert_eq!(told("/m", "/api/me"), Some("/api/me".into()), "the proxy has taken it away");
+        assert_eq!(told("/m", "/me"), Some("/me".into()));
+        assert_eq!((told("/m", "/m/"), told("/m", "/m"), told("/m", "/m?a")), (Some("/".into()), None, None));
+        assert_eq!(told("/m", "/m//x"), Some("//x".into()));
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! TLS of the page: a certificate and its key from two files (PEM), read anew when they have changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    config: Arc<ServerConfig>,
+    changed: [Option<SystemTime>; 2],
+    looked: Instant,
+}
+
+impl Tls {
+    pub fn open(certificate: &Path, key: &Path) -> Result<Tls, String> {
+        let changed = changed(certificate, key);
+        let now = Now { config: read(certificate, key)?, changed, looked: Instant::now() };
+        Ok(Tls { certificate: certificate.into(), key: key.into(), now: Mutex::new(now) })
+    }
+
+    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        let config = self.config();
+        TlsAcceptor::from(config).accept(stream).await
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.looked.elapsed() >= LOOK_EVERY {
+            now.looked = Instant::now();
+            let changed = changed(&self.certificate, &self.key);
+            if changed != now.changed {
+                // Of two files one may be new already: both are read again at the next look.
+                match read(&self.certificate, &self.key) {
+                    Ok(config) => (now.config, now.changed) = (config, changed),
+                    Err(why) => eprintln!("outboard monitor: the certificate of before stays: {why}"),
+                }
+            }
+        }
+        now.config.clone()
+    }
+}
+
+fn changed(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
+    [certificate, key].map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok())
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+    let named = |path: &Path, why: String| format!("{}: {why}", path.display());
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(|all| all.collect::<Result<Vec<_>, _>>())
+        .map_err(|why| named(certificate, why.to_string()))?;
+    if chain.is_empty() {
+        return Err(named(certificate, "it holds no certificate".into()));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| named(key, why.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|why| why.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, secret)
+        .map_err(|why| named(certificate, format!("with {}: {why}", key.display())))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
