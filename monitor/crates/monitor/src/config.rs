@@ -293,7 +293,7 @@ impl Config {
         wrong.extend(lines.into_iter().map(|why| format!("fabric.map: {why}")));
         if let Some(tls) = &self.tls {
             wrong.extend(
-                crate::web::Tls::open(&tls.certificate, &tls.key).err().map(|why| format!("tls: {why}")),
+                crate::tls::Tls::open(&tls.certificate, &tls.key).err().map(|why| format!("tls: {why}")),
             );
         }
         let mut url = |name: String, url: Option<&String>| {

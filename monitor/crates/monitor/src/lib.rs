@@ -28,6 +28,7 @@ mod run;
 mod secret;
 mod store;
 mod time;
+mod tls;
 mod web;
 
 pub use run::run;

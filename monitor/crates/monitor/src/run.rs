@@ -17,7 +17,8 @@ use crate::directory::Directory;
 use crate::live::Live;
 use crate::people::{People, Role};
 use crate::store::{Store, Writer};
-use crate::web::{Connections, Files, Tls, Web, router, serve as serve_pages};
+use crate::tls::Tls;
+use crate::web::{Connections, Files, Web, router, serve as serve_pages};
 use crate::{collect, hosts, jobs};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
@@ -230,6 +231,17 @@ fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Resul
     Ok(())
 }
 
+/// Says where the page is; the first time with the key.
+fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let page = format!("{scheme}://{address}{}/", config.base_path);
+    if is_first {
+        println!("outboard monitor: {page}#key={key}");
+    } else {
+        println!("outboard monitor: {page} (the administrator's key is in {}/key)", config.data.display());
+    }
+}
+
 /// Starts those who watch for alerts and tell of them; what they know the page shows.
 fn begin_alerts(
     config: &Config,
@@ -297,12 +309,7 @@ fn serve(config: &Config) -> Result<(), String> {
     };
     std::thread::spawn(|| collector.run());
     let (links, delivered) = begin_alerts(config, &control, &live, &writer);
-    let page = format!("{}://{address}{}/", if tls.is_some() { "https" } else { "http" }, config.base_path);
-    if is_first {
-        println!("outboard monitor: {page}#key={}", people.key());
-    } else {
-        println!("outboard monitor: {page} (the administrator's key is in {}/key)", config.data.display());
-    }
+    tell_page(config, address, is_first, people.key());
     let web = Arc::new(Web {
         live,
         store,
@@ -325,10 +332,11 @@ fn serve(config: &Config) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
+    let limits = Connections::of(config.connections_each);
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         tokio::select! {
-            () = serve_pages(listener, router(web.clone()), tls, Connections::of(config.connections_each), web) => {},
+            () = serve_pages(listener, router(web.clone()), tls, limits, web) => {},
             () = ended() => {},
         }
         Ok(())

@@ -2,8 +2,8 @@
 //! What pages show, for other programs: CSV and Parquet of any view, the picture of the fabric at a time of
 //! the past, and a job's course as a trace for Perfetto. Whose job it is is asked in SQL, too.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::api::{OfJob, OfWeb, asking, errors_sum, guid, known_job, span, table_of, wrong};
 use super::hosts::{no_host, sees};
+use super::limits::Underway;
 use super::state::Web;
 use crate::fabric::counters::{COUNTERS, Sample};
 use crate::jobs::key;
@@ -67,27 +68,6 @@ pub struct Asked {
 
 type Parameters = Vec<(&'static str, String)>;
 
-/// Who has an export under way: each has one at a time.
-#[derive(Clone, Default)]
-pub struct Exports(Arc<Mutex<HashSet<String>>>);
-
-struct Underway(Exports, String);
-
-impl Exports {
-    fn begin(&self, who: &Who) -> Result<Underway, Refusal> {
-        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(who.name.clone());
-        let busy =
-            || (StatusCode::TOO_MANY_REQUESTS, "an export of yours is under way: one at a time".into());
-        is_new.then(|| Underway(self.clone(), who.name.clone())).ok_or_else(busy)
-    }
-}
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
-    }
-}
-
 /// A table of any length: short questions over slices of time, between which the store takes rows.
 pub async fn export(
     State(web): OfWeb,
@@ -109,7 +89,7 @@ pub async fn export(
         Format::Parquet => ("application/vnd.apache.parquet", "parquet"),
     };
     let slices = Slices::of(&asked, &who)?;
-    let underway = web.exports.begin(&who)?;
+    let underway = web.exports.begin(&who.name)?;
     let name = format!("attachment; filename=\"{:?}.{ending}\"", asked.view).to_lowercase();
     let body = match asked.format {
         // One file has one end, where it says what is in it.

@@ -2,9 +2,10 @@
 //! What strangers may ask at once, so that nobody else waits: passwords, bodies of reports, questions to the
 //! store.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -40,6 +41,27 @@ pub struct Limits {
 /// Counts as long as it lives.
 pub struct Place {
     _trial: OwnedSemaphorePermit,
+}
+
+/// Who has an export under way: each has one at a time.
+#[derive(Clone, Default)]
+pub struct Exports(Arc<Mutex<HashSet<String>>>);
+
+pub struct Underway(Exports, String);
+
+impl Exports {
+    pub fn begin(&self, who: &str) -> Result<Underway, Refusal> {
+        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(who.into());
+        let busy =
+            || (StatusCode::TOO_MANY_REQUESTS, "an export of yours is under way: one at a time".into());
+        if is_new { Ok(Underway(self.clone(), who.into())) } else { Err(busy()) }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
 }
 
 fn minute(count: u32) -> Quota {

@@ -12,7 +12,6 @@ mod metrics;
 mod proxy;
 mod serve;
 mod state;
-mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +25,11 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-pub use limits::Limits;
 use proxy::Asker;
 use serve::Counted;
 pub use serve::{Limits as Connections, serve};
 use state::{FILES, bearer, session};
 pub use state::{Files, Web};
-pub use tls::Tls;
 
 use crate::people::Who;
 

@@ -2,8 +2,8 @@
 //! Connections: how many there may be, from whom, and for how long they may say nothing.
 //!
 //! Pages get at most half of this process's descriptors, so that fabric and store have theirs. A request's
-//! head has to come within a time, also the next one's on a connection that stays open. Where there are as many
-//! as may be, the one that has said nothing for longest gives way to a new one.
+//! head has to come within a time, also the next one's on a connection that stays open. Where there are as
+//! many as may be, the one that has said nothing for longest gives way to a new one.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use tower::ServiceExt;
 
 use super::proxy::{Asker, Peer};
 use super::state::Web;
-use super::tls::Tls;
+use crate::tls::Tls;
 
 /// A connection that says nothing for so long is closed. Agents speak every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, header};
 
-use super::Limits;
-use super::export::Exports;
+use super::limits::{Exports, Limits};
 use crate::alerts::{Delivered, Links};
 use crate::config::Notify;
 use crate::control::Control;
