@@ -7,9 +7,11 @@
 //! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
 
 use crate::call::Call;
+use crate::carrier::Space;
+use crate::carrier::slots::Moved;
 use crate::pull::Pull;
 use crate::set::{ActiveRound, BESIDE_MAX, FlatSet, FlatSlot, Member};
-use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short, is_pullable};
+use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
 use crate::vector::{Backoff, Vector};
 use error::{Class, Result, fail};
 use std::sync::atomic::Ordering;
@@ -163,10 +165,7 @@ pub(crate) struct AttachedSet {
     location: Location,
     /// Whether a proxy carries out some member's nonblocking collectives.
     pub(crate) served: bool,
-    /// The longest contribution for which all members have space.
-    pub(crate) bytes_max: u64,
-    /// Longer blocks are pulled.
-    inline_bytes_max: u64,
+    pub(crate) space: Space,
     /// Above so many bytes of all members an allreduce takes two rounds (`Short::choose_rounds`).
     pub(crate) flat_max: u64,
     segment: Segment,
@@ -222,8 +221,10 @@ impl AttachedSet {
             set: FlatSet::new(rank, members, slots.into(), near_bytes_max),
             location: locations[rank],
             served: some(Location::SERVED),
-            bytes_max: locations.iter().map(|location| location.bytes_max()).min().unwrap_or(0),
-            inline_bytes_max: if all_pull { bounds.inline_bytes_max } else { u64::MAX },
+            space: Space {
+                bytes_max: locations.iter().map(|location| location.bytes_max()).min().unwrap_or(0),
+                inline_bytes_max: if all_pull { bounds.inline_bytes_max } else { u64::MAX },
+            },
             flat_max: if some(Location::CROWDED) { CROWDED_FLAT_MAX } else { FLAT_MAX },
             segment: segment.clone(),
             backoff: Backoff::default(),
@@ -231,21 +232,16 @@ impl AttachedSet {
         }))
     }
 
-    /// Chooses how this set carries out a call, and sets the call's rounds; nothing if its slots lack the
-    /// space. All members come to the same answer.
+    /// How this set carries out a call that fits, whose rounds this sets.
     #[inline]
-    pub(crate) fn choose_form(&self, short: &mut Short) -> Option<Form> {
-        let pullable = is_pullable(short.collective);
-        if pullable && short.bytes > self.inline_bytes_max {
-            return Some(Form::Pulled(Box::new(Pull::new(short, &self.segment))));
+    pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> Form {
+        match moved {
+            Moved::Pulled => Form::Pulled(Box::new(Pull::new(short, &self.segment))),
+            Moved::Inline => {
+                short.choose_rounds(self.set.rank(), self.set.size(), self.flat_max);
+                Form::Short
+            }
         }
-        let (rank, members) = (self.set.rank(), self.set.size());
-        let space = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
-        if !space || pullable && short.bytes * members as u64 > BYTES_MAX {
-            return None;
-        }
-        short.choose_rounds(rank, members, self.flat_max);
-        Some(Form::Short)
     }
 
     /// A call as this set carries it out; nothing if it does not. All members come to the same answer.
@@ -253,15 +249,16 @@ impl AttachedSet {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
         if !short.fill(call, rank, members) {
-            return Vector::new(call, self.bytes_max).map(FlatCall::Vector);
+            return Vector::new(call, self.space.bytes_max).map(FlatCall::Vector);
         }
-        if short.fits(members) { self.flat_short(short) } else { None }
+        self.flat_short(short)
     }
 
-    /// The same of a call that fits (`Short::fits`).
+    /// The same of a call with equal blocks.
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
-        Some(match self.choose_form(&mut short)? {
+        let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
+        Some(match self.form(&mut short, moved) {
             Form::Short => FlatCall::Short(short),
             Form::Pulled(pull) => FlatCall::Pulled(pull),
         })

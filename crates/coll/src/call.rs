@@ -76,6 +76,7 @@ impl Part {
     }
 
     /// Data bytes of the whole part.
+    #[inline(always)]
     pub fn total(&self) -> u64 {
         match self {
             Part::None => 0,
@@ -211,6 +212,7 @@ impl Call {
     /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the
     /// vector of a reduction or broadcast, a block of an allgather or all-to-all (in the mean, where lengths
     /// differ and all ranks know them), 0 of the other v- and w-collectives, one rank's block of the others.
+    #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
         let block = |whole: &Part| whole.total() / u64::from(size.max(1));
@@ -227,53 +229,12 @@ impl Call {
             },
             Allgather | Allgatherv | Alltoall => block(&self.output),
             Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => {
-                self.input.total().max(self.output.total())
+                // In place there is only the output.
+                match self.input.total() {
+                    0 => self.output.total(),
+                    bytes => bytes,
+                }
             }
         }
-    }
-
-    /// The bytes that a rank sends and receives, about, if all ranks know them alike: not in v- and
-    /// w-collectives, nor among neighbours or on an intercommunicator.
-    pub(crate) fn common_bytes(&self, members: &Members) -> Option<u64> {
-        use Collective::*;
-        if self.neighbors.is_some() || members.first_group > 0 {
-            return None;
-        }
-        let size = members.peers.len() as u32;
-        let blocks = match self.collective {
-            Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => return None,
-            Gather | Scatter | Allgather | Alltoall => u64::from(size),
-            Barrier | Bcast | Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => 1,
-        };
-        Some(self.bytes(size).saturating_mul(2 * blocks))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: what decides whether edges are fetched is the same on every rank of a call.
-    #[test]
-    fn all_ranks_know_the_common_bytes_alike() {
-        let block = sys::Block::new(400);
-        let part = |bytes: usize| Part::bytes(Buffer::from(block.span().slice(0, bytes)));
-        let of = |first_group, neighbors: bool, collective, input, output| {
-            let members =
-                Members { context: 1, sequence: 1, rank: 0, peers: [0, 1, 2, 3].into(), first_group };
-            let none = || Neighbors { rank: 0, size: 4, to: Vec::new(), from: Vec::new(), paired: false };
-            let neighbors = neighbors.then(|| Arc::new(none()));
-            Call { neighbors, ..Call::new(collective, input, output) }.common_bytes(&members)
-        };
-        use Collective::*;
-        assert_eq!(of(0, false, Allreduce, part(100), part(100)), Some(200));
-        assert_eq!(of(0, false, Allreduce, Part::None, part(100)), Some(200), "in place");
-        assert_eq!(of(0, false, Barrier, Part::None, Part::None), Some(0));
-        assert_eq!(of(0, false, Alltoall, part(400), part(400)), Some(800));
-        assert_eq!(of(0, false, Gather, part(100), Part::None), Some(800), "not the root");
-        assert_eq!(of(0, false, Gather, part(100), part(400)), Some(800), "the root");
-        assert_eq!(of(0, false, Alltoallv, part(400), part(400)), None);
-        assert_eq!(of(0, true, Alltoall, part(400), part(400)), None, "neighbours");
-        assert_eq!(of(2, false, Allreduce, part(100), part(100)), None, "an intercommunicator");
     }
 }

@@ -46,7 +46,7 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
                 };
                 words.extend((0..size).map(|_| sent).chain((0..size).map(|_| expected)));
             }
-            if is_uneven(call.collective) {
+            if call.collective.has_counts() {
                 words.extend((0..size).map(|at| bytes_to(call, rank, at)));
                 words.extend((0..size).map(|at| bytes_from(call, rank, at)));
             }
@@ -187,12 +187,6 @@ pub fn compare(statements: &[i64], size: u32) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether every pair of ranks has a length of its own.
-fn is_uneven(collective: Collective) -> bool {
-    use Collective::*;
-    matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
 }
 
 #[cfg(test)]

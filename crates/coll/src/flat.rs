@@ -104,7 +104,7 @@ impl FlatSets {
     /// A call with a count for each member; nothing if slots do not take it, or probably would not.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
-        if attached.backoff.skips() { None } else { Vector::new(call, attached.bytes_max) }
+        if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
     }
 
     /// A blocking call with counts has been left to a schedule.

@@ -91,7 +91,7 @@ fn draw(
         let blocks = if collective == Allreduce { out.len() + 1 } else { 40 };
         let (root, block) = (all.random_range(0..size), all.random_range(0..blocks));
         let (short, expected) = call((collective, root, block), (rank, round, size), (out, into));
-        assert!(short.fits(size));
+        assert!(crate::carrier::slots::fits(short.collective, short.bytes, size));
         (round, short, expected)
     });
     calls.collect()
@@ -106,7 +106,9 @@ fn call_in_any_form(
     patience: &mut Patience,
 ) -> Result<()> {
     let mut short = short.clone();
-    let form = sets.blocking(set).choose_form(&mut short).expect("there is space");
+    let attached = sets.blocking(set);
+    let moved = attached.space.moves(short.collective, short.bytes, attached.set.size());
+    let form = attached.form(&mut short, moved.expect("there is space"));
     let flat = flat(&short).filter(|_| short.phase == Phase::Whole && mine.random());
     let mut wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
     match (form, flat) {

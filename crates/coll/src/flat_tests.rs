@@ -311,7 +311,7 @@ fn a_long_vector_takes_two_rounds() {
             call.output = into[rank].buffer(0, words);
             call.input = if in_place { call.output.clone() } else { out[rank].buffer(0, words) };
             call.in_place = in_place;
-            assert!(call.fits(2));
+            assert!(crate::carrier::slots::fits(call.collective, call.bytes, 2));
             call
         });
         if queued {
@@ -492,7 +492,7 @@ fn the_least_space_counts() {
             continue;
         }
         let set = few.attach(1, &[0, 1], &locations).unwrap().unwrap();
-        let has_space = |bytes| few.blocking(set).choose_form(&mut short(Bcast, 0, bytes)).is_some();
+        let has_space = |bytes| few.blocking(set).space.moves(Bcast, bytes, 2).is_some();
         assert!(has_space(LESS_BYTES_MAX));
         assert_eq!(has_space(BYTES_MAX), sets == 1);
     }

@@ -13,7 +13,7 @@
 mod attach;
 mod cache;
 mod call;
-mod carrier;
+pub mod carrier;
 pub mod check;
 mod choose;
 mod count;
@@ -30,7 +30,6 @@ mod word;
 
 pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
-pub use carrier::ForLibrary;
 pub use choose::{Choice, RULES, Rule, Spans};
 pub use count::{count, count_wait};
 pub use executor::Offload;
@@ -43,6 +42,7 @@ pub use vector::Vector;
 
 use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
+use carrier::{Asked, Carrier, Facts, Moved, Policy, Slots, Way, choose};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Poll, Start, UserCall};
@@ -52,7 +52,7 @@ use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
-use short::{MEMBERS_MAX, is_pullable};
+use short::MEMBERS_MAX;
 use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
@@ -80,12 +80,7 @@ pub struct Coll {
     nodes: NodeMaps,
     messages: Messages,
     sets: FlatSets,
-    /// The collectives whose short calls go over slots: a bit for each.
-    short: u32,
-    /// OUTBOARD_OFFLOAD=on.
-    offload_all: bool,
-    /// With `auto`: the least bytes of an operation that a proxy gets.
-    offload_bytes_min: u64,
+    policy: Policy,
     /// Proxies take no more work of this rank.
     offload_stopped: bool,
 }
@@ -96,7 +91,6 @@ impl Coll {
         let choice = Choice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
         let (nodes, messages) = (NodeMaps::default(), Messages::new());
-        let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
         // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/measured/choices.md).
         let may_spin = executor.segment().job().may_spin();
@@ -111,22 +105,9 @@ impl Coll {
             is_probed: may_spin && !tuning.is_known(FLAT_BYTES_MAX),
         };
         let sets = FlatSets::new(executor.segment().clone(), served, bounds);
-        let is_short = |collective: &Collective| {
-            settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
-        };
-        let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll {
-            executor,
-            choice,
-            schedules,
-            nodes,
-            messages,
-            sets,
-            short,
-            offload_all,
-            offload_bytes_min: settings.offload_bytes_min,
-            offload_stopped: false,
-        })
+        let policy = Policy::new(settings, &choice);
+        let offload_stopped = false;
+        Ok(Coll { executor, choice, schedules, nodes, messages, sets, policy, offload_stopped })
     }
 
     /// Starts a collective.
@@ -194,16 +175,14 @@ impl Coll {
 
     fn start_schedule(&mut self, members: &Members, call: Call) -> Result<InstanceTicket> {
         let schedule = self.schedule(members, &call)?;
-        // A rank that only waits carries out its call itself, unless OUTBOARD_OFFLOAD=on.
-        let offload = if self.offload_stopped || call.blocking && !self.offload_all {
-            Offload::Off
-        } else {
-            Offload::Auto
-        };
-        // All members come to the same answer.
-        let is_short = self.executor.segment().has_nodes()
-            && call.common_bytes(members).is_some_and(|bytes| bytes < self.offload_bytes_min);
-        let fetched = self.offload_all || !call.blocking && !is_short;
+        let way = if call.blocking { Way::Blocking } else { Way::Nonblocking };
+        let offload =
+            if self.offload_stopped { Offload::Off } else { carrier::schedule::offload(&self.policy, way) };
+        let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
+        let has_nodes = self.executor.segment().has_nodes();
+        let fetched = carrier::schedule::is_fetched(&self.policy, way, has_nodes, || {
+            Asked::of(&call, size, one_group, way, false)
+        });
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,
@@ -218,31 +197,36 @@ impl Coll {
         })
     }
 
-    /// Fills a new `short` from a blocking call. Returns whether slots take it: never where users choose an
-    /// algorithm, the proxy or OUTBOARD_CHECK. All members come to the same answer.
-    #[inline]
-    pub fn is_short(&self, call: &Call, rank: usize, members: usize, short: &mut Short) -> bool {
-        self.short & 1 << call.collective as u32 != 0
-            && short.fill(call, rank, members)
-            && short.fits(members)
+    /// What decides who carries a call out, with the state of the slots that it would use.
+    #[inline(always)]
+    pub fn facts(&self, slots: Slots) -> Facts<'_> {
+        Facts { policy: &self.policy, library: None, on_devices: false, slots }
+    }
+
+    /// A set of slots for blocking calls, as a call finds it.
+    #[inline(always)]
+    pub fn slots(&self, set: usize, asked: &Asked) -> Slots {
+        Slots::Attached(asked.moves(self.sets.blocking(set).space))
+    }
+
+    /// The slots of a queue, as a call finds them.
+    #[inline(always)]
+    pub fn slots_of_queue(&self, queue: usize, asked: &Asked) -> Slots {
+        match &self.sets.queues.queues[queue].state {
+            QueueState::Refused => Slots::Refused,
+            QueueState::Attaching(_) | QueueState::Broken(_) => Slots::Unattached,
+            QueueState::Attached(attached) => Slots::Attached(asked.moves(attached.space)),
+        }
     }
 
     /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set.
     #[inline]
     pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
-        self.short & 1 << Collective::Allreduce as u32 != 0
+        self.policy.may_use_slots(Collective::Allreduce)
             && (bytes as u64).saturating_mul(members as u64) <= self.sets.blocking(set).flat_max
     }
 
-    /// Whether a blocking call with a count for each of so many members may go over slots.
-    pub fn takes_vector(&self, call: &Call, members: usize) -> bool {
-        use Collective::*;
-        members <= MEMBERS_MAX
-            && matches!(call.collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
-            && self.short & 1 << call.collective as u32 != 0
-    }
-
-    /// The blocking call that `takes_vector` allows, on this set; nothing if it goes by a schedule.
+    /// A blocking call with counts, on this set; nothing if it goes by a schedule.
     pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         self.sets.vector(set, call)
     }
@@ -291,10 +275,10 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// How a set carries out a call, whose rounds this sets; nothing if its slots lack the space.
+    /// How a set carries out a call, whose rounds this sets.
     #[inline]
-    pub fn choose_form(&self, set: usize, short: &mut Short) -> Option<Form> {
-        self.sets.blocking(set).choose_form(short)
+    pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> Form {
+        self.sets.blocking(set).form(short, moved)
     }
 
     /// Allocates this rank's slots among these members; all then exchange what this returns.
@@ -321,21 +305,23 @@ impl Coll {
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Whether a queue may take a call.
-    pub fn is_for_queue(&self, members: &Members, call: &Call) -> bool {
-        self.short & 1 << call.collective as u32 != 0
-            && members.first_group == 0
-            && call.neighbors.is_none()
-            && (2..=MEMBERS_MAX).contains(&members.peers.len())
+    /// Starts a call that no member waits for, in a queue if that takes it.
+    pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
+        let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
+        let asked = Asked::of(&call, size, one_group, Way::Nonblocking, false);
+        let queued = match choose(&asked, &self.facts(self.slots_of_queue(queue, &asked))) {
+            (Carrier::Queue, _) => self.queue(queue, members, &call),
+            _ => None,
+        };
+        queued.map_or_else(|| self.start(members, call), Ok)
     }
 
-    /// Makes a call after all earlier calls of the queue; nothing if the queue does not take it. Clones the
-    /// call only where a schedule may have to carry it out.
+    /// Makes a call that the queue takes (`choose`) after all earlier calls of it; nothing if its counts are
+    /// too long. Clones the call only where a schedule may have to carry it out.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
         let queued = match &self.sets.queues.queues[queue].state {
             QueueState::Refused => return None,
-            _ if !self.is_for_queue(members, call) => return None,
             QueueState::Attaching(_) | QueueState::Broken(_) => QueuedCall::undecided(whole()),
             QueueState::Attached(attached) => QueuedCall::flat(attached.flat_call(call)?, whole),
         };
@@ -564,15 +550,4 @@ impl Coll {
     pub fn warning(&mut self) -> Option<String> {
         self.executor.warning()
     }
-}
-
-/// Whether a call of so many bytes (of the vector, or of a member's block) goes over slots once these are
-/// attached, where no proxy may take it and no call is pulled.
-pub fn is_flat(collective: Collective, bytes: u64, members: usize) -> bool {
-    use Collective::*;
-    let short = Short { bytes, given: bytes, ..Short::new(collective) };
-    let has_counts = matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw);
-    !has_counts
-        && short.fits(members)
-        && (!is_pullable(collective) || bytes.saturating_mul(members as u64) <= short::BYTES_MAX)
 }

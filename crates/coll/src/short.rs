@@ -32,6 +32,15 @@ pub(crate) fn is_pullable(collective: Collective) -> bool {
     matches!(collective, Collective::Alltoall | Collective::Allgather)
 }
 
+/// Bytes that each member contributes, or the root does, to a call of so many bytes.
+#[inline(always)]
+pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -> u64 {
+    match collective {
+        Collective::Scatter | Collective::Alltoall => bytes.saturating_mul(members as u64),
+        _ => bytes,
+    }
+}
+
 /// Which round of its call a member is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -96,7 +105,7 @@ impl Short {
     /// Makes a new one the planned call among so many members of one group. Returns whether slots take it:
     /// all members come to the same answer. Reductions come without images.
     #[inline]
-    pub(crate) fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
+    pub fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
         self.root = call.root as usize;
         match call.collective {
@@ -166,19 +175,6 @@ impl Short {
         true
     }
 
-    /// Whether it fits the slots of so many members. All members come to the same answer.
-    #[inline]
-    pub(crate) fn fits(&self, members: usize) -> bool {
-        use Collective::*;
-        let (times, most) = match self.collective {
-            Bcast | Allreduce | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
-            // Above `BYTES_MAX` only if they are pulled.
-            Alltoall | Allgather => (members as u64, PULLED_MAX),
-            _ => (members as u64, BYTES_MAX),
-        };
-        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= most
-    }
-
     /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member
     /// reduces only its share, and no member writes cache lines that several others hold.
     #[inline]
@@ -199,10 +195,7 @@ impl Short {
     /// Bytes that each member contributes, or the root does.
     #[inline]
     pub(crate) fn contribution(&self, members: usize) -> u64 {
-        match self.collective {
-            Collective::Scatter | Collective::Alltoall => self.bytes * members as u64,
-            _ => self.bytes,
-        }
+        contribution(self.collective, self.bytes, members)
     }
 
     /// Where a member's block is among those of all.
@@ -256,20 +249,6 @@ pub struct FlatAllreduce {
 mod tests {
     use super::*;
     use Collective::*;
-
-    const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
-
-    #[test]
-    fn long_calls_are_not_flat() {
-        let fits = |collective, bytes, members| {
-            Short { bytes, operator: SUM, ..Short::new(collective) }.fits(members)
-        };
-        assert!(fits(Bcast, BYTES_MAX, 16) && !fits(Bcast, BYTES_MAX + 1, 2));
-        assert!(fits(Gather, BYTES_MAX / 2, 2) && !fits(Gather, BYTES_MAX / 2, 3));
-        assert!(fits(Allreduce, BYTES_MAX, 16) && !fits(Allreduce, BYTES_MAX + 8, 2));
-        assert!(!fits(Barrier, 0, 1) && !fits(Barrier, 0, 17));
-        assert!(!fits(Alltoall, u64::MAX / 2, 2));
-    }
 
     #[test]
     fn shares_are_whole_elements_and_together_the_vector() {

@@ -37,11 +37,7 @@ impl Config {
     /// From the user's settings and the measured values.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
-            offload: match settings.offload {
-                settings::Offload::Auto => Offload::Auto,
-                settings::Offload::On => Offload::On,
-                settings::Offload::Off => Offload::Off,
-            },
+            offload: settings.offload.into(),
             offload_bytes_min: settings.offload_bytes_min,
             judges: true,
             chunk_bytes: settings.chunk_bytes,
@@ -49,6 +45,16 @@ impl Config {
             proxy_timeout_ms: settings.proxy_timeout_ms,
             proxy_poll_us: settings.proxy_poll_us,
             ..Config::default()
+        }
+    }
+}
+
+impl From<settings::Offload> for Offload {
+    fn from(setting: settings::Offload) -> Offload {
+        match setting {
+            settings::Offload::Auto => Offload::Auto,
+            settings::Offload::On => Offload::On,
+            settings::Offload::Off => Offload::Off,
         }
     }
 }

@@ -17,6 +17,7 @@ mod block;
 mod buffers;
 mod caller;
 mod checked;
+mod choice;
 mod config;
 mod engine;
 mod far;
@@ -38,6 +39,7 @@ mod watch;
 
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
+pub use choice::{Terms, execute};
 pub use config::Config;
 pub use habit::Begun;
 pub use lent::{Borrow, Lend};

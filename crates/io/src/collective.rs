@@ -272,8 +272,8 @@ impl Collective {
     /// Starts a collective of the present step.
     fn start(&mut self, coll: &mut Coll, call: Call) -> Result<CollTicket> {
         self.members.sequence += 1;
-        let queued = self.queue.and_then(|queue| coll.queue(queue, &self.members, &call));
-        queued.map_or_else(|| coll.start(&self.members, call), Ok)
+        let Some(queue) = self.queue else { return coll.start(&self.members, call) };
+        coll.start_in(queue, &self.members, call)
     }
 
     /// An allgather of `mine` into `all`.

@@ -25,6 +25,7 @@ pub enum Choice {
     TakenBack,
     #[default]
     Slots,
+    Scheduled,
     Device,
     LibraryLong,
     LibraryFaster,
@@ -34,7 +35,7 @@ pub enum Choice {
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 22] = [
+const WHY: [(Choice, &str); 23] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -53,6 +54,7 @@ const WHY: [(Choice, &str); 22] = [
     (Full, "the proxy had no room for one more"),
     (TakenBack, "the proxy died, stalled or gave it back"),
     (Slots, "it went through the slots that the ranks share, without a schedule"),
+    (Scheduled, "it went by a schedule, as slots, devices and libraries do not take it"),
     (Device, "the devices reduced it (OUTBOARD_DEVICE_BYTES_MIN)"),
     (LibraryLong, "OUTBOARD_CCL takes from OUTBOARD_CCL_BYTES_MIN on, or 64 KiB"),
     (LibraryFaster, "OUTBOARD_CCL is faster from this length on (outboard tune --device)"),

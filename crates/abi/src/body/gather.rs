@@ -21,7 +21,7 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
 
 /// Carries out a collective of the library's own.
 fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
-    let work = planned.blocking().start(guard)?.1;
+    let work = planned.blocking().start(guard)?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 

@@ -6,13 +6,14 @@ use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Typed, TypedEach, Weighted};
 use crate::process::Guard;
 use error::Result;
+use schedule::algorithm::Collective;
 
 forms! {
     /// MPI_Neighbor_allgather, MPI_Ineighbor_allgather, MPI_Neighbor_allgather_init
     pub fn neighbor_allgather, ineighbor_allgather, neighbor_allgather_init(
         sendbuf: Address, sendcount: i64, sendtype: Handle,
         recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
-    ) = plan_neighbor_allgather(
+    ) = Allgather by plan_neighbor_allgather(
         comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)
     );
 
@@ -20,7 +21,7 @@ forms! {
     pub fn neighbor_allgatherv, ineighbor_allgatherv, neighbor_allgatherv_init(
         sendbuf: Address, sendcount: i64, sendtype: Handle,
         recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle,
-    ) = plan_neighbor_allgatherv(
+    ) = Allgatherv by plan_neighbor_allgatherv(
         comm, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype)
     );
 
@@ -28,7 +29,7 @@ forms! {
     pub fn neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init(
         sendbuf: Address, sendcount: i64, sendtype: Handle,
         recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
-    ) = plan_neighbor_alltoall(
+    ) = Alltoall by plan_neighbor_alltoall(
         comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)
     );
 
@@ -36,7 +37,7 @@ forms! {
     pub fn neighbor_alltoallv, ineighbor_alltoallv, neighbor_alltoallv_init(
         sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle,
         recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle,
-    ) = plan_neighbor_alltoallv(
+    ) = Alltoallv by plan_neighbor_alltoallv(
         comm,
         Weighted(sendbuf, sendcounts, sdispls, sendtype),
         Weighted(recvbuf, recvcounts, rdispls, recvtype)
@@ -46,7 +47,7 @@ forms! {
     pub fn neighbor_alltoallw, ineighbor_alltoallw, neighbor_alltoallw_init(
         sendbuf: Address, sendcounts: Counts, sdispls: In<i64>, sendtypes: In<Handle>,
         recvbuf: Address, recvcounts: Counts, rdispls: In<i64>, recvtypes: In<Handle>, comm: Handle,
-    ) = plan_neighbor_alltoallw(
+    ) = Alltoallw by plan_neighbor_alltoallw(
         comm,
         TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes),
         TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes)

@@ -162,7 +162,7 @@ fn retold(code: u64, sentence: String) -> Error {
 }
 
 fn finish(guard: &mut Guard, planned: Planned) -> Result<()> {
-    let work = planned.blocking().start(guard)?.1;
+    let work = planned.blocking().start(guard)?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 

@@ -7,18 +7,37 @@
 use crate::args::Handle;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Planned, Work, to_bytes, to_words};
-use coll::{CALLS_BEFORE, Call, Form, Round, Short};
+use coll::carrier::{Asked, Moved, Slots};
+use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
+use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::Counter;
 
 /// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
-struct Member {
+pub(super) struct Member {
     flat: Flat,
     rank: usize,
-    size: usize,
+    pub(super) size: usize,
+}
+
+impl Member {
+    #[inline(always)]
+    pub(super) fn of(comm: &Comm) -> Member {
+        Member { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
+    }
+
+    /// The comm's slots, as a call finds them.
+    #[inline(always)]
+    pub(super) fn slots(&self, coll: &Coll, asked: &Asked) -> Slots {
+        match self.flat {
+            Flat::Counted(_) => Slots::Unattached,
+            Flat::Refused => Slots::Refused,
+            Flat::Attached(set) => coll.slots(set, asked),
+        }
+    }
 }
 
 /// Leaves the slots of a comm that is freed, its queue, its library's communicator, and its streams.
@@ -33,42 +52,41 @@ pub(crate) fn detach(job: &mut Job, comm: &Comm) {
     job.streams.leave(comm.context);
 }
 
-impl Process {
-    #[inline]
-    fn member(&self, comm: Handle) -> Result<Option<Member>> {
-        let comm = self.objects.comm(comm)?;
-        let (flat, rank, size) = (comm.flat, comm.rank as usize, comm.size() as usize);
-        let may = comm.remote.is_none() && size > 1 && flat != Flat::Refused;
-        Ok(may.then_some(Member { flat, rank, size }))
-    }
-}
-
 impl Guard {
-    /// Makes a blocking call over the comm's slots, if these are attached and take it. Returns whether it
-    /// did.
-    #[inline]
-    pub(crate) fn run_flat(&mut self, planned: &Planned) -> Result<bool> {
-        let Some((comm, call)) = planned.for_slots() else { return Ok(false) };
-        let Some(member) = self.member(comm)? else { return Ok(false) };
-        let coll = &self.job().coll;
+    /// Makes a blocking call that slots take. Returns false if a schedule is to carry it out: the slots are
+    /// not attached yet, or its counts are too long for them.
+    #[inline(always)]
+    pub(super) fn by_slots(
+        &mut self,
+        planned: &Planned,
+        collective: Collective,
+        member: Member,
+        slots: Slots,
+    ) -> Result<bool> {
+        match (member.flat, slots) {
+            (Flat::Attached(set), Slots::Attached(Some(moved))) if !collective.has_counts() => {
+                self.run_short(set, (member.rank, member.size), &planned.call, moved)
+            }
+            (Flat::Attached(set), _) => self.run_vector(set, planned.comm, &planned.call),
+            _ => self.count_call(planned.comm, member).map(|()| false),
+        }
+    }
+
+    fn run_short(
+        &mut self,
+        set: usize,
+        (rank, size): (usize, usize),
+        call: &Call,
+        moved: Moved,
+    ) -> Result<bool> {
         let mut short = Short::new(call.collective);
-        let is_short = coll.is_short(call, member.rank, member.size, &mut short);
-        if !is_short && !coll.takes_vector(call, member.size) {
+        if !short.fill(call, rank, size) {
             return Ok(false);
         }
-        let Flat::Attached(set) = member.flat else {
-            return self.count_call(comm, member).map(|()| false);
-        };
-        if is_short { self.run_short(set, &mut short) } else { self.run_vector(set, comm, call) }
-    }
-
-    #[inline(always)]
-    fn run_short(&mut self, set: usize, short: &mut Short) -> Result<bool> {
-        let coll = &self.job().coll;
-        let Some(form) = coll.choose_form(set, short) else { return Ok(false) };
+        let form = self.job().coll.form(set, &mut short, moved);
         coll::count(short.collective);
         match form {
-            Form::Short => self.flat_rounds(set, short)?,
+            Form::Short => self.flat_rounds(set, &mut short)?,
             Form::Pulled(mut pull) => self.flat_rounds(set, &mut *pull)?,
         }
         Ok(true)
@@ -129,7 +147,7 @@ impl Guard {
         let peers = self.objects.comm(comm)?.everybody.clone();
         let mine = Block::of(&to_bytes(&[self.job().coll.alloc_slots(&peers) as i64]));
         let all = Block::new(mine.span().bytes() * member.size);
-        let work = Planned::gathering_bytes(comm, &mine, &all).blocking().start(self)?.1;
+        let work = Planned::gathering_bytes(comm, &mine, &all).blocking().start(self)?;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
         let attached = job.coll.attach_flat(member.rank, &peers, &to_words(&all.to_vec()))?;

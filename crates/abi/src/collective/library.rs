@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives by a collective library (crate `ccl`): which ones, and as which steps.
+//! Collectives by a collective library (crate `ccl`): as which steps.
 //!
-//! Invariants: whether a call goes to the library follows from what all members know alike, never from a
-//! rank's own buffers. A buffer that is not in the memory that the library takes, or has gaps, gets a
-//! stand-in there.
+//! Invariants: whether a call goes to the library (`coll/carrier/library.rs`) follows from what all members
+//! know alike, never from a rank's own buffers. A buffer that is not in the memory that the library takes, or
+//! has gaps, gets a stand-in there.
 //! Read next: `request/library.rs`, how a communicator is made.
 
 use crate::args::Handle;
@@ -11,64 +11,60 @@ use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
 use ccl::{Communicator, Library, Memory, Message, Step};
-use coll::{Call, ForLibrary, Part};
+use coll::carrier::{Asked, Way};
+use coll::{Call, Part};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
 use schedule::algorithm::Collective;
-use telemetry::{Choice, Counter};
+use telemetry::Counter;
 
 impl Guard {
-    /// Starts a collective by the library, if one is loaded and takes it. `blocking`: the caller waits.
+    /// What a call may expect of the library; nothing if none is loaded.
+    pub(super) fn library(
+        &mut self,
+        planned: &Planned,
+        asked: &Asked,
+    ) -> Result<Option<coll::carrier::Library>> {
+        let Some(library) = ccl::get() else { return Ok(None) };
+        let context = self.objects.comm(planned.comm)?.context;
+        let (job, name) = (self.job(), asked.collective.name());
+        Ok(Some(coll::carrier::Library {
+            measured: job.membership.tuning.library_bytes_min(&settings::get().ccl, name, asked.members),
+            has_operator: operation(&planned.call).is_some(),
+            // Blocking calls on different comms have one order on all ranks, and a persistent one gets a
+            // communicator of its own; others need not.
+            may_join: asked.way != Way::Nonblocking
+                || job.communicators.has(context)
+                || library.joins_in_any_order(),
+        }))
+    }
+
+    /// Starts a collective by the library.
     ///
     /// Errors: those of buffers, and of making a communicator.
-    pub(crate) fn by_library(&mut self, planned: &Planned, blocking: bool) -> Result<Option<(Work, Choice)>> {
-        let Some((library, choice)) = self.library_for(planned)? else { return Ok(None) };
+    pub(super) fn by_library(&mut self, planned: &Planned) -> Result<Work> {
+        let library = ccl::get().expect("the choice has found it");
         let context = self.objects.comm(planned.comm)?.context;
-        let is_made = self.job().communicators.has(context);
-        // Blocking calls on different comms have one order on all ranks; others need not.
-        if !is_made && !blocking && !library.joins_in_any_order() {
-            return Ok(None);
-        }
-        if !is_made {
+        if !self.job().communicators.has(context) {
             self.make(library, planned.comm, context)?;
         }
         let steps = self.steps(planned, library)?;
-        Ok(Some((self.start_by_library(context, steps), choice)))
+        Ok(self.start_by_library(context, steps))
     }
 
-    /// The steps of a persistent collective, if the library takes it. Members may start theirs in any order,
+    /// The steps of a persistent collective that the library takes. Members may start theirs in any order,
     /// so each gets a communicator of its own, with the context `context`. It is made now, which waits for
     /// the other members, as an initialization may (MPI 5.0, section 6.13).
     ///
     /// Errors: those of buffers, and of making the communicator.
-    pub(crate) fn persist_by_library(
-        &mut self,
-        planned: &Planned,
-        context: u64,
-    ) -> Result<Option<Vec<Step>>> {
-        let Some((library, _)) = self.library_for(planned)? else { return Ok(None) };
+    pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<Step>> {
+        let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;
         let joined = self.job().communicators.start(context, Vec::new());
         let error = self.finish(Work::Library(Box::new(joined))).error;
         let steps = error.map_or(Ok(()), Err).and_then(|()| self.steps(planned, library));
-        steps.map(Some).inspect_err(|_| self.job().communicators.leave(context))
-    }
-
-    /// The library, if one is loaded and gets a call, and why: all members say the same.
-    fn library_for(&mut self, planned: &Planned) -> Result<Option<(&'static Library, Choice)>> {
-        let Some(library) = ccl::get() else { return Ok(None) };
-        let comm = self.objects.comm(planned.comm)?;
-        let size = comm.size();
-        let everybody = comm.remote.is_none() && !planned.as_one && planned.call.neighbors.is_none();
-        if !everybody || planned.imaged.is_some() {
-            return Ok(None);
-        }
-        let (tuning, settings, call) = (self.job().membership.tuning, settings::get(), &planned.call);
-        let measured = |name: &str| tuning.library_bytes_min(&settings.ccl, name, size);
-        let (bytes, is_known) = (call.bytes(size), operation(call).is_some());
-        let asked = ForLibrary { collective: call.collective, bytes, ranks: size, is_known };
-        Ok(asked.choice(settings, measured).map(|choice| (library, choice)))
+        steps.inspect_err(|_| self.job().communicators.leave(context))
     }
 
     /// The steps of a call. What stands in for buffers belongs to the running call.
@@ -99,7 +95,7 @@ impl Process {
         let communicator = Communicator::new(library, rank, size, move || segment.rank(own).bell.ring())?;
         let mut statement = Statement::new(library, rank, size);
         let gather = Planned::gathering_bytes(comm, &statement.mine, &statement.all);
-        let Work::Coll(ticket, ..) = gather.start(self)?.1 else {
+        let Work::Coll(ticket, ..) = gather.start(self)? else {
             unreachable!("only OUTBOARD_CHECK makes another work")
         };
         statement.ticket = Some(ticket);

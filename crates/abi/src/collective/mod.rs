@@ -4,8 +4,8 @@
 //! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and
 //! operators.
 //!
-//! Read next: `start.rs` (how a planned call runs: over slots, in a queue, by a schedule), `library.rs` (by a
-//! collective library), `on_device.rs`, `flat.rs`, `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
+//! Read next: `start.rs` (starts a call by its carrier), `library.rs`, `on_device.rs` and `flat.rs` (by those
+//! carriers), `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions on devices: which ones, and how the vector is cut.
+//! Reductions on devices: how the vector is cut.
 //!
-//! Invariant: whether ranks try follows from what all members know alike; whether they do, from what each
-//! says in an exchange.
+//! Invariant: whether ranks try (`coll/carrier/device.rs`) follows from what all members know alike; whether
+//! they do, from what each says in an exchange.
 //! Read next: `request/on_device.rs`.
 
 use super::start::next_members;
@@ -14,26 +14,22 @@ use datatype::Buffer;
 use device::kernel::Reduction;
 use error::Result;
 use schedule::algorithm::Collective;
-use schedule::order;
 use sys::Span;
 
 impl Guard {
-    /// Starts a reduction on devices, if one is on, the call is long, and all members are on this host.
+    /// Whether all members are on this host, and a kernel could reduce what the call does.
+    pub(super) fn are_on_devices(&mut self, planned: &Planned) -> Result<bool> {
+        let peers = self.objects.comm(planned.comm)?.everybody.clone();
+        Ok(reduction(&planned.call).is_some() && self.are_here(&peers))
+    }
+
+    /// Starts a reduction on devices.
     ///
     /// Errors: those of starting a collective.
-    pub(crate) fn on_device(&mut self, planned: &Planned) -> Result<Option<Work>> {
-        let settings = settings::get();
-        let Some(reduction) = reduction(&planned.call) else { return Ok(None) };
+    pub(super) fn on_device(&mut self, planned: &Planned) -> Result<Work> {
+        let reduction = reduction(&planned.call).expect("the choice has found one");
         let comm = self.objects.comm(planned.comm)?;
         let (rank, size) = (comm.rank as usize, comm.size());
-        let everybody = comm.remote.is_none() && !planned.as_one && planned.imaged.is_none();
-        let is_long = planned.call.bytes(size) >= settings.device_bytes_min as u64;
-        let is_on = settings.device != settings::Device::Off && settings.check == 0;
-        // Among more ranks schedules combine in another order.
-        let is_in_ranks = (2..=order::IN_RANKS_MAX).contains(&size);
-        if !is_in_ranks || !everybody || !is_long || !is_on || !self.are_here(&comm.everybody.clone()) {
-            return Ok(None);
-        }
         let share = share(&planned.call, reduction, rank, size as usize)
             .filter(|share| on_device(share.input) && on_device(share.sum) && share.is_ready())
             .and_then(with_aside);
@@ -43,7 +39,7 @@ impl Guard {
         let usual = (planned.call.clone(), staging::take());
         let mut begun = OnDevice::start(planned.comm, share, members, usual, &mut job.coll)?;
         begun.operation = self.begun(|| planned.told());
-        Ok(Some(Work::OnDevice(Box::new(begun))))
+        Ok(Work::OnDevice(Box::new(begun)))
     }
 
     fn are_here(&mut self, peers: &[u32]) -> bool {

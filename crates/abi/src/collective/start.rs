@@ -1,43 +1,66 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a planned collective runs: over the comm's slots, in a queue, or by a schedule; now, or once more for
-//! a persistent request.
+//! How a planned collective runs: the one place that starts a call by its carrier (`coll/carrier/mod.rs`);
+//! now, or once more for a persistent request.
 
+use super::flat::Member;
 use crate::args::{Handle, Out};
-use crate::process::{Guard, Job, Process, operation};
-use crate::request::{Checked, Image, Planned, Recipe, Work, to_bytes};
+use crate::process::{Guard, Process, operation};
+use crate::request::{Checked, Planned, Recipe, Work, to_bytes};
 use crate::staging;
-use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
+use coll::carrier::{Asked, Carrier, Slots, Way, Why, choose};
+use coll::{CALLS_BEFORE, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
+use schedule::algorithm::Collective;
 use sys::Block;
-use telemetry::{Choice, Counter, Operation};
+use telemetry::{Counter, Operation};
+
+/// Who carries a call out, and why.
+struct Chosen {
+    carrier: Carrier,
+    why: Why,
+    collective: Collective,
+    /// This rank and its slots.
+    member: Member,
+    slots: Slots,
+}
+
+/// What a carrier makes of a call.
+enum Begun {
+    /// The call is over.
+    Over,
+    /// The call goes on.
+    Going(Work),
+    /// A schedule is to carry it out. So do slots and queues end that are not attached yet, or that lack the
+    /// space for a member's counts.
+    Left,
+}
 
 impl Guard {
-    /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
+    /// Makes a blocking collective.
+    #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
-        if planned.check()?
-            && let Some((work, choice)) = self.go_elsewhere(&planned, true)?
-        {
-            // One on devices has its record, as it may still go the usual way.
-            let operation =
-                if matches!(work, Work::OnDevice(_)) { None } else { self.begun(|| planned.told()) };
-            let error = self.finish(work).error;
-            operation::over(operation, choice);
-            return error.map_or(Ok(()), Err);
+        let chosen = self.choose(&planned, Way::Blocking)?;
+        // One on devices keeps its own record, as it may still go by a schedule.
+        let operation = if chosen.carrier == Carrier::Device { None } else { self.begun(|| planned.told()) };
+        match self.begin(&chosen, &planned)? {
+            Begun::Over => operation::over(operation, chosen.why),
+            Begun::Going(work) => {
+                let error = self.finish(work).error;
+                operation::over(operation, chosen.why);
+                return error.map_or(Ok(()), Err);
+            }
+            Begun::Left => return self.run_schedule(planned, operation),
         }
-        let operation = self.begun(|| planned.told());
-        if self.run_flat(&planned)? {
-            operation::over(operation, Choice::Slots);
-            return Ok(());
-        }
-        self.run_schedule(planned, operation)
+        Ok(())
     }
 
     #[inline(never)] // So the path of slots moves no call.
-    fn run_schedule(&mut self, planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
+    fn run_schedule(&mut self, mut planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
         // Neighbours are not everybody: nobody is late for all.
         let arrival = planned.call.neighbors.is_none().then_some(planned.call.collective);
-        let mut work = planned.blocking().start(self)?.1;
+        planned.call.blocking = true;
+        let mut work = planned.by_schedule(self)?;
         work.follow(operation, &self.job().coll);
         let waited = telemetry::value(Counter::WaitNs);
         let outcome = self.finish(work).error.map_or(Ok(()), Err);
@@ -48,100 +71,173 @@ impl Guard {
     }
 
     /// Starts a nonblocking collective, and stores its request.
+    #[inline(always)] // As `run`.
     pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
-        let elsewhere = planned.check()?;
+        let chosen = self.choose(&planned, Way::Nonblocking)?;
         request.check()?;
-        if elsewhere && let Some((work, _)) = self.go_elsewhere(&planned, false)? {
-            let work = self.request(planned.comm, work)?;
+        let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
+        let work = match self.begin(&chosen, &planned)? {
+            Begun::Going(work) => work,
+            Begun::Over | Begun::Left => planned.by_schedule(self)?,
+        };
+        self.launched(work, chosen.carrier, told, request)
+    }
+
+    #[inline(never)]
+    fn launched(
+        &mut self,
+        mut work: Work,
+        carrier: Carrier,
+        told: (Handle, u64),
+        request: Out<Handle>,
+    ) -> Result<()> {
+        if matches!(carrier, Carrier::Library | Carrier::Device) {
+            let work = self.request(told.0, work)?;
             return request.set(work);
         }
-        let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
-        let (comm, mut work) = planned.start(self)?;
         let operation = self.begun(|| told);
         work.follow(operation, &self.job().coll);
-        request.set(self.request(comm, work)?)?;
+        request.set(self.request(told.0, work)?)?;
         self.let_edges_leave();
         Ok(())
     }
 
     /// Keeps a plan in a persistent request. Hints in the info change nothing.
     pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
-        planned.check()?;
+        let chosen = self.choose(&planned, Way::Persistent)?;
         request.check()?;
         self.objects.info_or_empty(info)?;
         let (comm, mut recipe) = planned.made_by(self.doing.0).recipe(self)?;
-        if device::on()
-            && let Recipe::Coll { planned, members, library, .. } = &mut recipe
+        if let (Carrier::Library, Recipe::Coll { planned, members, library, .. }) =
+            (chosen.carrier, &mut recipe)
         {
-            *library = self.persist_by_library(planned, members.context)?;
+            *library = Some(self.persist_by_library(planned, members.context)?);
         }
         self.enter_persistent(comm, recipe, request)
     }
-}
 
-impl Guard {
-    /// Starts a call by a collective library or on devices, if they take it. Else what stands in for device
-    /// memory gets its bytes.
+    /// Starts a call by its carrier.
+    #[inline(always)]
+    fn begin(&mut self, chosen: &Chosen, planned: &Planned) -> Result<Begun> {
+        Ok(match chosen.carrier {
+            Carrier::Library => Begun::Going(self.by_library(planned)?),
+            Carrier::Device => Begun::Going(self.on_device(planned)?),
+            Carrier::Slots => {
+                let Chosen { collective, member, slots, .. } = *chosen;
+                if self.by_slots(planned, collective, member, slots)? { Begun::Over } else { Begun::Left }
+            }
+            Carrier::Queue => match planned.by_queue(self)? {
+                Some(ticket) => Begun::Going(Work::Coll(ticket, None, None)),
+                None => Begun::Left,
+            },
+            Carrier::Schedule => Begun::Left,
+        })
+    }
+
+    /// Chooses who carries a call out.
+    ///
+    /// Errors: those of `Planned::check`.
+    #[inline(always)]
+    fn choose(&mut self, planned: &Planned, way: Way) -> Result<Chosen> {
+        let comm = self.objects.comm(planned.comm)?;
+        let (member, queue, one_group) = (Member::of(comm), comm.queue, comm.remote.is_none());
+        // Asked before a function that is not inlined gets the plan, so it is known which collective it is.
+        let asked = planned.asked(member.size as u32, one_group, way);
+        let elsewhere = planned.check()?;
+        let coll = &self.job().coll;
+        let slots = match way {
+            Way::Blocking => member.slots(coll, &asked),
+            Way::Nonblocking | Way::Persistent => slots_of(queue, coll, &asked),
+        };
+        let (carrier, why) = match elsewhere {
+            false => choose(&asked, &coll.facts(slots)),
+            true => self.choose_elsewhere(planned, way, slots)?,
+        };
+        Ok(Chosen { carrier, why, collective: asked.collective, member, slots })
+    }
+
+    /// The same where devices or collective libraries take part. If they do not carry the call out, what
+    /// stands in for device memory gets its bytes.
     #[cold]
     #[inline(never)]
-    fn go_elsewhere(&mut self, planned: &Planned, blocking: bool) -> Result<Option<(Work, Choice)>> {
-        let work = match self.by_library(planned, blocking)? {
-            None => self.on_device(planned)?.map(|work| (work, Choice::Device)),
-            work => work,
-        };
-        if work.is_none() {
+    fn choose_elsewhere(&mut self, planned: &Planned, way: Way, slots: Slots) -> Result<(Carrier, Why)> {
+        let comm = self.objects.comm(planned.comm)?;
+        let asked = &planned.asked(comm.size(), comm.remote.is_none(), way);
+        let (library, on_devices) = (self.library(planned, asked)?, self.are_on_devices(planned)?);
+        let facts = coll::carrier::Facts { library, on_devices, ..self.job().coll.facts(slots) };
+        let chosen = choose(asked, &facts);
+        if !matches!(chosen.0, Carrier::Library | Carrier::Device) {
             staging::fill()?;
         }
-        Ok(work)
+        Ok(chosen)
+    }
+}
+
+/// The slots of a queue, as a call finds them.
+#[inline(always)]
+fn slots_of(queue: Queue, coll: &Coll, asked: &Asked) -> Slots {
+    match queue {
+        Queue::Counted(_) => Slots::Unattached,
+        Queue::Open(queue) => coll.slots_of_queue(queue, asked),
     }
 }
 
 impl Planned {
-    /// Starts it as the comm's next collective: in the comm's queue if that takes it, else by a schedule.
-    /// Returns the comm, too.
-    #[inline(always)] // It owns the call, which is long to move.
-    pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
+    #[inline(always)]
+    fn asked(&self, members: u32, one_group: bool, way: Way) -> Asked {
+        Asked::of(&self.call, members, one_group, way, self.imaged.is_some())
+    }
+
+    /// Starts one of the library's own collectives as the comm's next: in the comm's queue if it does not
+    /// block and that takes it, else by a schedule.
+    pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
+        if self.call.blocking {
+            return self.by_schedule(process);
+        }
+        let comm = process.objects.comm(self.comm)?;
+        let (queue, one_group) = (comm.queue, self.as_one || comm.remote.is_none());
+        let asked = self.asked(comm.everybody.len() as u32, one_group, Way::Nonblocking);
+        let coll = &process.job().coll;
+        let (carrier, _) = choose(&asked, &coll.facts(slots_of(queue, coll, &asked)));
+        if carrier == Carrier::Queue
+            && let Some(ticket) = self.by_queue(process)?
+        {
+            return Ok(Work::Coll(ticket, None, None));
+        }
+        self.by_schedule(process)
+    }
+
+    /// Starts it by a schedule, as the comm's next collective.
+    #[inline(never)]
+    fn by_schedule(self, process: &mut Process) -> Result<Work> {
         // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
         let blocking = self.call.blocking || settings::get().check != 0;
         let comm = self.comm;
-        let mut members = next_members(process.objects.comms.get_mut(comm)?, blocking);
-        if self.as_one {
-            members = members.as_one();
-        }
-        if !blocking && let Some(ticket) = self.enqueue(&members, process)? {
-            return Ok((comm, Work::Coll(ticket, None, None)));
-        }
+        let mut members = self.next_members(process.objects.comms.get_mut(comm)?, blocking);
         let work = self.start_among(&mut members, process)?;
         // The exchange of statements has taken a number of its own.
         if settings::get().check != 0 {
             process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
         }
-        Ok((comm, work))
+        Ok(work)
     }
 
-    /// Enters a nonblocking call into the comm's queue, if that takes it.
-    fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<CollTicket>> {
+    /// Enters it into the comm's queue, as the comm's next collective; not before the queue is open, nor if
+    /// its counts are too long.
+    fn by_queue(&self, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
         let mut queue = comm.queue;
-        let ticket = self.enqueue_in(&mut queue, &mut job.coll, members, || next_members(comm, false));
+        let open = opened(&mut queue, &mut job.coll, || Ok(next_members(comm, false)))?;
         comm.queue = queue;
-        ticket
+        let Some(queue) = open else { return Ok(None) };
+        let members = self.next_members(comm, false);
+        Ok(job.coll.queue(queue, &members, &self.call))
     }
 
-    /// Enters a call into a queue, if that takes it. `opening`: the members for `opened`.
-    fn enqueue_in(
-        &self,
-        queue: &mut Queue,
-        coll: &mut Coll,
-        members: &Members,
-        opening: impl FnOnce() -> Members,
-    ) -> Result<Option<CollTicket>> {
-        if self.imaged.is_some() || !coll.is_for_queue(members, &self.call) {
-            return Ok(None);
-        }
-        let Some(queue) = opened(queue, coll, || Ok(opening()))? else { return Ok(None) };
-        Ok(coll.queue(queue, members, &self.call))
+    fn next_members(&self, comm: &mut Comm, blocking: bool) -> Members {
+        let members = next_members(comm, blocking);
+        if self.as_one { members.as_one() } else { members }
     }
 
     /// A persistent request's recipe. Members may start their requests in different orders, so each request
@@ -167,12 +263,18 @@ impl Planned {
     ) -> Result<Work> {
         members.sequence = members.sequence.wrapping_add(1);
         let this = members.clone();
-        let opening = || {
-            members.sequence = members.sequence.wrapping_add(1);
-            members.clone()
-        };
-        if let Some(ticket) = self.enqueue_in(queue, &mut process.job().coll, &this, opening)? {
-            return Ok(Work::Coll(ticket, None, None));
+        let coll = &mut process.job().coll;
+        let asked = self.asked(members.peers.len() as u32, members.first_group == 0, Way::Persistent);
+        if let (Carrier::Queue, _) = choose(&asked, &coll.facts(slots_of(*queue, coll, &asked))) {
+            let opening = || {
+                members.sequence = members.sequence.wrapping_add(1);
+                Ok(members.clone())
+            };
+            if let Some(queue) = opened(queue, coll, opening)?
+                && let Some(ticket) = coll.queue(queue, &this, &self.call)
+            {
+                return Ok(Work::Coll(ticket, None, None));
+            }
         }
         self.clone().start_among(members, process)
     }
@@ -184,7 +286,14 @@ impl Planned {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
             let (call, image) = self.prepared(&mut process.job().operators);
-            return begin(process.job(), members, call, image);
+            let job = process.job();
+            return match job.coll.start(members, call) {
+                Ok(ticket) => Ok(Work::Coll(ticket, image, None)),
+                Err(error) => {
+                    image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
+                    Err(error)
+                }
+            };
         }
         let mine = Block::of(&to_bytes(&check::statement(&self.call, members)));
         let all = Block::new(mine.span().bytes() * size as usize);
@@ -194,16 +303,6 @@ impl Planned {
         let (call, image) = self.prepared(&mut process.job().operators);
         let members = members.clone();
         Ok(Work::Checked(Box::new(Checked { gather, mine, all, members, call, image, operation: None })))
-    }
-}
-
-fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>) -> Result<Work> {
-    match job.coll.start(members, call) {
-        Ok(ticket) => Ok(Work::Coll(ticket, image, None)),
-        Err(error) => {
-            image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
-            Err(error)
-        }
     }
 }
 

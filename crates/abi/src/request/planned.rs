@@ -74,12 +74,6 @@ impl Planned {
         self
     }
 
-    /// The comm and the call, unless only a schedule can carry it out.
-    pub(crate) fn for_slots(&self) -> Option<(Handle, &Call)> {
-        let may = self.call.neighbors.is_none() && !self.as_one && self.imaged.is_none();
-        may.then_some((self.comm, &self.call))
-    }
-
     /// The comm, and the bytes of the longer buffer, for OUTBOARD_STATS and OUTBOARD_TRACE.
     pub(crate) fn told(&self) -> (Handle, u64) {
         (self.comm, self.call.input.total().max(self.call.output.total()))

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself, since
-//! any driver gets along with any other.
+//! The facts by which this rank chooses between itself and its proxy (`choice.rs`).
 
 use super::Executor;
 use crate::block::InstanceBlock;
 use crate::habit::{Begun, Habit};
 use crate::staging::Readers;
-use crate::{Offload, Reduction, Start};
+use crate::{Offload, Reduction, Start, Terms};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter};
 
@@ -56,47 +55,43 @@ impl Executor {
         self.waits.judge(begun, self.habits.entry(kind).or_default());
     }
 
-    /// Whether an operation of so many bytes is meant for a proxy, by the setting and by what its start says.
-    fn asks(&self, start: Offload, bytes: u64) -> Choice {
-        match (self.config.offload, start) {
-            (Offload::Off, _) => Choice::Off,
-            (_, Offload::Off) => Choice::Blocking,
-            (Offload::On, _) | (_, Offload::On) => Choice::ProxyAlways,
-            _ if bytes >= self.config.offload_bytes_min => Choice::ProxyLong,
-            _ => Choice::Short,
-        }
-    }
-
     /// Who executes: by what is asked for, what pays and what is possible.
     pub(super) fn choose(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Choice {
-        let mut choice = self.asks(start.offload, block.moved_bytes);
-        if choice.is_proxy() {
-            // A proxy carries no messages to other nodes.
-            if block.run.steps() == 0 {
-                choice = Choice::Empty;
-            } else if !start.fetched && !self.is_here(block) {
-                choice = Choice::OtherHosts;
-            } else if self.is_judged(block, start) && !self.programs[key].habit.works() {
-                choice = Choice::Waits;
-                self.count(Counter::OffloadSpared, 1);
-            } else if self.is_tried(block, start) && self.programs[key].trial.next(sys::clock::now()) {
-                choice = Choice::Slower;
-                self.count(Counter::OffloadSpared, 1);
-            }
-        }
-        // It answers other hosts, too, and is then watched.
-        let Some(watch) = self.watch.as_mut().filter(|_| choice.is_proxy() || start.fetched) else {
-            return if choice.is_proxy() { Choice::NoProxy } else { choice };
+        let terms = Terms {
+            setting: self.config.offload,
+            start: start.offload,
+            bytes: block.moved_bytes,
+            bytes_min: self.config.offload_bytes_min,
+            has_steps: block.run.steps() > 0,
+            is_reached: start.fetched || self.is_here(block),
         };
-        let takes_work = watch.takes_work();
-        if choice.is_proxy()
-            && let Some(hindrance) = self.hindrance(block, start, takes_work)
+        let choice = crate::execute(&terms, || self.refuses(key, block, start));
+        // It answers other hosts, too, and is then watched.
+        if start.fetched
+            && !choice.is_proxy()
+            && let Some(watch) = &mut self.watch
         {
-            self.counters.refused += 1;
-            self.count(Counter::OffloadRefused, 1);
-            choice = hindrance;
+            watch.takes_work();
         }
         choice
+    }
+
+    /// Why the proxy does not get an operation that is meant for one: by what was measured and what it can.
+    fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
+        if self.is_judged(block, start) && !self.programs[key].habit.works() {
+            self.count(Counter::OffloadSpared, 1);
+            return Some(Choice::Waits);
+        }
+        if self.is_tried(block, start) && self.programs[key].trial.next(sys::clock::now()) {
+            self.count(Counter::OffloadSpared, 1);
+            return Some(Choice::Slower);
+        }
+        let Some(watch) = &mut self.watch else { return Some(Choice::NoProxy) };
+        let takes_work = watch.takes_work();
+        let hindrance = self.hindrance(block, start, takes_work)?;
+        self.counters.refused += 1;
+        self.count(Counter::OffloadRefused, 1);
+        Some(hindrance)
     }
 
     /// Why the proxy cannot execute, if it cannot.
@@ -132,7 +127,7 @@ impl Executor {
     /// Whether the operation is one that a proxy gets only if the rank works beside it.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         self.is_open(start)
-            && self.asks(start.offload, block.moved_bytes).is_proxy()
+            && block.moved_bytes >= self.config.offload_bytes_min
             && block.run.steps() > 0
             && self.is_here(block)
     }

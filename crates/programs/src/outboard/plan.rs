@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use coll::Placement;
+use coll::carrier::{
+    self, Asked, Carrier, Facts as CallFacts, Library, Policy, Slots, Space, Terms, Way, Why, choose, execute,
+};
 use schedule::simulate::{Network, Proxies, Report, simulate};
 use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Order, Params};
 use telemetry::Unit;
@@ -187,63 +190,82 @@ impl Plan {
         let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
         let placement = self.placement();
         let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, &placement);
-        let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
-        let why = if choice.is_overruled(collective) { "as the setting says" } else { "by the table" };
-        let size = short(bytes, Unit::Bytes);
-        let is_own = collective.reduces() && algorithm.facts().order != Order::InRanks;
-        let order = if is_own { "; it combines in an order of its own" } else { "" };
-        let by = format!("a schedule, algorithm {} ({why}{order})", algorithm.facts().name);
-        let flat = choice.is_overruled(collective) || settings.check != 0 || self.nodes > 1;
-        let flat = !flat && coll::is_flat(collective, bytes, self.ranks as usize);
-        let alone = match (flat, nonblocking) {
-            (true, true) => format!(
-                "the ranks, inside MPI calls, over slots in the comm's queue; the first calls by {by}"
-            ),
-            (true, false) => format!("the ranks, over slots; the first calls by {by}"),
-            (false, _) => format!("the ranks, inside MPI calls, by {by}"),
-        };
+        let policy = Policy::new(settings, &choice);
+        let way = if nonblocking { Way::Nonblocking } else { Way::Blocking };
+        let (members, has_nodes) = (self.ranks, self.nodes > 1);
+        let asked = Asked { collective, bytes, members, way, everybody: true, imaged: false };
+        let library = self.library(collective, settings)?;
+        let by = self.by(algorithm, choice.is_overruled(collective));
         // The mean bytes that a rank sends. The executor compares these, plus reductions and copies.
-        let network = Network::default();
-        let report = (self.ranks <= RANKS_WEIGHED)
-            .then(|| simulate(algorithm, self.ranks, bytes, placement.map(), &network, 1));
-        let moved = report.map(|report| report.message_bytes / u64::from(self.ranks));
-        let (least, moves) =
-            (settings.offload_bytes_min, moved.map_or("?".into(), |moved| short(moved, Unit::Bytes)));
-        let limit =
-            format!("{moves} that a rank moves; OUTBOARD_OFFLOAD_BYTES_MIN is {}", short(least, Unit::Bytes));
-        let served = match settings.offload {
-            settings::Offload::Off => format!("{alone} (OUTBOARD_OFFLOAD=off)"),
-            settings::Offload::On => format!("a proxy, by {by} (OUTBOARD_OFFLOAD=on)"),
-            settings::Offload::Auto if !nonblocking => {
-                format!("{alone} (a blocking call would only wait for a proxy)")
-            }
-            settings::Offload::Auto if moved.is_none_or(|moved| moved >= least) => {
-                format!("a proxy, by {by} ({limit})")
-            }
-            settings::Offload::Auto => format!("the ranks, inside MPI calls, by {by} ({limit})"),
+        let simulated = self.ranks <= RANKS_WEIGHED;
+        let report = || simulate(algorithm, self.ranks, bytes, placement.map(), &Network::default(), 1);
+        let moved = simulated.then(|| report().message_bytes / u64::from(self.ranks));
+        let terms = Terms {
+            setting: policy.offload,
+            start: carrier::schedule::offload(&policy, way),
+            bytes: moved.unwrap_or(u64::MAX),
+            bytes_min: policy.offload_bytes_min,
+            has_steps: true,
+            is_reached: !has_nodes || carrier::schedule::is_fetched(&policy, way, has_nodes, || asked),
         };
-        let nodes = if self.nodes > 1 { format!(" of {} nodes", self.nodes) } else { String::new() };
-        let head = format!("{name} of {size} on {} ranks{nodes}\n", self.ranks);
-        if let Some(why) = self.library(collective, bytes, settings)? {
-            return Ok(head + &format!("  with proxies and without: {} ({why})\n", settings.ccl));
+        let told = |has_proxies: bool| {
+            // Members on several nodes share no slots, and those whose proxies take work no queue.
+            let is_served = has_proxies && policy.offload != coll::Offload::Off;
+            let is_refused = has_nodes || nonblocking && is_served;
+            let slots = if is_refused { Slots::Refused } else { Slots::Attached(asked.moves(Space::FULL)) };
+            let facts = CallFacts { policy: &policy, library, on_devices: false, slots };
+            let (carrier, why) = choose(&asked, &facts);
+            match carrier {
+                Carrier::Library => format!("{} ({})", settings.ccl, why.why()),
+                Carrier::Slots | Carrier::Queue => {
+                    format!("{} ({}); the first calls by {by}", carrier.name(), why.why())
+                }
+                Carrier::Device | Carrier::Schedule => {
+                    let why = execute(&terms, || (!has_proxies).then_some(Why::NoProxy));
+                    let who = if why.is_proxy() { "a proxy" } else { "the ranks, inside MPI calls" };
+                    let moved = match (why, moved) {
+                        (Why::ProxyLong | Why::Short, Some(moved)) => format!(
+                            ", {}: a rank moves {}",
+                            short(policy.offload_bytes_min, Unit::Bytes),
+                            short(moved, Unit::Bytes)
+                        ),
+                        _ => String::new(),
+                    };
+                    format!("{who}, by {by} ({}{moved})", why.why())
+                }
+            }
+        };
+        let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
+        let nodes = if has_nodes { format!(" of {} nodes", self.nodes) } else { String::new() };
+        let head = format!("{name} of {} on {} ranks{nodes}\n", short(bytes, Unit::Bytes), self.ranks);
+        let (served, alone) = (told(true), told(false));
+        if served == alone {
+            return Ok(head + &format!("  with proxies and without: {alone}\n"));
         }
         Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
     }
 
-    /// Why the library that OUTBOARD_CCL names gets such a call, a reduction by an operator that it has.
+    /// The schedule by an algorithm, in words.
+    fn by(&self, algorithm: Algorithm, is_overruled: bool) -> String {
+        let facts = algorithm.facts();
+        let why = if is_overruled { "as the setting says" } else { "by the table" };
+        let is_own = facts.collective.reduces() && facts.order != Order::InRanks;
+        let order = if is_own { "; it combines in an order of its own" } else { "" };
+        format!("a schedule, algorithm {} ({why}{order})", facts.name)
+    }
+
+    /// The library that OUTBOARD_CCL names, for a call by an operator that it has.
     fn library(
         &self,
         collective: Collective,
-        bytes: u64,
         settings: &settings::Settings,
-    ) -> Result<Option<&'static str>, String> {
+    ) -> Result<Option<Library>, String> {
         if settings.ccl == "off" {
             return Ok(None);
         }
         let tuning = crate::tables::find(&settings.tuning)?.tuning;
-        let measured = |name: &str| tuning.library_bytes_min(&settings.ccl, name, self.ranks);
-        let asked = coll::ForLibrary { collective, bytes, ranks: self.ranks, is_known: true };
-        Ok(asked.choice(settings, measured).map(telemetry::Choice::why))
+        let measured = tuning.library_bytes_min(&settings.ccl, collective.name(), self.ranks);
+        Ok(Some(Library { measured, has_operator: true, may_join: true }))
     }
 }
 
@@ -513,14 +535,17 @@ mod tests {
         assert!(long.starts_with("ialltoall of 64.0KiB on 8 ranks\n"), "{long}");
         assert!(
             long.contains("with proxies:    a proxy, by a schedule, algorithm linear")
-                && long.contains("(448KiB that"),
+                && long.contains("OUTBOARD_OFFLOAD_BYTES_MIN, 16.0KiB: a rank moves 448KiB)"),
             "{long}"
         );
         assert!(long.contains("over slots in the comm's queue"), "{long}");
         let short = told("MPI_Ialltoall", 8, &[]);
         assert!(short.contains("with proxies:    the ranks, inside MPI calls, by"), "{short}");
         let blocking = told("alltoall", 8 << 20, &[("OUTBOARD_ALLTOALL", "pairwise")]);
-        assert_eq!(blocking.matches("algorithm pairwise (as the setting says)").count(), 2, "{blocking}");
+        assert!(
+            blocking.contains("with proxies and without: the ranks, inside MPI calls, by a schedule, algorithm pairwise (as the setting says)"),
+            "{blocking}"
+        );
         assert!(!blocking.contains("a proxy, by") && !blocking.contains("slots"), "{blocking}");
         assert!(told("alltoall", 8, &[("OUTBOARD_OFFLOAD", "on")]).contains("a proxy, by"));
         let library = [("OUTBOARD_CCL", "oneccl"), ("OUTBOARD_TUNING", "off")];
@@ -530,5 +555,17 @@ mod tests {
             "{long}"
         );
         assert!(told("allreduce", 8, &library).contains("over slots"));
+        // It says what `outboard explain` says of such calls.
+        for (text, why) in [
+            (&long, telemetry::Choice::LibraryLong),
+            (&told("allreduce", 8, &[]), telemetry::Choice::Slots),
+            (&told("ialltoall", 8, &[]), telemetry::Choice::Short),
+            (&told("ialltoall", 64 << 10, &[]), telemetry::Choice::ProxyLong),
+            (&told("alltoall", 8 << 20, &[]), telemetry::Choice::Blocking),
+            (&told("ialltoall", 8, &[("OUTBOARD_OFFLOAD", "off")]), telemetry::Choice::Slots),
+            (&told("ialltoall", 8 << 20, &[("OUTBOARD_OFFLOAD", "off")]), telemetry::Choice::Off),
+        ] {
+            assert!(text.contains(why.why()), "{text}");
+        }
     }
 }

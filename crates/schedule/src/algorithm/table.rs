@@ -202,6 +202,13 @@ impl Collective {
         matches!(self, Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce)
     }
 
+    /// Whether each member has a count, which not all know.
+    #[inline]
+    pub fn has_counts(self) -> bool {
+        use Collective::*;
+        matches!(self, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
+    }
+
     /// Whether an operator combines contributions.
     pub fn reduces(self) -> bool {
         use Collective::*;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Devices, which reduce what lies in their memory. Whether they do, members say in an exchange: a rank whose
+//! buffers lie elsewhere makes all go by a schedule.
+
+use super::{Asked, Facts, Way, Why};
+use schedule::algorithm::Collective::*;
+use schedule::order;
+
+pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
+    let policy = facts.policy;
+    let is_on = facts.on_devices && policy.has_devices && !policy.is_checked;
+    if !is_on || asked.way == Way::Persistent || !asked.everybody || asked.imaged {
+        return None;
+    }
+    let reduces = matches!(asked.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
+    // Among more ranks schedules combine in another order.
+    let is_in_ranks = (2..=order::IN_RANKS_MAX).contains(&asked.members);
+    (reduces && is_in_ranks && asked.bytes >= policy.device_bytes_min).then_some(Why::Device)
+}

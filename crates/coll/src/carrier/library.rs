@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The collective library that OUTBOARD_CCL names.
+
+use super::{Asked, Facts, Why};
+use schedule::algorithm::Collective::*;
+
+/// The least bytes for a library where nothing was measured.
+const BYTES_MIN: u64 = 64 << 10;
+
+/// A loaded library, as far as a call depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    /// The length from which on it is faster, if that was measured.
+    pub measured: Option<u64>,
+    /// Whether it has the type and the operator of a reduction.
+    pub has_operator: bool,
+    /// Whether the members can make its communicator now, unless they have.
+    pub may_join: bool,
+}
+
+pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
+    let library = facts.library?;
+    if !asked.everybody || asked.imaged || asked.members < 2 || facts.policy.is_checked || !library.may_join {
+        return None;
+    }
+    match asked.collective {
+        Barrier | Scan | Exscan => return None,
+        Gatherv | Scatterv | Alltoallv | Alltoallw => return Some(Why::LibraryUnequal),
+        Reduce | Allreduce | ReduceScatter | ReduceScatterBlock if !library.has_operator => return None,
+        _ => {}
+    }
+    let (bytes_min, why) = match (facts.policy.ccl_bytes_min, library.measured) {
+        (0, Some(bytes)) => (bytes, Why::LibraryFaster),
+        (0, None) => (BYTES_MIN, Why::LibraryLong),
+        (bytes, _) => (bytes, Why::LibraryLong),
+    };
+    (asked.bytes > 0 && asked.bytes >= bytes_min).then_some(why)
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The settings on which the choice of a carrier depends. All ranks of a job share them.
+
+use crate::choose::Choice;
+use executor::Offload;
+use schedule::algorithm::Collective;
+use settings::Settings;
+
+/// The settings, as the carriers ask for them.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The collectives that may go over slots: a bit for each.
+    slots: u32,
+    /// Who is to execute schedules.
+    pub offload: Offload,
+    /// The least bytes of an operation that a proxy gets.
+    pub offload_bytes_min: u64,
+    /// Members compare what they pass.
+    pub(super) is_checked: bool,
+    /// The least bytes for a collective library; 0: as measured.
+    pub(super) ccl_bytes_min: u64,
+    /// The least bytes for devices.
+    pub(super) device_bytes_min: u64,
+    /// Devices take part.
+    pub(super) has_devices: bool,
+}
+
+impl Policy {
+    /// Reads the settings; `algorithms` are those that users have chosen.
+    pub fn new(settings: &Settings, algorithms: &Choice) -> Policy {
+        let offload = Offload::from(settings.offload);
+        let is_checked = settings.check != 0;
+        let may = |collective: &Collective| {
+            !is_checked && offload != Offload::On && !algorithms.is_overruled(*collective)
+        };
+        Policy {
+            slots: Collective::ALL.into_iter().filter(may).fold(0, |all, one| all | 1 << one as u32),
+            offload,
+            offload_bytes_min: settings.offload_bytes_min,
+            is_checked,
+            ccl_bytes_min: settings.ccl_bytes_min,
+            device_bytes_min: settings.device_bytes_min,
+            has_devices: settings.device != settings::Device::Off,
+        }
+    }
+
+    /// Whether a collective may go over slots: not where users choose its algorithm, proxies or
+    /// OUTBOARD_CHECK.
+    #[inline(always)]
+    pub(crate) fn may_use_slots(&self, collective: Collective) -> bool {
+        self.slots & 1 << collective as u32 != 0
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself.
+
+use crate::Offload;
+use telemetry::Choice;
+
+/// An operation, as far as its executor depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The setting.
+    pub setting: Offload,
+    /// What the start of the operation asks for.
+    pub start: Offload,
+    /// The bytes that the rank's steps move.
+    pub bytes: u64,
+    /// The least bytes for a proxy with `Offload::Auto`.
+    pub bytes_min: u64,
+    /// Whether the rank has any step.
+    pub has_steps: bool,
+    /// Whether all peers are on this host, or edges are fetched: a proxy carries no messages to other hosts.
+    pub is_reached: bool,
+}
+
+impl Terms {
+    /// Whether the operation is meant for a proxy, by the setting and by what its start says.
+    pub fn asks(&self) -> Choice {
+        match (self.setting, self.start) {
+            (Offload::Off, _) => Choice::Off,
+            (_, Offload::Off) => Choice::Blocking,
+            (Offload::On, _) | (_, Offload::On) => Choice::ProxyAlways,
+            _ if self.bytes >= self.bytes_min => Choice::ProxyLong,
+            _ => Choice::Short,
+        }
+    }
+}
+
+/// Who executes an operation, and why: the rank or its proxy. `refuses` is asked where a proxy is wanted: why
+/// it does not get the operation after all, if so.
+pub fn execute(terms: &Terms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
+    match terms.asks() {
+        asked if !asked.is_proxy() => asked,
+        _ if !terms.has_steps => Choice::Empty,
+        _ if !terms.is_reached => Choice::OtherHosts,
+        asked => refuses().unwrap_or(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Choice::*;
+
+    #[test]
+    fn a_proxy_gets_what_is_asked_pays_and_is_possible() {
+        let terms = Terms {
+            setting: Offload::Auto,
+            start: Offload::Auto,
+            bytes: 100,
+            bytes_min: 100,
+            has_steps: true,
+            is_reached: true,
+        };
+        let with = |terms: Terms| execute(&terms, || None);
+        for (terms, choice) in [
+            (terms, ProxyLong),
+            (Terms { bytes: 99, ..terms }, Short),
+            (Terms { bytes: 99, setting: Offload::On, ..terms }, ProxyAlways),
+            (Terms { bytes: 99, start: Offload::On, ..terms }, ProxyAlways),
+            (Terms { start: Offload::Off, setting: Offload::On, ..terms }, Blocking),
+            (Terms { setting: Offload::Off, start: Offload::On, ..terms }, Off),
+            (Terms { has_steps: false, ..terms }, Empty),
+            (Terms { is_reached: false, ..terms }, OtherHosts),
+        ] {
+            assert_eq!(with(terms), choice, "{terms:?}");
+        }
+        assert_eq!(execute(&terms, || Some(NoProxy)), NoProxy);
+        assert_eq!(execute(&Terms { bytes: 0, ..terms }, || unreachable!("it is not asked")), Short);
+    }
+}
