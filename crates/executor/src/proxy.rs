@@ -517,6 +517,10 @@ impl Proxy {
                 }
                 Ok(engine::Progress::Finished) => {
                     moved = true;
+                    if self.reach.fault_point().is_err() {
+                        self.dead = true;
+                        return true;
+                    }
                     let run = self.runs.swap_remove(at);
                     tell(self.reach.segment.rank(run.rank), COMPLETE);
                     self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);

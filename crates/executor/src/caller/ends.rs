@@ -73,7 +73,7 @@ impl Executor {
         Some(Ok(()))
     }
 
-    /// Ends the retiring instances that the proxy has ended.
+    /// Ends the retiring instances that the proxy has ended, whether it has told of them or not.
     pub(super) fn end_retired(&mut self) {
         if self.retiring == 0 {
             return;

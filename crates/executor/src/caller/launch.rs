@@ -93,6 +93,8 @@ impl Executor {
         }
         self.fence();
         let lost = self.take_over(|state| state != COMPLETE);
+        // It may have died before it told of the others.
+        self.end_retired();
         if health == Health::Fenced && lost > 0 {
             let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
             let act = if self.reach.segment.has_dpu() { "cut off" } else { "killed" };
