@@ -141,6 +141,10 @@ impl<P: EdgePort> EdgePort for Ways<'_, P> {
         self.port.pulled()
     }
 
+    fn acknowledge(&mut self, from: (u32, &[u8])) {
+        self.port.acknowledge(from);
+    }
+
     fn broken(&self) -> Option<String> {
         self.port.broken()
     }
@@ -157,6 +161,7 @@ impl FarEdges {
         mut arrived: impl FnMut(News, &mut VecDeque<Read>),
     ) -> Result<bool> {
         let mut moved = false;
+        let mut ended: Vec<Read> = Vec::new();
         let FarEdges { outbox, orders, ordered, server, reads, reading, own, to_itself } = self;
         let port = &mut Ways { port, own: *own, to_itself };
         while port.take(|from, header, payload| match Note::read(header, payload) {
@@ -176,6 +181,7 @@ impl FarEdges {
         while let Some((token, is_there)) = port.pulled() {
             let Some((read, _)) = reading.try_remove(token as usize) else { continue };
             arrived(News::Read(&read, is_there), reads);
+            ended.push(read);
             moved = true;
         }
         while let Some((to, note, words)) = orders.front() {
@@ -200,6 +206,7 @@ impl FarEdges {
         }
         moved |= server.serve(port, reach);
         moved |= begin_reads(port, reads, reading, arrived);
+        acknowledge(port, &ended, reading);
         if !moved
             && (!outbox.is_empty() || server.is_busy())
             && let Some(why) = port.broken()
@@ -217,6 +224,16 @@ impl FarEdges {
     /// Whether there is work for which no bell rings. What the network had no room for is none.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach) || !self.to_itself.is_empty()
+    }
+}
+
+/// Acknowledges what was read from servers from which nothing more is being read.
+fn acknowledge(port: &mut impl EdgePort, ended: &[Read], reading: &Slab<(Read, Lease)>) {
+    for (at, read) in ended.iter().enumerate() {
+        let is_again = ended[at + 1..].iter().any(|other| other.from == read.from);
+        if !is_again && reading.iter().all(|(_, (other, _))| other.from != read.from) {
+            port.acknowledge((read.from, &read.place.name));
+        }
     }
 }
 

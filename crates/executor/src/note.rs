@@ -28,6 +28,8 @@ pub trait EdgePort {
     fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull;
     /// A pull that has ended, and whether its bytes are there. If they are not, `to` may hold anything.
     fn pulled(&mut self) -> Option<(u32, bool)>;
+    /// Pulls from what an endpoint has exposed under a name have ended, and no other is under way.
+    fn acknowledge(&mut self, from: (u32, &[u8]));
     /// Why a living process is out of reach for good.
     fn broken(&self) -> Option<String>;
 }
@@ -70,6 +72,10 @@ impl EdgePort for transport::route_fabric::Port {
 
     fn pulled(&mut self) -> Option<(u32, bool)> {
         self.pulled_edge()
+    }
+
+    fn acknowledge(&mut self, from: (u32, &[u8])) {
+        transport::route_fabric::Port::acknowledge(self, from);
     }
 
     fn broken(&self) -> Option<String> {

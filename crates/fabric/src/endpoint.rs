@@ -35,6 +35,10 @@ const COMPLETIONS: usize = 16;
 /// takes a round trip more, and arrives after shorter ones that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
+/// The longest packet to a target, and bytes of the buffer for these.
+const TARGET_PACKET_BYTES_MAX: usize = 128;
+const TARGET_BUFFER_BYTES: usize = 4 << 10;
+
 /// Sizes of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -121,6 +125,8 @@ pub struct Endpoint {
     /// Where peers read, with its name: connections of their own, on which bytes hold up no packet, nor the
     /// requests for bytes the other way.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
+    /// The receive buffer of `target`, whose number is that behind the others.
+    target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
     /// The buffers as the provider knows them, where it wants that.
@@ -185,12 +191,13 @@ impl Endpoint {
         let name = own_name(&object, &domain)?;
         // SAFETY: the record's attributes live as long as it does.
         let inject_bytes_max = unsafe { (*domain.provider.info().tx_attr).inject_size };
-        let contexts = config.sends_max + config.receive_buffers + config.accesses_max;
+        let contexts = config.sends_max + config.receive_buffers + 1 + config.accesses_max;
         let buffers =
             config.sends_max * config.packet_bytes_max + config.receive_buffers * config.receive_buffer_bytes;
         let mut endpoint = Endpoint {
             object,
             target: None,
+            target_buffer: Block::new(0),
             completions,
             addresses,
             registered: None,
@@ -204,7 +211,7 @@ impl Endpoint {
             free_accesses: (0..config.accesses_max as u32).collect(),
             destinations: vec![None; config.sends_max],
             tokens: vec![None; config.accesses_max],
-            kept: vec![(0, false); config.receive_buffers],
+            kept: vec![(0, false); config.receive_buffers + 1],
             unposted: (0..config.receive_buffers as u32).collect(),
             regions_made: 0,
             keys: RandomState::new(),
@@ -228,11 +235,25 @@ impl Endpoint {
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
             let object = bound(&self.domain, &self.completions, &self.addresses)?;
+            if self.has_target_packets() {
+                set_packet_bytes_max(&object, TARGET_PACKET_BYTES_MAX, self.domain.library())?;
+            }
             enable(&object, &self.domain)?;
             let name = own_name(&object, &self.domain)?;
             self.target = Some((object, name));
+            if self.has_target_packets() {
+                self.target_buffer = Block::new(TARGET_BUFFER_BYTES);
+                self.unposted.push(self.config.receive_buffers as u32);
+                self.post_receives()?;
+            }
         }
         Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
+    }
+
+    /// Whether targets take packets of up to `TARGET_PACKET_BYTES_MAX` bytes. What is read over TCP is
+    /// acknowledged with the next packet to where it came from, else up to 40 ms late.
+    pub fn has_target_packets(&self) -> bool {
+        self.provider().core() == "tcp" && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
     /// Longest packet, in bytes.
@@ -386,7 +407,7 @@ impl Endpoint {
         let Some(&number) = self.free_accesses.last() else { return Ok(Sent::Full) };
         let at = self.object.get();
         let calls = self.object.calls(|record| record.rma);
-        let context = self.context(self.config.sends_max + self.config.receive_buffers + number as usize);
+        let context = self.context(self.config.sends_max + self.config.receive_buffers + 1 + number as usize);
         let code = start(calls, at, [span.address() as *mut c_void, region.descriptor(), context], remote);
         if code == 0 {
             self.free_accesses.pop();
@@ -554,6 +575,7 @@ impl Endpoint {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
         let offset = (context as usize).wrapping_sub(self.context(0) as usize);
         let number = offset / CONTEXT_BYTES;
+        let receive_buffers = receive_buffers + 1;
         if !offset.is_multiple_of(CONTEXT_BYTES) || number >= sends_max + receive_buffers + accesses_max {
             fail!(Class::Intern, "{} ended an operation that nobody started", self.domain.name());
         }
@@ -579,7 +601,10 @@ impl Endpoint {
         while let Some(&number) = self.unposted.last() {
             let buffer = self.receive_buffer(number);
             let iov = libc::iovec { iov_base: buffer.address() as *mut c_void, iov_len: buffer.bytes() };
-            let mut descriptor = self.descriptor();
+            let (mut descriptor, mut object) = (self.descriptor(), &self.object);
+            if let Some((target, _)) = self.target.as_ref().filter(|_| self.is_of_target(number)) {
+                (descriptor, object) = (ptr::null_mut(), target);
+            }
             let message = ffi::Msg {
                 msg_iov: &iov,
                 desc: &mut descriptor,
@@ -588,8 +613,8 @@ impl Endpoint {
                 context: self.context(self.config.sends_max + number as usize),
                 data: 0,
             };
-            let at = self.object.get();
-            let calls = self.object.calls(|record| record.msg);
+            let at = object.get();
+            let calls = object.calls(|record| record.msg);
             // SAFETY: the object is open; buffer and context are the provider's until it says otherwise.
             let code = unsafe { (calls.recvmsg)(at, &message, ffi::FI_MULTI_RECV) };
             match self.answer(code, "a buffer for packets")? {
@@ -606,7 +631,7 @@ impl Endpoint {
 
     fn contexts_bytes(&self) -> usize {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
-        (sends_max + receive_buffers + accesses_max) * CONTEXT_BYTES
+        (sends_max + receive_buffers + 1 + accesses_max) * CONTEXT_BYTES
     }
 
     /// From the first aligned place on: contexts, buffers of sends, buffers of receives.
@@ -625,7 +650,15 @@ impl Endpoint {
         self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
     }
 
+    /// Whether a receive buffer is that of `target`.
+    fn is_of_target(&self, number: u32) -> bool {
+        number as usize == self.config.receive_buffers
+    }
+
     fn receive_buffer(&self, number: u32) -> Span {
+        if self.is_of_target(number) {
+            return self.target_buffer.span();
+        }
         let Config { sends_max, packet_bytes_max, receive_buffer_bytes, .. } = self.config;
         let first = self.contexts_bytes() + sends_max * packet_bytes_max;
         self.aligned().slice(first + number as usize * receive_buffer_bytes, receive_buffer_bytes)

@@ -236,6 +236,45 @@ fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     });
 }
 
+/// Goal: a target takes short packets, many more than its buffer holds, and is still read between them.
+#[test]
+fn a_target_takes_packets_between_reads() {
+    const PACKETS: u64 = 500;
+    for provider in ["tcp", "tcp;ofi_rxm"] {
+        let (mut a, mut b) = (open_by(provider, Config::default()), open_by(provider, Config::default()));
+        assert!(a.has_target_packets());
+        let (theirs, ours) = (Block::new(4096), Block::new(4096));
+        theirs.span().write(&packet(2, 4096));
+        // SAFETY: the blocks outlive the endpoints' use of them.
+        let offer = unsafe { b.offer(theirs.span()) }.unwrap();
+        // SAFETY: as above.
+        let into = unsafe { a.lend(ours.span()) }.unwrap();
+        let target = a.insert(b.target().unwrap()).unwrap();
+        let (mut sent, mut taken, mut reads) = (0, 0, (0, 0));
+        until("packets and reads", || {
+            if sent < PACKETS {
+                let answer = a.send(target, 64, |to| to.write(&[sent as u8; 64])).unwrap();
+                sent += u64::from(answer == Sent::Done);
+            }
+            if reads.0 == reads.1 && reads.0 < sent {
+                // SAFETY: nobody else uses the block.
+                let answer = unsafe { a.read(target, offer.remote(), 0, ours.span(), &into, 0) };
+                reads.0 += u64::from(answer.unwrap() == Sent::Done);
+            }
+            a.poll(|event| reads.1 += u64::from(matches!(event, Event::Accessed(0)))).unwrap();
+            let mut packets = VecDeque::new();
+            b.poll(|event| keep(event, &mut packets)).unwrap();
+            for packet in packets {
+                assert_eq!(bytes_of(packet.bytes()), vec![taken as u8; 64]);
+                taken += 1;
+                b.release(packet);
+            }
+            taken == PACKETS && reads.1 > 9
+        });
+        assert_eq!(bytes_of(ours.span()), bytes_of(theirs.span()));
+    }
+}
+
 #[test]
 fn a_key_that_nobody_gave_out_fails() {
     let config = Config::default();

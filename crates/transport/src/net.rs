@@ -212,7 +212,11 @@ impl Net {
 
     /// Sends a packet that is not counted; whether it left.
     fn send_loose(&mut self, number: u32, header: Header) -> bool {
-        let Some(address) = self.resolve(number) else { return false };
+        self.resolve(number).is_some_and(|address| self.send_loose_to(address, number, header))
+    }
+
+    /// The same to one of a peer's addresses.
+    fn send_loose_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }

@@ -200,6 +200,8 @@ impl EdgePort for End<'_> {
         Pull::Started
     }
 
+    fn acknowledge(&mut self, _from: (u32, &[u8])) {}
+
     fn pulled(&mut self) -> Option<(u32, bool)> {
         let ours = |(_, pull): &(usize, &UnderWay)| pull.own == self.own;
         let some = self.packets.pulls.iter().enumerate().filter(ours).choose(self.rng);

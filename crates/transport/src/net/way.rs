@@ -3,7 +3,7 @@
 
 use super::{Net, Remote, TICK_NS};
 use crate::packet::Header;
-use crate::wire::PROBE;
+use crate::wire::{ANSWER, PROBE};
 use fabric::Address;
 
 /// How often a peer is asked that has not been heard yet.
@@ -47,6 +47,16 @@ impl Net {
         let address = self.endpoint.insert(name).ok()?;
         self.targets.insert(name.into(), address);
         Some(address)
+    }
+
+    /// Sends a packet to where this process has read all that it wanted, if the network acknowledges the last
+    /// bytes late without one. With BBR a sender takes such a pause for the rate of the network.
+    pub(crate) fn acknowledge(&mut self, number: u32, name: &[u8]) {
+        if self.endpoint.has_target_packets()
+            && let Some(target) = self.target(number, name)
+        {
+            self.send_loose_to(target, number, Header { kind: ANSWER, tag: 0, context: 0 });
+        }
     }
 
     #[cold]

@@ -74,6 +74,11 @@ impl Port {
         lock(&self.net).peers.pulled_edges.pop()
     }
 
+    /// Nothing more is wanted for now from where an endpoint has exposed memory under a name.
+    pub fn acknowledge(&mut self, (from, name): (u32, &[u8])) {
+        lock(&self.net).acknowledge(from, name);
+    }
+
     /// Why an endpoint is out of reach, if that has lasted although its process has not ended.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
