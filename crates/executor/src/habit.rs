@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `Offload::Auto` learns: whether the rank works between the start of an operation and its end. Where
-//! it only waits, it carries out the next one itself: it is as fast or faster, and wakes nobody.
+//! What `Offload::Auto` learns: whether the rank works between the start of an operation and its end. On one
+//! host, where it only waits, it carries out the next one itself: it is as fast or faster, and wakes nobody.
+//! Between hosts both ways are measured, and measured anew once the rank begins or ceases to work.
 
 use sys::clock::now;
 
@@ -109,6 +110,8 @@ pub struct Trial {
     begun: u64,
     /// From one look to the next.
     look: u64,
+    /// Whether the rank works beside these operations.
+    works: bool,
 }
 
 #[derive(Debug)]
@@ -124,13 +127,17 @@ enum Phase {
 
 impl Default for Trial {
     fn default() -> Trial {
-        Trial { other: false, phase: Phase::Rest(0), begun: 0, look: LOOK_MIN }
+        Trial { other: false, phase: Phase::Rest(0), begun: 0, look: LOOK_MIN, works: true }
     }
 }
 
 impl Trial {
-    /// Whether the call that begins at this time goes by the other way.
-    pub fn next(&mut self, now: u64) -> bool {
+    /// Whether the call that begins at this time goes by the other way. Once the rank begins or ceases to
+    /// work beside the operations, what was measured before counts for nothing.
+    pub fn next(&mut self, now: u64, works: bool) -> bool {
+        if works != self.works {
+            *self = Trial { works, ..Trial::default() };
+        }
         let took = now.saturating_sub(std::mem::replace(&mut self.begun, now));
         match &mut self.phase {
             Phase::Rest(0) => self.phase = Phase::Present(Vec::with_capacity(WINDOW)),
@@ -168,7 +175,7 @@ mod tests {
         let mut now = 1_000_000;
         let mut others = 0;
         for call in 0..calls {
-            let other = trial.next(now);
+            let other = trial.next(now, true);
             others += u64::from(other);
             now += step(call, other);
         }
@@ -198,6 +205,20 @@ mod tests {
         play(&mut trial, 100, |_, other| if other { 10 } else { 100 });
         let others = play(&mut trial, 1000, |_, other| if other { 100 } else { 10 });
         assert!(others < 200, "{others}");
+    }
+
+    #[test]
+    fn a_rank_that_begins_to_work_measures_anew() {
+        let mut trial = Trial::default();
+        let (mut now, mut others) = (1, 0);
+        for call in 0..400 {
+            let works = call >= 40;
+            let other = trial.next(now, works);
+            others += u64::from(other && works);
+            // Without work the other way is better, with work the first one.
+            now += if other == works { 100 } else { 10 };
+        }
+        assert!(others < 40, "{others} of 360");
     }
 
     /// Judges an operation that lasted so long, and beside which the rank waited for so long at its end.

@@ -78,13 +78,19 @@ impl Executor {
 
     /// Why the proxy does not get an operation that is meant for one: by what was measured and what it can.
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
-        if self.is_judged(block, start) && !self.programs[key].habit.works() {
-            self.count(Counter::OffloadSpared, 1);
-            return Some(Choice::Waits);
-        }
-        if self.is_tried(block, start) && self.programs[key].trial.next(sys::clock::now()) {
-            self.count(Counter::OffloadSpared, 1);
-            return Some(Choice::Slower);
+        if self.is_judged(block, start) {
+            let (is_here, program) = (self.is_here(block), &mut self.programs[key]);
+            let works = program.habit.works();
+            let spared = match is_here {
+                true => (!works).then_some(Choice::Waits),
+                // Its proxy is as fast as the rank even if that only waits, since it serves the other hosts
+                // anyway.
+                false => program.trial.next(sys::clock::now(), works).then_some(Choice::Slower),
+            };
+            if spared.is_some() {
+                self.count(Counter::OffloadSpared, 1);
+                return spared;
+            }
         }
         let Some(watch) = &mut self.watch else { return Some(Choice::NoProxy) };
         let takes_work = watch.takes_work();
@@ -124,24 +130,15 @@ impl Executor {
         None
     }
 
-    /// Whether the operation is one that a proxy gets only if the rank works beside it.
+    /// Whether measurements decide who carries the operation out: on one host, whether the rank works beside
+    /// it; between hosts, which way makes the program's steps shorter.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
-        self.is_open(start)
-            && block.moved_bytes >= self.config.offload_bytes_min
-            && block.run.steps() > 0
-            && self.is_here(block)
-    }
-
-    /// Whether the operation is one that a proxy gets only if the program's steps are shorter then. Between
-    /// hosts a proxy is as fast as the rank even if that only waits, since it serves the other hosts anyway.
-    fn is_tried(&self, block: &InstanceBlock, start: &Start) -> bool {
-        self.is_open(start) && !start.message && !self.is_here(block)
-    }
-
-    /// Whether measurements decide who carries operations out.
-    fn is_open(&self, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
-        self.config.judges && auto && self.is_served()
+        let pays = match self.is_here(block) {
+            true => block.moved_bytes >= self.config.offload_bytes_min && block.run.steps() > 0,
+            false => !start.message,
+        };
+        self.config.judges && auto && self.is_served() && pays
     }
 
     /// Who can read what this rank sends in its private memory, as far as is known.
