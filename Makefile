@@ -35,10 +35,11 @@ install-monitor: monitor  ## install the monitor into $(DESTDIR)$(PREFIX), besid
 uninstall:  ## take away what install and install-monitor have put into $(DESTDIR)$(PREFIX)
 	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
 
-demo: setup  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls (built quickly, in target/quick)
+demo: setup  ## run the Taylor-Green simulation on two test hosts: on MPICH, on the ranks alone, with proxies (built quickly, in target/quick)
+	-tools/setup --demo
 	$(CARGO) build --profile quick --no-default-features -p outboard-programs -p outboard-standard
 	tools/install-tree --core target/quick target/quick/tree
-	examples/taylor_green/demo --tree target/quick/tree
+	examples/taylor_green/two-hosts --tree target/quick/tree
 
 examples: build  ## run four applications on this machine, alone, with proxies, beside MPICH and Open MPI, and make a page with plots
 	examples/run
