@@ -269,22 +269,31 @@ mod tests {
         assert!((port..port + port / 10).contains(&dpu), "{dpu} {port}");
     }
 
+    fn over_nodes_gains(nodes: u32, per_node: u32) {
+        let map = Arc::new(NodeMap::round_robin(per_node * nodes, nodes));
+        let time = |algorithm, bytes| {
+            simulate(algorithm, map.ranks(), bytes, Some(&map), &Network::default(), 0).time_ps
+        };
+        let faster = |over, flat, bytes| {
+            let (over_time, flat_time) = (time(over, bytes), time(flat, bytes));
+            assert!(over_time < flat_time, "{over:?} {nodes} {bytes}: {over_time} {flat_time}");
+        };
+        faster(Algorithm::AllreduceNodes, Algorithm::AllreduceDoubling, 8);
+        faster(Algorithm::AllreduceNodesSplit, Algorithm::AllreduceRabenseifner, 64 << 10);
+        faster(Algorithm::AllgatherNodesSplit, Algorithm::AllgatherRing, 64 << 10);
+        faster(Algorithm::AlltoallNodes, Algorithm::AlltoallLinear, 8);
+    }
+
     #[test]
     fn algorithms_over_nodes_gain() {
-        let time = |algorithm, ranks, nodes, bytes| {
-            let nodes = Arc::new(NodeMap::round_robin(ranks, nodes));
-            simulate(algorithm, ranks, bytes, Some(&nodes), &Network::default(), 0).time_ps
-        };
-        for (nodes, per_node) in [(3, 5), (16, 8), (100, 8)] {
-            let faster = |over, flat, bytes| {
-                let time = |algorithm| time(algorithm, per_node * nodes, nodes, bytes);
-                assert!(time(over) < time(flat), "{over:?} {nodes} {bytes}: {} {}", time(over), time(flat));
-            };
-            faster(Algorithm::AllreduceNodes, Algorithm::AllreduceDoubling, 8);
-            faster(Algorithm::AllreduceNodesSplit, Algorithm::AllreduceRabenseifner, 64 << 10);
-            faster(Algorithm::AllgatherNodesSplit, Algorithm::AllgatherRing, 64 << 10);
-            faster(Algorithm::AlltoallNodes, Algorithm::AlltoallLinear, 8);
-        }
+        over_nodes_gains(3, 5);
+        over_nodes_gains(16, 8);
+    }
+
+    #[test]
+    #[ignore = "half a minute; a part of `make test-more`"]
+    fn algorithms_over_many_nodes_gain() {
+        over_nodes_gains(100, 8);
     }
 
     #[test]
@@ -298,11 +307,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn plans_of_logarithmic_algorithms_stay_small() {
+    fn logarithmic_plans_are_small(ranks: u32) {
         for facts in ALGORITHMS.iter().filter(|facts| facts.growth == Growth::Logarithmic) {
-            let report = simulate(facts.algorithm, 1 << 13, 64, None, &Network::default(), 0);
+            let report = simulate(facts.algorithm, ranks, 64, None, &Network::default(), 0);
             assert!(report.schedule_bytes_mean < 4096, "{report:?}");
         }
+    }
+
+    #[test]
+    fn plans_of_logarithmic_algorithms_stay_small() {
+        logarithmic_plans_are_small(1 << 10);
+    }
+
+    #[test]
+    #[ignore = "half a minute; a part of `make test-more`"]
+    fn plans_of_logarithmic_algorithms_stay_small_on_many_ranks() {
+        logarithmic_plans_are_small(1 << 13);
     }
 }
