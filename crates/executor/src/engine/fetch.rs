@@ -367,3 +367,83 @@ impl Execution {
         Ok(Did::Something)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::{Buffers, Spot};
+    use crate::checked::CheckedSchedule;
+    use crate::memory::Driver;
+    use crate::peer::Peer;
+    use crate::record::{InstanceRecord, record_bytes};
+    use schedule::{Algorithm, Params};
+    use std::sync::Arc;
+    use transport::route::Far;
+    use transport::shm::{Allocator, Segment, Shape};
+
+    const BYTES: u64 = 4096;
+
+    /// A receive of `BYTES` bytes at rank 1 from rank 0 of another host, and what its driver asks for first.
+    fn receive(reach: &Reach, segment: &Segment) -> (Execution, u32, Note) {
+        let rank = segment.local(1).expect("it is on this host");
+        let mut allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
+        let plan = Algorithm::BcastBinomial.plan(&Params::new(1, 2));
+        let steps = plan.steps.len() as u32;
+        let at = allocator.alloc(record_bytes(steps as usize)).unwrap();
+        let record = InstanceRecord::new(allocator.arena(), at, steps).unwrap();
+        record.clear();
+        // No memory: whoever stores a byte is told that there is none.
+        let mut buffers = Buffers::default();
+        buffers.spots = vec![Spot { bytes: BYTES, ..Spot::default() }; steps as usize];
+        let plan = Arc::new(CheckedSchedule::new(Arc::new(plan)).unwrap());
+        let peers = [0, 1].map(|peer| Peer::of(peer, segment)).into();
+        let mut run = Execution::new(plan, rank, record, peers, buffers);
+        run.restart(1, 1);
+        run.expect_remote(true);
+        run.poll(reach).unwrap();
+        let (server, note) = run.next_note().expect("it asks for its bytes");
+        assert_eq!((note.kind, note.offset, note.total), (Kind::Fetch, 0, BYTES));
+        (run, server, note)
+    }
+
+    /// What becomes of an answer: the fault of the receive, and how many reads it begins.
+    fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        segment.set_nodes(1, 2, &[0, 1], 1);
+        let reach = Reach::new(segment.clone(), Driver::Rank(segment.local(1).unwrap()), 1 << 20);
+        let (mut run, mut from, asked) = receive(&reach, &segment);
+        let place = Place { far: Far { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
+        let mut note = Note { kind: Kind::Place, offset: BYTES, ..asked };
+        let mut words = place.words();
+        change(&mut from, &mut note, &mut words);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let data = Block::new(bytes.len());
+        data.span().write(&bytes);
+        let mut reads = VecDeque::new();
+        run.take_news(News::Note(from, &note, data.span()), &reach, &mut reads).unwrap();
+        let fetches = run.fetches.as_ref().unwrap();
+        (fetches.fetches[note.step as usize].fault, reads.len())
+    }
+
+    #[test]
+    fn places_that_cannot_be_are_refused_and_answers_to_others_mean_nothing() {
+        assert_eq!(answer(|_, _, _| ()), (None, READS_MAX), "what is right");
+        let corrupt = Some(Fault::Corrupt { peer: 0, what: Corruption::Progress });
+        assert_eq!(answer(|_, _, words| words.truncate(4)), (corrupt, 0), "words are missing");
+        assert_eq!(answer(|_, _, words| words[4] = u64::MAX), (corrupt, 0), "a name of that length");
+        assert_eq!(answer(|_, _, words| words[3] = 1), (corrupt, 0), "it begins behind what is there");
+        assert_eq!(answer(|_, note, _| note.offset = BYTES + 1), (corrupt, 0), "more than there is");
+        assert_eq!(answer(|_, note, _| note.attempt += 1), (None, 0), "to another question");
+        assert_eq!(answer(|from, _, _| *from += 1), (None, 0), "from somebody else");
+        assert_eq!(answer(|_, note, _| note.kind = Kind::Known), (None, 0), "nothing is settled");
+        let data = |offset: u64, bytes: usize| {
+            answer(move |_, note, words| {
+                (note.kind, note.offset) = (Kind::Data, offset);
+                *words = vec![0; bytes / 8];
+            })
+        };
+        assert_eq!(data(8, 16), (None, 0), "a gap before it");
+        assert_eq!(data(0, BYTES as usize + 8), (None, 0), "more than was asked for");
+        assert!(matches!(data(0, 16).0, Some(Fault::Corrupt { .. })), "there is no memory for it");
+    }
+}
