@@ -17,6 +17,7 @@ mod gen_numbers;
 mod gen_settings;
 mod gen_shim;
 mod man;
+mod shmem;
 mod spdx;
 mod table;
 mod tidy;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let table = table::Table::read(root)?;
     let bindings = fortran::Bindings::read(root)?;
+    let shmem = shmem::Api::read(root)?;
     let (shim, list) = gen_shim::shim(root, &table)?;
     let mut files = vec![
         gen_settings::generate(root)?,
@@ -86,6 +88,8 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         (root.join("crates/fortran/src/shim.rs"), fortran::shim::shim(&bindings, &table)),
         (root.join("crates/fortran/src/c.rs"), fortran::shim::declarations(&bindings, &table)),
         (root.join("crates/fortran/src/numbers.rs"), fortran::constants::numbers(&table)),
+        (root.join("crates/oshmem/src/faces.rs"), shmem::faces(&shmem)?),
+        (root.join("include/shmem.h"), shmem::header(&shmem)?),
         (root.join("include/mpif.h"), fortran::modules::header(&bindings, &table)),
         (root.join("include/mpi.f90"), fortran::modules::older(&bindings, &table)),
         (root.join("include/mpi_f08.f90"), fortran::modules::newer(&bindings, &table)),

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Atomic operations. All on one object go one way: in a heap of this host an instruction, else a window's
+//! accumulate, which the object's owner uses, too.
+
+use crate::c::MPI_Win;
+use crate::context::{self, DEFAULT};
+use crate::element::Word;
+use crate::fault::mpi;
+use crate::memory::{Update, apply, at, store};
+use crate::numbers as n;
+use crate::process::{Place, get as process, handle};
+use std::ffi::{c_int, c_void};
+
+fn address(value: &mut u64) -> *mut c_void {
+    at((&raw mut *value).expose_provenance())
+}
+
+fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value: u64, pe: c_int) -> u64 {
+    let datatype = handle(if bytes == 4 { n::UINT32_T } else { n::UINT64_T });
+    let mut found = 0;
+    // The lower half of a word is what 4 bytes at its address hold.
+    const { assert!(cfg!(target_endian = "little")) };
+    let op = match update {
+        Update::Fetch => n::NO_OP,
+        Update::Set => n::REPLACE,
+        Update::Add => n::SUM,
+        Update::And => n::BAND,
+        Update::Or => n::BOR,
+        Update::Xor => n::BXOR,
+        Update::CompareSwap(mut old) => {
+            let (new, old, found_at) = (address(&mut value), address(&mut old), address(&mut found));
+            mpi!(MPI_Compare_and_swap(new, old, found_at, datatype, pe, offset, win));
+            mpi!(MPI_Win_flush(pe, win));
+            return found;
+        }
+    };
+    let (value, found_at) = (address(&mut value), address(&mut found));
+    mpi!(MPI_Fetch_and_op(value, found_at, datatype, pe, offset, handle(op), win));
+    mpi!(MPI_Win_flush(pe, win));
+    found
+}
+
+/// An atomic operation on a word of a PE of the world: what was there before.
+pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
+    match process().place(dest, bytes, pe) {
+        Place::Mapped(address) => apply(address, bytes, update, value),
+        Place::Window(win, offset) => by_window(win, offset, bytes, update, value, pe),
+    }
+}
+
+#[inline]
+fn run<T: Word>(ctx: usize, dest: usize, kind: Update, value: u64, pe: c_int) -> T {
+    let pe = context::pe(process(), ctx, pe);
+    T::of(update(dest, size_of::<T>(), kind, value, pe))
+}
+
+pub fn fetch<T: Word>(ctx: usize, source: usize, pe: c_int) -> T {
+    run(ctx, source, Update::Fetch, 0, pe)
+}
+
+pub fn set<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) {
+    swap(ctx, dest, value, pe);
+}
+
+pub fn swap<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) -> T {
+    run(ctx, dest, Update::Set, value.bits(), pe)
+}
+
+pub fn compare_swap<T: Word>(ctx: usize, dest: usize, cond: T, value: T, pe: c_int) -> T {
+    run(ctx, dest, Update::CompareSwap(cond.bits()), value.bits(), pe)
+}
+
+pub fn fetch_inc<T: Word>(ctx: usize, dest: usize, pe: c_int) -> T {
+    run(ctx, dest, Update::Add, 1, pe)
+}
+
+pub fn inc<T: Word>(ctx: usize, dest: usize, pe: c_int) {
+    fetch_inc::<T>(ctx, dest, pe);
+}
+
+/// Operations with one operand: fetching, not fetching, and fetching without waiting.
+macro_rules! operations {
+    ($($fetch:ident $plain:ident $later:ident $update:ident;)*) => { $(
+        pub fn $fetch<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) -> T {
+            run(ctx, dest, Update::$update, value.bits(), pe)
+        }
+
+        pub fn $plain<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) {
+            $fetch(ctx, dest, value, pe);
+        }
+
+        pub fn $later<T: Word>(ctx: usize, fetch: usize, dest: usize, value: T, pe: c_int) {
+            store(fetch, $fetch(ctx, dest, value, pe));
+        }
+    )* };
+}
+
+operations! {
+    fetch_add add fetch_add_nbi Add;
+    fetch_and and fetch_and_nbi And;
+    fetch_or or fetch_or_nbi Or;
+    fetch_xor xor fetch_xor_nbi Xor;
+}
+
+pub fn fetch_nbi<T: Word>(ctx: usize, to: usize, source: usize, pe: c_int) {
+    store(to, fetch::<T>(ctx, source, pe));
+}
+
+pub fn swap_nbi<T: Word>(ctx: usize, to: usize, dest: usize, value: T, pe: c_int) {
+    store(to, swap(ctx, dest, value, pe));
+}
+
+pub fn compare_swap_nbi<T: Word>(ctx: usize, to: usize, dest: usize, cond: T, value: T, pe: c_int) {
+    store(to, compare_swap(ctx, dest, cond, value, pe));
+}
+
+pub fn fetch_inc_nbi<T: Word>(ctx: usize, to: usize, dest: usize, pe: c_int) {
+    store(to, fetch_inc::<T>(ctx, dest, pe));
+}
+
+pub fn fetch_old<T: Word>(source: usize, pe: c_int) -> T {
+    fetch(DEFAULT, source, pe)
+}
+
+pub fn set_old<T: Word>(dest: usize, value: T, pe: c_int) {
+    set(DEFAULT, dest, value, pe);
+}
+
+pub fn swap_old<T: Word>(dest: usize, value: T, pe: c_int) -> T {
+    swap(DEFAULT, dest, value, pe)
+}
+
+pub fn compare_swap_old<T: Word>(dest: usize, cond: T, value: T, pe: c_int) -> T {
+    compare_swap(DEFAULT, dest, cond, value, pe)
+}
+
+pub fn fetch_add_old<T: Word>(dest: usize, value: T, pe: c_int) -> T {
+    fetch_add(DEFAULT, dest, value, pe)
+}
+
+pub fn add_old<T: Word>(dest: usize, value: T, pe: c_int) {
+    add(DEFAULT, dest, value, pe);
+}
+
+pub fn fetch_inc_old<T: Word>(dest: usize, pe: c_int) -> T {
+    fetch_inc(DEFAULT, dest, pe)
+}
+
+pub fn inc_old<T: Word>(dest: usize, pe: c_int) {
+    inc::<T>(DEFAULT, dest, pe);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Contexts. An operation of any context is complete, or known to its window, when its call returns: so a
+//! context is the team whose PE numbers it uses.
+
+use crate::memory::{at, load, store};
+use crate::process::{Process, get};
+use crate::team::{self, Team};
+use std::ffi::{c_int, c_long};
+
+const INVALID: usize = 0;
+pub const DEFAULT: usize = 1;
+
+struct Context {
+    /// A handle.
+    team: usize,
+}
+
+fn of(ctx: usize) -> &'static Context {
+    // SAFETY: the handle is an address from `create_of_team`, not destroyed, as OpenSHMEM asks.
+    unsafe { &*at::<Context>(ctx) }
+}
+
+/// The PE of the world that a PE of a context is.
+#[inline]
+pub fn pe(process: &'static Process, ctx: usize, pe: c_int) -> c_int {
+    match ctx {
+        DEFAULT => pe,
+        INVALID => crate::fault::fail("the context is SHMEM_CTX_INVALID"),
+        _ => member(team::of(process, of(ctx).team), pe),
+    }
+}
+
+fn member(team: &Team, pe: c_int) -> c_int {
+    let found = usize::try_from(pe).ok().and_then(|pe| team.members.get(pe));
+    found.copied().unwrap_or_else(|| {
+        crate::fault::fail(&format!("PE {pe} does not exist in the context's team of {}", team.members.len()))
+    })
+}
+
+pub fn create(options: c_long, ctx: usize) -> c_int {
+    create_of_team(team::WORLD, options, ctx)
+}
+
+pub fn create_of_team(team: usize, _options: c_long, ctx: usize) -> c_int {
+    if team == team::INVALID {
+        store(ctx, INVALID);
+        return -1;
+    }
+    store(ctx, Box::into_raw(Box::new(Context { team })).expose_provenance());
+    0
+}
+
+pub fn destroy(ctx: usize) {
+    match ctx {
+        INVALID => {}
+        DEFAULT => crate::fault::fail("shmem_ctx_destroy: SHMEM_CTX_DEFAULT cannot be destroyed"),
+        _ => {
+            crate::order::quiet(ctx);
+            // SAFETY: as in `of`; nobody uses the handle any more.
+            drop(unsafe { Box::from_raw(at::<Context>(ctx)) });
+        }
+    }
+}
+
+pub fn get_team(ctx: usize, team: usize) -> c_int {
+    let (found, code) = match ctx {
+        INVALID => (team::INVALID, -1),
+        DEFAULT => (team::WORLD, 0),
+        _ => (of(ctx).team, 0),
+    };
+    store(team, found);
+    code
+}
+
+/// A hint: operations are never held back, so none is gained by it.
+pub fn session_start(ctx: usize, _options: c_long, config: usize, mask: c_long) {
+    if ctx != INVALID && mask != 0 {
+        let _total: usize = load(config);
+        get();
+    }
+}
+
+pub fn session_stop(_ctx: usize) {}

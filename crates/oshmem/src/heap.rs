@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The symmetric heap: each PE divides its own in the same way, for all make the same calls in one order.
+
+use crate::coll::barrier_all;
+use crate::fault::{fail, mpi};
+use crate::process::{get, handle, handle_in_place};
+use crate::{memory, numbers as n, setting};
+use std::collections::BTreeMap;
+use std::ffi::c_long;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Every allocation begins on a cache line.
+const ALIGN: usize = 64;
+
+/// Free and used parts by offset, with their lengths. Two free ones never touch.
+#[derive(Default)]
+struct Parts {
+    free: BTreeMap<usize, usize>,
+    used: BTreeMap<usize, usize>,
+}
+
+static PARTS: Mutex<Option<Parts>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Parts>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A heap of so many bytes, all free.
+pub fn open(bytes: usize) {
+    *lock() = Some(Parts { free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() });
+}
+
+impl Parts {
+    /// The first that is long enough.
+    fn take(&mut self, base: usize, align: usize, bytes: usize) -> Option<usize> {
+        let bytes = bytes.checked_next_multiple_of(ALIGN)?;
+        let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {
+            let offset = (base + at).checked_next_multiple_of(align)? - base;
+            (offset.checked_add(bytes)? <= at + length).then_some((at, length, offset))
+        })?;
+        self.free.remove(&at);
+        for (from, to) in [(at, offset), (offset + bytes, at + length)] {
+            if from < to {
+                self.free.insert(from, to - from);
+            }
+        }
+        self.used.insert(offset, bytes);
+        Some(offset)
+    }
+
+    fn give(&mut self, offset: usize) -> bool {
+        let Some(mut bytes) = self.used.remove(&offset) else { return false };
+        let mut at = offset;
+        if let Some(next) = self.free.remove(&(offset + bytes)) {
+            bytes += next;
+        }
+        if let Some((&before, &length)) = self.free.range(..offset).next_back()
+            && before + length == offset
+        {
+            self.free.remove(&before);
+            (at, bytes) = (before, bytes + length);
+        }
+        self.free.insert(at, bytes);
+        true
+    }
+}
+
+/// With SHMEM_DEBUG: all PEs pass the same.
+fn agree(function: &str, value: usize) {
+    if !setting::is_debugging() {
+        return;
+    }
+    let mut ends = [value as i64, -(value as i64)];
+    let comm = get().comm;
+    mpi!(MPI_Allreduce(
+        handle_in_place(),
+        ends.as_mut_ptr().cast(),
+        2,
+        handle(n::INT64_T),
+        handle(n::MAX),
+        comm
+    ));
+    if ends[0] != -ends[1] {
+        fail(&format!("{function}: this PE passes {value}, others from {} to {}", -ends[1], ends[0]));
+    }
+}
+
+/// Null if `bytes` is 0, or if they are not free.
+fn take(function: &str, align: usize, bytes: usize) -> usize {
+    agree(function, bytes);
+    if bytes == 0 || !align.is_power_of_two() {
+        return 0;
+    }
+    let heap = &get().heap;
+    // The same offset on each PE, which therefore cannot be aligned to more than a page.
+    let base = if align <= 4096 { heap.base } else { 0 };
+    let offset = lock().as_mut().and_then(|parts| parts.take(base, align.max(ALIGN), bytes));
+    if offset.is_none() && setting::is_debugging() {
+        eprintln!(
+            "oshmem: {function}: no {bytes} bytes are free of {}; SHMEM_SYMMETRIC_SIZE sets how many there are",
+            heap.bytes
+        );
+    }
+    barrier_all();
+    offset.map_or(0, |offset| heap.base + offset)
+}
+
+fn give(function: &str, address: usize) {
+    let heap = &get().heap;
+    let offset = address.wrapping_sub(heap.base);
+    if !lock().as_mut().is_some_and(|parts| parts.give(offset)) {
+        fail(&format!("{function}: {address:#x} was not allocated in the symmetric heap, or has been freed"));
+    }
+}
+
+pub fn malloc(bytes: usize) -> usize {
+    take("shmem_malloc", ALIGN, bytes)
+}
+
+/// A hint may be ignored.
+pub fn malloc_with_hints(bytes: usize, _hints: c_long) -> usize {
+    malloc(bytes)
+}
+
+pub fn calloc(count: usize, bytes: usize) -> usize {
+    let all = count.saturating_mul(bytes);
+    let address = take("shmem_calloc", ALIGN, all);
+    if address != 0 {
+        memory::fill(address, all);
+        barrier_all();
+    }
+    address
+}
+
+pub fn align(align: usize, bytes: usize) -> usize {
+    take("shmem_align", align, bytes)
+}
+
+pub fn realloc(address: usize, bytes: usize) -> usize {
+    if address == 0 {
+        return malloc(bytes);
+    }
+    if bytes == 0 {
+        free(address);
+        return 0;
+    }
+    let offset = address.wrapping_sub(get().heap.base);
+    let old = lock().as_ref().and_then(|parts| parts.used.get(&offset).copied());
+    let Some(old) = old else {
+        fail(&format!(
+            "shmem_realloc: {address:#x} was not allocated in the symmetric heap, or has been freed"
+        ));
+    };
+    barrier_all();
+    let new = take("shmem_realloc", ALIGN, bytes);
+    if new != 0 {
+        memory::copy(new, address, old.min(bytes));
+        give("shmem_realloc", address);
+        barrier_all();
+    }
+    new
+}
+
+pub fn free(address: usize) {
+    barrier_all();
+    if address != 0 {
+        give("shmem_free", address);
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! OpenSHMEM 1.6 as a C library, `liboshmem.so` with `include/shmem.h`.
+//!
+//! It calls the public functions of `libmpi_abi.so.1` by their names, and nothing else of Outboard: a session
+//! of its own, so MPI may be initialised before, after or never. The symmetric heap is a window of shared
+//! memory: a PE of this host is reached by loads, stores and atomic instructions, all else (statics, other
+//! hosts) by MPI's windows.
+//!
+//! Contract of all unsafe code here: what the program passes is what OpenSHMEM says.
+//!
+//! Read next: `process.rs` (what this PE knows), `rma.rs`, then `tables/shmem.json`, from which `faces.rs` is
+//! generated.
+
+mod amo;
+#[allow(dead_code)] // All functions of MPI; few are needed here.
+#[rustfmt::skip]
+#[path = "../../fortran/src/c.rs"]
+mod c;
+mod coll;
+mod context;
+#[allow(dead_code)]
+#[path = "../../fortran/src/dialect.rs"]
+mod dialect;
+mod element;
+mod faces;
+mod fault;
+mod heap;
+mod lock;
+mod memory;
+#[rustfmt::skip]
+#[path = "../../fortran/src/numbers.rs"]
+mod numbers;
+mod order;
+mod process;
+mod rma;
+mod setting;
+mod setup;
+mod signal;
+mod team;
+mod wait;

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What this PE knows: its number, its symmetric memory, and where its peers' lies.
+//!
+//! Invariant: made by `start()`, and not changed until `stop()`, after which no function may be called.
+
+use crate::c::{MPI_Comm, MPI_Session, MPI_Win};
+use crate::fault::{fail, mpi};
+use crate::memory::{at, buffer};
+use crate::team::Team;
+use crate::{heap, numbers as n, setting};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// Symmetric memory: one range of each PE.
+pub struct Region {
+    pub base: usize,
+    pub bytes: usize,
+    /// Where each PE's range lies in this process; 0 if it is not mapped here.
+    pub mapped: Vec<usize>,
+    /// By this window the others are reached; `WIN_NULL` if all are mapped.
+    pub win: MPI_Win,
+}
+
+pub struct Process {
+    pub me: c_int,
+    pub n: c_int,
+    pub comm: MPI_Comm,
+    pub heap: Region,
+    /// The writable segment of the executable.
+    pub statics: Region,
+    pub world: Team,
+    pub shared: Team,
+    /// What was provided.
+    pub threads: c_int,
+    /// Operations by windows may be under way.
+    pub is_pending: AtomicBool,
+    shared_win: MPI_Win,
+    session: MPI_Session,
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn try_get() -> Option<&'static Process> {
+    // SAFETY: null, or a process that `start()` has leaked.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+#[inline]
+pub fn get() -> &'static Process {
+    match try_get() {
+        Some(process) => process,
+        None => fail("shmem_init has not been called, or shmem_finalize has been"),
+    }
+}
+
+/// MPI's predefined handles are small numbers.
+pub fn handle(number: c_int) -> usize {
+    number as usize
+}
+
+/// Where an operation goes.
+pub enum Place {
+    /// The address in this process.
+    Mapped(usize),
+    /// The window and the offset in it.
+    Window(MPI_Win, i64),
+}
+
+impl Process {
+    /// The region that holds the range, and its offset there.
+    fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
+        [&self.heap, &self.statics].into_iter().find_map(|region| {
+            let offset = address.checked_sub(region.base)?;
+            (offset <= region.bytes && bytes <= region.bytes - offset).then_some((region, offset))
+        })
+    }
+
+    /// Where the object at a symmetric address is on a PE; ends the job if there is none.
+    #[inline]
+    pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> Place {
+        let Some(found) = self.find(address, bytes, pe) else { self.refuse(address, bytes, pe) };
+        found
+    }
+
+    pub fn find(&self, address: usize, bytes: usize, pe: c_int) -> Option<Place> {
+        let (region, offset) = self.region(address, bytes)?;
+        Some(match *region.mapped.get(usize::try_from(pe).ok()?)? {
+            0 => Place::Window(region.win, offset as i64),
+            base => Place::Mapped(base + offset),
+        })
+    }
+
+    #[cold]
+    fn refuse(&self, address: usize, bytes: usize, pe: c_int) -> ! {
+        if pe < 0 || pe >= self.n {
+            fail(&format!("PE {pe} does not exist; there are {}, from 0 on", self.n));
+        }
+        fail(&format!(
+            "{bytes} bytes at {address:#x} are not symmetric: neither in the symmetric heap ({:#x}, {} bytes; \
+             SHMEM_SYMMETRIC_SIZE) nor in static variables of the executable ({:#x}, {} bytes); statics of shared \
+             libraries and the stack are not symmetric",
+            self.heap.base, self.heap.bytes, self.statics.base, self.statics.bytes
+        ))
+    }
+}
+
+fn comm_size(comm: MPI_Comm) -> c_int {
+    let mut size = 0;
+    mpi!(MPI_Comm_size(comm, &raw mut size));
+    size
+}
+
+/// Initialises: collective over all processes of MPI_COMM_WORLD.
+pub fn start(threads: c_int) {
+    if try_get().is_some() {
+        fail("shmem_init has been called already");
+    }
+    refuse_other_mpi();
+    let (session, comm) = world();
+    let mut me = 0;
+    mpi!(MPI_Comm_rank(comm, &raw mut me));
+    let n = comm_size(comm);
+    let mut near = 0;
+    mpi!(MPI_Comm_split_type(comm, n::COMM_TYPE_SHARED, me, handle(n::INFO_NULL), &raw mut near));
+    let world = Team::new(comm, (0..n).collect(), me);
+    let members = members(near, me);
+    let rank = members.iter().position(|&pe| pe == me).unwrap_or(0) as c_int;
+    let shared = Team::new(near, members, rank);
+    let (heap, shared_win) = heap(comm, &shared, n);
+    let statics = statics(comm, n);
+    heap::open(heap.bytes);
+    let process = Process {
+        me,
+        n,
+        comm,
+        heap,
+        statics,
+        world,
+        shared,
+        threads,
+        is_pending: AtomicBool::new(false),
+        shared_win,
+        session,
+    };
+    PROCESS.store(Box::into_raw(Box::new(process)), Ordering::Release);
+    mpi!(MPI_Barrier(comm));
+    setting::tell(me);
+}
+
+/// Who is in a communicator, by PE.
+fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
+    let mut all = vec![0; comm_size(comm) as usize];
+    let mine = me;
+    let int = handle(n::INT);
+    mpi!(MPI_Allgather((&raw const mine).cast_mut().cast(), 1, int, all.as_mut_ptr().cast(), 1, int, comm));
+    all
+}
+
+/// A program of the MPICH ABI has another MPI library in its process.
+fn refuse_other_mpi() {
+    // SAFETY: a C string; nothing is loaded that is not there.
+    let other = unsafe { libc::dlopen(c"libmpi.so.12".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if !other.is_null() {
+        fail(
+            "this program is linked with libmpi.so.12 (the MPICH ABI), and liboshmem.so with libmpi_abi.so.1: a \
+              process has one MPI. Compile the program with oshcc",
+        );
+    }
+}
+
+/// A session and a communicator of all processes, apart from MPI_Init and MPI_Finalize.
+fn world() -> (MPI_Session, MPI_Comm) {
+    let (mut session, mut group, mut comm) = (0, 0, 0);
+    let (info, errors) = (handle(n::INFO_NULL), handle(n::ERRORS_RETURN));
+    mpi!(MPI_Session_init(info, errors, &raw mut session));
+    mpi!(MPI_Group_from_session_pset(session, c"mpi://WORLD".as_ptr(), &raw mut group));
+    let tag = c"outboard.oshmem";
+    mpi!(MPI_Comm_create_from_group(group, tag.as_ptr(), info, errors, &raw mut comm));
+    mpi!(MPI_Group_free(&raw mut group));
+    (session, comm)
+}
+
+/// Allocates the heap, which all PEs of this host map.
+fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
+    let mut bytes = setting::heap_bytes() as i64;
+    mpi!(MPI_Allreduce(
+        handle_in_place(),
+        (&raw mut bytes).cast(),
+        1,
+        handle(n::INT64_T),
+        handle(n::MAX),
+        comm
+    ));
+    let (mut base, mut win, mut info) = (std::ptr::null_mut::<c_void>(), 0, 0);
+    mpi!(MPI_Info_create(&raw mut info));
+    mpi!(MPI_Info_set(info, c"alloc_shared_noncontig".as_ptr().cast_mut(), c"true".as_ptr().cast_mut()));
+    mpi!(MPI_Win_allocate_shared_c(bytes, 1, info, shared.comm, (&raw mut base).cast(), &raw mut win));
+    mpi!(MPI_Info_free(&raw mut info));
+    let mut mapped = vec![0; n as usize];
+    for (rank, &pe) in (0..).zip(&shared.members) {
+        let (mut size, mut unit, mut address) = (0, 0, std::ptr::null_mut::<c_void>());
+        mpi!(MPI_Win_shared_query_c(win, rank, &raw mut size, &raw mut unit, (&raw mut address).cast()));
+        mapped[pe as usize] = address.expose_provenance();
+    }
+    let base = base.expose_provenance();
+    let far = if shared.members.len() < n as usize {
+        window(base, bytes as usize, comm)
+    } else {
+        handle(n::WIN_NULL)
+    };
+    (Region { base, bytes: bytes as usize, mapped, win: far }, win)
+}
+
+/// MPI_IN_PLACE.
+pub fn handle_in_place() -> *mut c_void {
+    std::ptr::without_provenance_mut(n::IN_PLACE as usize)
+}
+
+/// A window over a range of each PE, in an epoch without end.
+fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
+    let mut win = 0;
+    mpi!(MPI_Win_create_c(buffer(base), bytes as i64, 1, handle(n::INFO_NULL), comm, &raw mut win));
+    mpi!(MPI_Win_set_errhandler(win, handle(n::ERRORS_RETURN)));
+    mpi!(MPI_Win_lock_all(n::MODE_NOCHECK, win));
+    win
+}
+
+/// The static variables of the executable, if all PEs run the same one.
+fn statics(comm: MPI_Comm, n: c_int) -> Region {
+    let mut found = (0, 0);
+    // SAFETY: the function gets the pair, and only while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(first_object), (&raw mut found).cast()) };
+    let (base, bytes): (usize, usize) = found;
+    // Whoever has the least, and the most: by the negative's maximum.
+    let mut ends = [bytes as i64, -(bytes as i64)];
+    mpi!(MPI_Allreduce(
+        handle_in_place(),
+        ends.as_mut_ptr().cast(),
+        2,
+        handle(n::INT64_T),
+        handle(n::MAX),
+        comm
+    ));
+    let bytes = if ends[0] == -ends[1] { bytes } else { 0 };
+    Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
+}
+
+/// The executable comes first; of its segments the writable one counts.
+unsafe extern "C" fn first_object(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    found: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a record that is valid during the call.
+    let info = unsafe { info.read() };
+    // SAFETY: the loader's array of so many headers.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    for header in headers {
+        if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
+            let range = ((info.dlpi_addr + header.p_vaddr) as usize, header.p_memsz as usize);
+            // SAFETY: the pair that `statics()` passed.
+            unsafe { at::<(usize, usize)>(found.expose_provenance()).write(range) };
+        }
+    }
+    1
+}
+
+/// Finalizes: collective.
+pub fn stop() {
+    let process = get();
+    crate::coll::barrier_all();
+    PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+    for region in [&process.heap, &process.statics] {
+        let mut win = region.win;
+        if win != handle(n::WIN_NULL) {
+            mpi!(MPI_Win_unlock_all(win));
+            mpi!(MPI_Win_free(&raw mut win));
+        }
+    }
+    let (mut win, mut session) = (process.shared_win, process.session);
+    mpi!(MPI_Win_free(&raw mut win));
+    crate::team::close();
+    for mut comm in [process.shared.comm, process.comm] {
+        mpi!(MPI_Comm_free(&raw mut comm));
+    }
+    mpi!(MPI_Session_finalize(&raw mut session));
+}
+
+/// The name of the library.
+pub const NAME: &CStr = c"Outboard";

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The environment variables of OpenSHMEM (section on environment variables): SHMEM_*, and SMA_* of old.
+
+use crate::fault::fail;
+use std::ffi::c_int;
+
+/// The heap where nobody says how large it is to be.
+const HEAP_BYTES: u64 = 64 << 20;
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(format!("SHMEM_{name}")).or_else(|_| std::env::var(format!("SMA_{name}"))).ok()
+}
+
+/// The bytes of the symmetric heap.
+pub fn heap_bytes() -> u64 {
+    let Some(text) = variable("SYMMETRIC_SIZE") else { return HEAP_BYTES };
+    match bytes(&text) {
+        Some(bytes) => bytes.next_multiple_of(4096),
+        None => fail(&format!(
+            "SHMEM_SYMMETRIC_SIZE={text} is not a size; it must be a positive number with k, m, g or t behind it, or \
+             nothing (bytes): 3.1m"
+        )),
+    }
+}
+
+/// `20m`, `3.1m`: the integer ceiling of the product.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, shift) = match text.chars().last()?.to_ascii_lowercase() {
+        'k' => (&text[..text.len() - 1], 10),
+        'm' => (&text[..text.len() - 1], 20),
+        'g' => (&text[..text.len() - 1], 30),
+        't' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    if !number.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return None;
+    }
+    let product = number.parse::<f64>().ok()? * (1_u64 << shift) as f64;
+    (product > 0.0 && product < (1_u64 << 47) as f64).then_some(product.ceil() as u64)
+}
+
+/// What is to be printed at the start, by one PE.
+pub fn tell(me: c_int) {
+    if me != 0 {
+        return;
+    }
+    if variable("VERSION").is_some() {
+        println!("Outboard {}, OpenSHMEM 1.6", env!("CARGO_PKG_VERSION"));
+    }
+    if variable("INFO").is_some() {
+        println!(
+            "SHMEM_SYMMETRIC_SIZE  bytes of the symmetric heap, also as 3.1m (k, m, g, t); now {}\n\
+             SHMEM_VERSION         print the library's version at the start\n\
+             SHMEM_INFO            print this text at the start\n\
+             SHMEM_DEBUG           check what collectives of the heap are called with\n\
+             The same with SMA_ for SHMEM_ (deprecated).",
+            heap_bytes()
+        );
+    }
+}
+
+/// Whether PEs compare what they pass.
+pub fn is_debugging() -> bool {
+    variable("DEBUG").is_some()
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Set-up, exit and queries.
+
+use crate::fault::exit;
+use crate::memory::store;
+use crate::process::{self, NAME, Place, get, try_get};
+use std::ffi::{c_int, c_long};
+use std::sync::Once;
+
+const SINGLE: c_int = 0;
+const MULTIPLE: c_int = 3;
+
+pub fn init() {
+    process::start(SINGLE);
+}
+
+pub fn init_thread(requested: c_int, provided: usize) -> c_int {
+    let level = requested.clamp(SINGLE, MULTIPLE);
+    process::start(level);
+    store(provided, level);
+    0
+}
+
+pub fn query_thread(provided: usize) {
+    store(provided, get().threads);
+}
+
+pub fn query_initialized(initialized: usize) {
+    store(initialized, c_int::from(try_get().is_some()));
+}
+
+pub fn finalize() {
+    process::stop();
+}
+
+pub fn global_exit(status: c_int) {
+    exit(get().comm, status);
+}
+
+pub fn my_pe() -> c_int {
+    get().me
+}
+
+pub fn n_pes() -> c_int {
+    get().n
+}
+
+pub fn pe_accessible(pe: c_int) -> c_int {
+    c_int::from((0..get().n).contains(&pe))
+}
+
+pub fn addr_accessible(address: usize, pe: c_int) -> c_int {
+    c_int::from(get().find(address, 1, pe).is_some())
+}
+
+pub fn ptr(address: usize, pe: c_int) -> usize {
+    let process = get();
+    match process.find(address, 1, pe) {
+        Some(Place::Mapped(here)) => here,
+        Some(Place::Window(..)) if pe == process.me => address,
+        _ => 0,
+    }
+}
+
+pub fn version(major: usize, minor: usize) {
+    store::<c_int>(major, 1);
+    store::<c_int>(minor, 6);
+}
+
+pub fn name(name: usize) {
+    let bytes = NAME.to_bytes_with_nul();
+    crate::memory::copy(name, bytes.as_ptr().expose_provenance(), bytes.len());
+}
+
+/// A profiling tool replaces it.
+pub fn pcontrol(_level: c_int) {}
+
+/// No property holds: no threads of UPC, and no progress of MPI without calls.
+pub fn interoperability(_property: c_int) -> c_int {
+    0
+}
+
+/// The old way to begin: again does nothing, and the end of the program finalizes.
+pub fn start_pes(_n: c_int) {
+    static ONCE: Once = Once::new();
+    extern "C" fn at_exit() {
+        if try_get().is_some() {
+            process::stop();
+        }
+    }
+    ONCE.call_once(|| {
+        if try_get().is_none() {
+            process::start(SINGLE);
+        }
+        // SAFETY: the function stays loaded to the end of the program.
+        unsafe { libc::atexit(at_exit) };
+    });
+}
+
+/// Caches are coherent.
+pub fn nothing() {}
+
+pub fn nothing_at(_address: usize) {}
+
+/// The type of a lock is C's long.
+const _: () = assert!(size_of::<c_long>() == 8);

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Teams: communicators with the PEs of the world that are in them. A handle is an address, or one of three
+//! numbers.
+
+use crate::c::MPI_Comm;
+use crate::fault::{fail, mpi};
+use crate::memory::{at, load, store};
+use crate::numbers as n;
+use crate::process::{Process, get, handle};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_long};
+use std::sync::{Mutex, PoisonError};
+
+pub const INVALID: usize = 0;
+pub const WORLD: usize = 1;
+const SHARED: usize = 2;
+/// SHMEM_TEAM_NUM_CONTEXTS.
+const NUM_CONTEXTS: c_long = 1;
+
+pub struct Team {
+    pub comm: MPI_Comm,
+    /// By number in the team, the number in the world.
+    pub members: Vec<c_int>,
+    pub me: c_int,
+    num_contexts: c_int,
+}
+
+impl Team {
+    pub fn new(comm: MPI_Comm, members: Vec<c_int>, me: c_int) -> Team {
+        Team { comm, members, me, num_contexts: 0 }
+    }
+}
+
+#[inline]
+pub fn of(process: &'static Process, team: usize) -> &'static Team {
+    match team {
+        WORLD => &process.world,
+        SHARED => &process.shared,
+        INVALID => fail("the team is SHMEM_TEAM_INVALID"),
+        // SAFETY: the handle is an address from `split`, not destroyed, as OpenSHMEM asks.
+        _ => unsafe { &*at::<Team>(team) },
+    }
+}
+
+pub fn my_pe(team: usize) -> c_int {
+    if team == INVALID { -1 } else { of(get(), team).me }
+}
+
+pub fn n_pes(team: usize) -> c_int {
+    if team == INVALID { -1 } else { of(get(), team).members.len() as c_int }
+}
+
+pub fn get_config(team: usize, mask: c_long, config: usize) -> c_int {
+    if team == INVALID {
+        return -1;
+    }
+    if mask & NUM_CONTEXTS != 0 {
+        store(config, of(get(), team).num_contexts);
+    }
+    0
+}
+
+pub fn translate_pe(from: usize, pe: c_int, to: usize) -> c_int {
+    if from == INVALID || to == INVALID {
+        return -1;
+    }
+    let process = get();
+    let world = usize::try_from(pe).ok().and_then(|pe| of(process, from).members.get(pe));
+    let found = world.and_then(|&world| of(process, to).members.iter().position(|&pe| pe == world));
+    found.map_or(-1, |pe| pe as c_int)
+}
+
+pub fn ptr(team: usize, dest: usize, pe: c_int) -> usize {
+    if team == INVALID {
+        return 0;
+    }
+    let found = usize::try_from(pe).ok().and_then(|pe| of(get(), team).members.get(pe));
+    found.map_or(0, |&pe| crate::setup::ptr(dest, pe))
+}
+
+/// Collective over the parent: the PEs that pass a colour and a key become a team each.
+fn split(parent: &Team, color: Option<c_int>, key: c_int, config: usize, mask: c_long) -> usize {
+    let mut comm = 0;
+    mpi!(MPI_Comm_split(parent.comm, color.unwrap_or(n::UNDEFINED), key, &raw mut comm));
+    if color.is_none() {
+        return INVALID;
+    }
+    let (mut me, mut size) = (0, 0);
+    mpi!(MPI_Comm_rank(comm, &raw mut me));
+    mpi!(MPI_Comm_size(comm, &raw mut size));
+    let mut members = vec![0; size as usize];
+    let (mut mine, int) = (get().me, handle(n::INT));
+    mpi!(MPI_Allgather((&raw mut mine).cast(), 1, int, members.as_mut_ptr().cast(), 1, int, comm));
+    let mut team = Team::new(comm, members, me);
+    if mask & NUM_CONTEXTS != 0 && config != 0 {
+        team.num_contexts = load(config);
+    }
+    Box::into_raw(Box::new(team)).expose_provenance()
+}
+
+#[allow(clippy::too_many_arguments)]
+pub fn split_strided(
+    parent: usize,
+    start: c_int,
+    stride: c_int,
+    size: c_int,
+    config: usize,
+    mask: c_long,
+    new: usize,
+) -> c_int {
+    store(new, INVALID);
+    if parent == INVALID {
+        return -1;
+    }
+    let parent = of(get(), parent);
+    let all = parent.members.len() as i64;
+    let last = i64::from(start) + (i64::from(size) - 1) * i64::from(stride);
+    // All pass the same, so all return here.
+    if size < 1
+        || !(0..all).contains(&i64::from(start))
+        || !(0..all).contains(&last)
+        || stride == 0 && size > 1
+    {
+        return -1;
+    }
+    let mine = (0..size).find(|index| start + index * stride == parent.me);
+    store(new, split(parent, mine.map(|_| 0), mine.unwrap_or(0), config, mask));
+    0
+}
+
+#[allow(clippy::too_many_arguments)]
+pub fn split_2d(
+    parent: usize,
+    xrange: c_int,
+    xconfig: usize,
+    xmask: c_long,
+    xteam: usize,
+    yconfig: usize,
+    ymask: c_long,
+    yteam: usize,
+) -> c_int {
+    store(xteam, INVALID);
+    store(yteam, INVALID);
+    if parent == INVALID || xrange < 1 {
+        return -1;
+    }
+    let parent = of(get(), parent);
+    let xrange = xrange.min(parent.members.len() as c_int);
+    let (x, y) = (parent.me % xrange, parent.me / xrange);
+    store(xteam, split(parent, Some(y), x, xconfig, xmask));
+    store(yteam, split(parent, Some(x), y, yconfig, ymask));
+    0
+}
+
+pub fn destroy(team: usize) {
+    match team {
+        INVALID => {}
+        WORLD | SHARED => fail("shmem_team_destroy: a predefined team cannot be destroyed"),
+        _ => {
+            // SAFETY: as in `of`; nobody uses the handle any more.
+            let mut team = unsafe { Box::from_raw(at::<Team>(team)) };
+            mpi!(MPI_Comm_free(&raw mut team.comm));
+        }
+    }
+}
+
+/// Teams of the old active sets (start, logarithm of the stride, size), made when first used.
+static ACTIVE: Mutex<Option<HashMap<[c_int; 3], &'static Team>>> = Mutex::new(None);
+
+/// The team of an active set: collective over its members when it is used first.
+pub fn active(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
+    let process = get();
+    let last = i64::from(start) + (i64::from(size) - 1) * (1_i64 << log_stride.clamp(0, 31));
+    if start < 0 || !(0..31).contains(&log_stride) || size < 1 || last >= i64::from(process.n) {
+        fail(&format!(
+            "an active set of {size} PEs from PE {start} on, 2^{log_stride} apart, is not among the {} PEs there are",
+            process.n
+        ));
+    }
+    if (start, log_stride, size) == (0, 0, process.n) {
+        return &process.world;
+    }
+    let key = [start, log_stride, size];
+    let mut active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    active.get_or_insert_default().entry(key).or_insert_with(|| {
+        let members: Vec<c_int> = (0..size).map(|index| start + (index << log_stride)).collect();
+        let Some(me) = members.iter().position(|&pe| pe == process.me) else {
+            fail(&format!(
+                "this PE is not in the active set of {size} PEs from PE {start} on, 2^{log_stride} apart"
+            ));
+        };
+        let (mut world, mut group, mut comm) = (0, 0, 0);
+        mpi!(MPI_Comm_group(process.comm, &raw mut world));
+        mpi!(MPI_Group_incl(world, size, members.as_ptr().cast_mut(), &raw mut group));
+        mpi!(MPI_Comm_create_group(process.comm, group, start, &raw mut comm));
+        mpi!(MPI_Group_free(&raw mut group));
+        mpi!(MPI_Group_free(&raw mut world));
+        Box::leak(Box::new(Team::new(comm, members, me as c_int)))
+    })
+}
+
+/// Frees what active sets have.
+pub fn close() {
+    let active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for team in active.into_iter().flatten().map(|(_, team)| team) {
+        let mut comm = team.comm;
+        mpi!(MPI_Comm_free(&raw mut comm));
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Waits for and tests of objects of this PE that others change.
+
+use crate::fault::{fail, mpi};
+use crate::memory::{load, store};
+use crate::process::get;
+use crate::{numbers as n, order};
+use std::ffi::{c_int, c_long};
+use std::time::{Duration, Instant};
+
+/// Looks before the first round of MPI's progress.
+const SPINS: u32 = 64;
+/// After so long a wait sleeps between looks.
+const AWAKE: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_micros(50);
+
+/// Waits: other hosts' requests are answered meanwhile, and a shared core is yielded (both in MPI_Iprobe).
+pub fn while_not(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..SPINS {
+        if is_so() {
+            return order::acquire();
+        }
+        std::hint::spin_loop();
+    }
+    let comm = get().comm;
+    let begun = Instant::now();
+    while !is_so() {
+        let mut flag = 0;
+        let ignored = std::ptr::null_mut();
+        mpi!(MPI_Iprobe(n::ANY_SOURCE, n::ANY_TAG, comm, &raw mut flag, ignored));
+        if begun.elapsed() > AWAKE {
+            std::thread::sleep(NAP);
+        }
+    }
+    order::acquire();
+}
+
+/// A round of progress, for whoever tests in a loop of its own.
+fn progress() {
+    let mut flag = 0;
+    mpi!(MPI_Iprobe(n::ANY_SOURCE, n::ANY_TAG, get().comm, &raw mut flag, std::ptr::null_mut()));
+}
+
+fn compare<T: PartialOrd>(value: T, cmp: c_int, other: T) -> bool {
+    match cmp {
+        0 => value == other,
+        1 => value != other,
+        2 => value > other,
+        3 => value <= other,
+        4 => value < other,
+        5 => value >= other,
+        _ => fail(&format!("cmp is {cmp}, which is none of SHMEM_CMP_EQ, NE, GT, LE, LT, GE")),
+    }
+}
+
+/// The value with which a wait ended.
+pub fn first<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> T {
+    let mut found = load(ivar);
+    while_not(|| {
+        found = load(ivar);
+        compare(found, cmp, value)
+    });
+    found
+}
+
+pub fn until<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) {
+    first(ivar, cmp, value);
+}
+
+pub fn differs<T: Copy + PartialOrd>(ivar: usize, value: T) {
+    first(ivar, 1, value);
+}
+
+pub fn long_differs(ivar: usize, value: c_long) {
+    differs(ivar, value);
+}
+
+pub fn test<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> c_int {
+    let is_so = compare(load(ivar), cmp, value);
+    if is_so {
+        order::acquire()
+    } else {
+        progress()
+    }
+    c_int::from(is_so)
+}
+
+/// Objects, those of which count whose status is 0, and what each is compared with.
+#[derive(Clone, Copy)]
+struct Set {
+    ivars: usize,
+    count: usize,
+    status: usize,
+    cmp: c_int,
+}
+
+fn nth<T: Copy>(array: usize, index: usize) -> T {
+    load(array + index * size_of::<T>())
+}
+
+impl Set {
+    /// The objects that count.
+    fn chosen(self) -> impl Iterator<Item = usize> {
+        (0..self.count).filter(move |&index| self.status == 0 || nth::<c_int>(self.status, index) == 0)
+    }
+
+    /// Those of which it is so.
+    fn met<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> impl Iterator<Item = usize> {
+        self.chosen().filter(move |&index| compare(nth(self.ivars, index), self.cmp, value(index)))
+    }
+
+    fn test_all<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> c_int {
+        let is_so = self.chosen().all(|index| compare(nth(self.ivars, index), self.cmp, value(index)));
+        self.done(is_so);
+        c_int::from(is_so)
+    }
+
+    /// The index, or SIZE_MAX. Begins after the last one that was found, so that all have their turn.
+    fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
+        let found = self.met(value).next();
+        self.done(found.is_some());
+        found.unwrap_or(usize::MAX)
+    }
+
+    fn test_some<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
+        let mut found = 0;
+        for index in self.met(value) {
+            store(indices + found * size_of::<usize>(), index);
+            found += 1;
+        }
+        self.done(found > 0);
+        found
+    }
+
+    fn done(self, is_so: bool) {
+        if is_so { order::acquire() } else { progress() }
+    }
+
+    fn until_all<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) {
+        for index in self.chosen() {
+            until(self.ivars + index * size_of::<T>(), self.cmp, value(index));
+        }
+    }
+
+    fn until_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
+        let mut found = None;
+        if self.chosen().next().is_some() {
+            while_not(|| {
+                found = self.met(&value).next();
+                found.is_some()
+            });
+        }
+        found.unwrap_or(usize::MAX)
+    }
+
+    fn until_some<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
+        if self.until_any(&value) == usize::MAX { 0 } else { self.test_some(indices, value) }
+    }
+}
+
+/// Functions of the set's with one value for all objects, and with one for each.
+macro_rules! families {
+    ($($name:ident $vector:ident $does:ident ($($indices:ident)?) -> $returns:ty;)*) => { $(
+        pub fn $name<T: Copy + PartialOrd>(
+            ivars: usize, count: usize, $($indices: usize,)? status: usize, cmp: c_int, value: T,
+        ) -> $returns {
+            Set { ivars, count, status, cmp }.$does($($indices,)? |_| value)
+        }
+
+        pub fn $vector<T: Copy + PartialOrd>(
+            ivars: usize, count: usize, $($indices: usize,)? status: usize, cmp: c_int, values: usize,
+        ) -> $returns {
+            Set { ivars, count, status, cmp }.$does($($indices,)? |index| nth::<T>(values, index))
+        }
+    )* };
+}
+
+families! {
+    until_all until_all_vector until_all() -> ();
+    until_any until_any_vector until_any() -> usize;
+    until_some until_some_vector until_some(indices) -> usize;
+    test_all test_all_vector test_all() -> c_int;
+    test_any test_any_vector test_any() -> usize;
+    test_some test_some_vector test_some(indices) -> usize;
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! OpenSHMEM from `tables/shmem.json`: the C functions of `liboshmem.so` and the header `shmem.h`.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `tables/shmem.json`.
+#[derive(Deserialize)]
+pub struct Api {
+    /// By name: the type in C and in Rust.
+    types: BTreeMap<String, (String, String)>,
+    sets: BTreeMap<String, String>,
+    constants: Vec<(String, String)>,
+    older_constants: String,
+    functions: Vec<Family>,
+}
+
+/// A row: one function, or one for each type of a set.
+#[derive(Deserialize)]
+struct Family {
+    name: String,
+    args: String,
+    #[serde(default)]
+    types: String,
+    #[serde(default)]
+    ctx: bool,
+    #[serde(default)]
+    c11: String,
+    #[serde(default)]
+    by: usize,
+    #[serde(default = "void")]
+    returns: String,
+    body: String,
+}
+
+fn void() -> String {
+    "void".to_owned()
+}
+
+/// One function of the library.
+struct Function<'a> {
+    family: &'a Family,
+    name: String,
+    /// The type in C and in Rust.
+    ty: Option<&'a (String, String)>,
+    /// Its first argument is a context.
+    has_ctx: bool,
+}
+
+impl Api {
+    pub fn read(root: &Path) -> Result<Api, String> {
+        let path = root.join("tables/shmem.json");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn of<'a>(&'a self, family: &'a Family) -> Result<Vec<Function<'a>>, String> {
+        let mut found = Vec::new();
+        let names: Vec<&str> = match family.types.as_str() {
+            "" => vec![""],
+            set => self
+                .sets
+                .get(set)
+                .ok_or_else(|| format!("tables/shmem.json: no set {set}"))?
+                .split(' ')
+                .collect(),
+        };
+        for has_ctx in [false, true] {
+            for name in &names {
+                let ty = self.types.get(*name);
+                if ty.is_none() && !name.is_empty() {
+                    return Err(format!("tables/shmem.json: no type {name}"));
+                }
+                let whole = family.name.replace('@', name);
+                let name = if has_ctx { whole.replacen("shmem_", "shmem_ctx_", 1) } else { whole };
+                if !has_ctx || family.ctx {
+                    found.push(Function { family, name, ty, has_ctx });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn all(&self) -> Result<Vec<Function<'_>>, String> {
+        let each: Result<Vec<_>, _> = self.functions.iter().map(|family| self.of(family)).collect();
+        Ok(each?.into_iter().flatten().collect())
+    }
+}
+
+impl Function<'_> {
+    /// Types and names of the arguments in C.
+    fn args(&self) -> Vec<(String, &str)> {
+        let own = self.family.args.split(", ").filter(|arg| !arg.is_empty());
+        let own = own.map(|arg| {
+            let at = arg.rfind([' ', '*']).map_or(0, |at| at + 1);
+            (self.in_c(arg[..at].trim()), &arg[at..])
+        });
+        let ctx = self.has_ctx.then(|| ("shmem_ctx_t".to_owned(), "ctx"));
+        ctx.into_iter().chain(own).collect()
+    }
+
+    fn in_c(&self, ty: &str) -> String {
+        let own = self.ty.map_or("", |(c, _)| c);
+        let words: Vec<&str> = ty.split(' ').map(|word| if word == "T" { own } else { word }).collect();
+        words.join(" ")
+    }
+
+    fn in_rust(&self, c: &str) -> &str {
+        match c {
+            _ if c.ends_with('*') => "usize",
+            "int" => "c_int",
+            "long" => "c_long",
+            "size_t" | "shmem_ctx_t" | "shmem_team_t" => "usize",
+            "ptrdiff_t" => "isize",
+            "uint64_t" => "u64",
+            "void" => "()",
+            _ => self.ty.map_or("()", |(_, rust)| rust),
+        }
+    }
+
+    /// As `in_rust`, of a type as the table has it.
+    fn rust_of(&self, ty: &str) -> &str {
+        if ty == "T" { self.ty.map_or("()", |(_, rust)| rust) } else { self.in_rust(ty) }
+    }
+
+    fn declaration(&self) -> String {
+        let args: Vec<String> = self
+            .args()
+            .iter()
+            .map(|(ty, name)| match ty.as_str() {
+                "" => "...".to_owned(),
+                _ if ty.ends_with('*') => format!("{ty}{name}"),
+                _ => format!("{ty} {name}"),
+            })
+            .collect();
+        let returns = self.in_c(&self.family.returns);
+        let gap = if returns.ends_with('*') { "" } else { " " };
+        let args = if args.is_empty() { "void".to_owned() } else { args.join(", ") };
+        format!("{returns}{gap}{}({args});\n", self.name)
+    }
+}
+
+/// The profiled form's name.
+fn twin(name: &str) -> String {
+    format!("p{name}")
+}
+
+/// `crates/oshmem/src/faces.rs`.
+pub fn faces(api: &Api) -> Result<String, String> {
+    let mut out = "\
+//! The C functions. Generated by `cargo run -p outboard-xtask -- gen` from `tables/shmem.json`.
+#![allow(non_snake_case, clippy::too_many_arguments)]
+
+use crate::element::*;
+use crate::*;
+use std::ffi::{c_int, c_long};
+
+/// Exports a function under both of its names.
+macro_rules! faces {
+    ($($name:ident $twin:ident($($argument:ident: $kind:ty),*) -> $returns:ty = $body:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub extern \"C\" fn $name($($argument: $kind),*) -> $returns { $body }
+        #[unsafe(no_mangle)]
+        pub extern \"C\" fn $twin($($argument: $kind),*) -> $returns { $body }
+    )* };
+}
+
+faces! {
+"
+    .to_owned();
+    for function in api.all()? {
+        let own = function.family.args.split(", ").filter(|arg| !arg.is_empty() && *arg != "...");
+        let mut args: Vec<(String, &str)> = own
+            .map(|arg| {
+                let at = arg.rfind([' ', '*']).map_or(0, |at| at + 1);
+                (function.rust_of(arg[..at].trim()).to_owned(), &arg[at..])
+            })
+            .collect();
+        let mut passed: Vec<&str> = args.iter().map(|(_, name)| *name).collect();
+        if function.family.ctx {
+            passed.insert(0, if function.has_ctx { "ctx" } else { "context::DEFAULT" });
+        }
+        if function.has_ctx {
+            args.insert(0, ("usize".to_owned(), "ctx"));
+        }
+        let declared: Vec<String> = args.iter().map(|(ty, name)| format!("{name}: {ty}")).collect();
+        let returns = function.rust_of(&function.family.returns);
+        let generic = function.ty.map_or(String::new(), |(_, rust)| format!("::<{rust}>"));
+        push!(
+            out,
+            "{} {}({}) -> {returns} = {}{generic}({});\n",
+            function.name,
+            twin(&function.name),
+            declared.join(", "),
+            function.family.body,
+            passed.join(", ")
+        );
+    }
+    out.push_str("}\n");
+    Ok(out)
+}
+
+const TOP: &str = "\
+/* OpenSHMEM 1.6 of Outboard. Generated by `cargo run -p outboard-xtask -- gen` from tables/shmem.json. */
+#ifndef OUTBOARD_SHMEM_H
+#define OUTBOARD_SHMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+#include <complex>
+#define OUTBOARD_COMPLEX(type) std::complex<type>
+extern \"C\" {
+#else
+#include <complex.h>
+#define OUTBOARD_COMPLEX(type) type _Complex
+#endif
+
+typedef struct outboard_shmem_ctx *shmem_ctx_t;
+typedef struct outboard_shmem_team *shmem_team_t;
+typedef struct { int num_contexts; } shmem_team_config_t;
+typedef struct { size_t total_ops; } shmem_ctx_session_config_t;
+
+";
+
+/// By value a long double goes where only a C compiler knows.
+const LONG_DOUBLE: &str = "
+static inline void shmem_longdouble_p(long double *dest, long double value, int pe) {
+    shmem_longdouble_put(dest, &value, 1, pe);
+}
+static inline void shmem_ctx_longdouble_p(shmem_ctx_t ctx, long double *dest, long double value, int pe) {
+    shmem_ctx_longdouble_put(ctx, dest, &value, 1, pe);
+}
+static inline long double shmem_longdouble_g(const long double *source, int pe) {
+    long double value;
+    shmem_longdouble_get(&value, source, 1, pe);
+    return value;
+}
+static inline long double shmem_ctx_longdouble_g(shmem_ctx_t ctx, const long double *source, int pe) {
+    long double value;
+    shmem_ctx_longdouble_get(ctx, &value, source, 1, pe);
+    return value;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+";
+
+const GENERIC: &str = "\
+#if defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L && !defined __cplusplus
+void outboard_shmem_has_no_function_for_this_type(void);
+#define OUTBOARD_SHMEM_0_(first, ...) first
+#define OUTBOARD_SHMEM_0(...) OUTBOARD_SHMEM_0_(__VA_ARGS__, 0)
+#define OUTBOARD_SHMEM_1_(first, ...) OUTBOARD_SHMEM_0_(__VA_ARGS__)
+#define OUTBOARD_SHMEM_1(...) OUTBOARD_SHMEM_1_(__VA_ARGS__, 0)
+#define shmem_sync(...) _Generic((OUTBOARD_SHMEM_0(__VA_ARGS__)), shmem_team_t: shmem_team_sync, default: shmem_sync)(__VA_ARGS__)
+#define shmem_signal_add(...) _Generic((OUTBOARD_SHMEM_0(__VA_ARGS__)), shmem_ctx_t: shmem_ctx_signal_add, default: shmem_signal_add)(__VA_ARGS__)
+#define shmem_signal_set(...) _Generic((OUTBOARD_SHMEM_0(__VA_ARGS__)), shmem_ctx_t: shmem_ctx_signal_set, default: shmem_signal_set)(__VA_ARGS__)
+";
+
+/// `include/shmem.h`.
+pub fn header(api: &Api) -> Result<String, String> {
+    let mut out = TOP.to_owned();
+    for (name, value) in &api.constants {
+        push!(out, "#define {name} {value}\n");
+    }
+    for name in api.older_constants.split(' ') {
+        push!(out, "#define _SHMEM_{name} SHMEM_{name}\n");
+    }
+    out.push('\n');
+    for mut function in api.all()? {
+        out.push_str(&function.declaration());
+        function.name = twin(&function.name);
+        out.push_str(&function.declaration());
+    }
+    out.push_str(LONG_DOUBLE);
+    out.push_str(GENERIC);
+    for family in api.functions.iter().filter(|family| !family.c11.is_empty()) {
+        let functions = api.of(family)?;
+        let rows = |has_ctx| rows(&functions, has_ctx, family.by);
+        let otherwise = "default: outboard_shmem_has_no_function_for_this_type";
+        let by = family.by;
+        push!(out, "#define {}(...) _Generic((OUTBOARD_SHMEM_{by}(__VA_ARGS__)), ", family.c11);
+        if family.ctx {
+            push!(out, "shmem_ctx_t: _Generic((OUTBOARD_SHMEM_1(__VA_ARGS__)), {}{otherwise}), ", rows(true));
+        }
+        push!(out, "{}{otherwise})(__VA_ARGS__)\n", rows(false));
+    }
+    out.push_str("#endif\n\n#endif\n");
+    Ok(out)
+}
+
+/// What a generic chooses among: no C type twice, since names such as int64_t are other names of some.
+fn rows(functions: &[Function], has_ctx: bool, by: usize) -> String {
+    let (mut out, mut seen) = (String::new(), Vec::new());
+    let mut row = |ty: &str, pointer: &str, name: &str| {
+        let ty = canonical(ty).to_owned();
+        if seen.contains(&ty) {
+            return;
+        }
+        seen.push(ty.clone());
+        if pointer.starts_with("const ") {
+            push!(out, "const {ty} *: {name}, ");
+        }
+        push!(out, "{ty} *: {name}, ");
+    };
+    for function in functions.iter().filter(|function| function.has_ctx == has_ctx) {
+        let args = function.args();
+        let (pointer, _) = &args[by + usize::from(has_ctx)];
+        row(function.ty.map_or("", |(c, _)| c), pointer, &function.name);
+        // These two are in the header itself.
+        if let Some(tail) = function
+            .name
+            .strip_suffix("double_p")
+            .and(Some("p"))
+            .or(function.name.strip_suffix("double_g").and(Some("g")))
+        {
+            let ctx = if has_ctx { "ctx_" } else { "" };
+            row("long double", pointer, &format!("shmem_{ctx}longdouble_{tail}"));
+        }
+    }
+    out
+}
+
+fn canonical(ty: &str) -> &str {
+    match ty {
+        "int8_t" => "signed char",
+        "int16_t" => "short",
+        "int32_t" => "int",
+        "int64_t" | "ptrdiff_t" => "long",
+        "uint8_t" => "unsigned char",
+        "uint16_t" => "unsigned short",
+        "uint32_t" => "unsigned int",
+        "uint64_t" | "size_t" => "unsigned long",
+        other => other,
+    }
+}
