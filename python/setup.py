@@ -23,7 +23,7 @@ setup(
     ext_modules=[
         CppExtension(
             "outboard_torch._backend",
-            [f"outboard_torch/{name}.cpp" for name in ("backend", "bootstrap", "meeting", "module")],
+            [f"outboard_torch/{name}.cpp" for name in ("backend", "bootstrap", "meeting", "module", "order")],
             include_dirs=[str(tree / "include")],
             library_dirs=[str(tree / "lib")],
             libraries=["outboard_dl"],

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
+#include <Python.h>
 #include <c10/util/Exception.h>
 
 #include <numeric>
@@ -172,8 +173,8 @@ void check(int code) {
     if (code != OUTBOARD_DL_OK) raise(outboard_dl_message());
 }
 
-Work::Work(int rank, OpType type, const char *title, Tensors outputs, Tensors kept, uint64_t number)
-    : c10d::Work(rank, type, title, outputs), outputs_(std::move(outputs)), kept_(std::move(kept)), number_(number),
+Work::Work(int rank, OpType type, const char *title, Tensors outputs, Tensors kept, uint64_t number, std::shared_ptr<Order> order)
+    : c10d::Work(rank, type, title, outputs), outputs_(std::move(outputs)), kept_(std::move(kept)), number_(number), order_(std::move(order)),
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
 Work::~Work() {
@@ -246,11 +247,21 @@ void Work::one_ended(int code, const char *message) {
     after = nullptr;
     // Before the future: who is called back may ask this.
     finish(exception);
-    if (exception) {
-        future_->setError(exception);
-    } else {
-        future_->markCompleted(c10::IValue(outputs_));
+    {
+        const Place::Telling now(place_);
+        if (exception) {
+            future_->setError(exception);
+        } else {
+            future_->markCompleted(c10::IValue(outputs_));
+        }
     }
+    if (order_) order_->tell(place_);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+    // The callbacks of torch's C++ start nothing: DDP asks for its buckets' futures without Python.
+    if (order_ && PyGILState_Check()) order_->ask(place_);
+    return future_;
 }
 
 bool Work::isCompleted() {
@@ -330,7 +341,12 @@ c10::intrusive_ptr<c10d::Work> Backend::endCoalescing() {
 }
 
 c10::intrusive_ptr<Work> Backend::make(OpType type, const char *title, Tensors outputs, Tensors kept) {
-    return c10::make_intrusive<Work>(rank_, type, title, std::move(outputs), std::move(kept), ++number_);
+    const bool is_message = type == OpType::SEND || type == OpType::RECV || type == OpType::RECVANYSOURCE;
+    if (!is_message && !order_->settle(options_->timeout))
+        raise(std::string(title) + " waited for the timeout of " + std::to_string(options_->timeout.count()) +
+              " ms until callbacks of the futures of earlier operations of group " + options_->group_name +
+              " had run, which may start operations, too; a callback must not wait for what follows this call");
+    return c10::make_intrusive<Work>(rank_, type, title, std::move(outputs), std::move(kept), ++number_, is_message ? nullptr : order_);
 }
 
 Backend::Returned Backend::run(c10::intrusive_ptr<Work> work, int count, Milliseconds timeout, bool is_async, const Work::Start &start) {

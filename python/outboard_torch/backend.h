@@ -2,6 +2,8 @@
 // The c10d backend over outboard_dl: a thin layer that knows tensors, and nothing of how bytes move.
 #pragma once
 
+#include "order.h"
+
 #include <outboard_dl.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -19,7 +21,8 @@ using Tensors = std::vector<at::Tensor>;
 // One call of c10d: one operation of outboard_dl, or several that end together.
 class Work : public c10d::Work {
 public:
-    Work(int rank, OpType type, const char *title, Tensors outputs, Tensors kept, uint64_t number);
+    // `order`: that of its group, if it is a collective.
+    Work(int rank, OpType type, const char *title, Tensors outputs, Tensors kept, uint64_t number, std::shared_ptr<Order> order);
     ~Work() override;
 
     // Starts `count` operations; `start` makes the call of outboard_dl for each.
@@ -31,7 +34,7 @@ public:
     void abort() override {}
     int sourceRank() const override;
     Tensors result() override { return outputs_; }
-    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override { return number_; }
 
     // Runs once all operations have ended well, before anybody hears of it.
@@ -43,6 +46,8 @@ private:
 
     Tensors outputs_, kept_;
     uint64_t number_;
+    std::shared_ptr<Order> order_;
+    Place place_;
     std::atomic<int> left_{0};
     std::mutex failing_;
     std::string failure_;
@@ -108,6 +113,7 @@ private:
     outboard_dl_group *group_ = nullptr;
     std::vector<int> ranks_;
     c10::intrusive_ptr<Options> options_;
+    std::shared_ptr<Order> order_ = std::make_shared<Order>();
     std::atomic<uint64_t> number_{0};
     // Between startCoalescing and endCoalescing of a thread.
     std::mutex coalescing_;

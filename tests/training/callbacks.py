@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions that wait for operations in the callback of a future: torch's PowerSGD hook, chains of them, and one whose wait nobody answers."""
+"""Functions that wait for operations in the callback of a future: torch's PowerSGD hook, chains of them, and one whose wait nobody answers; the order of
+what they start."""
 import datetime
 import time
 
@@ -9,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("outboard", timeout=datetime.timedelta(seconds=120))
+dist.init_process_group("outboard", timeout=datetime.timedelta(seconds=60))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 
 
@@ -51,6 +52,22 @@ def chains():
     assert work.get_future().then(after(work, last, 3)).wait() == SIZE
 
 
+def orders():
+    """What a callback starts comes before the program's next operation at all ranks: at the one where the operation had ended before the callback came, at
+    the one that starts it last, and at those that go on long before it ends."""
+    for turn in range(2 * SIZE):
+        if RANK == (turn + 1) % SIZE:
+            time.sleep(0.1)
+        first = dist.all_reduce(torch.ones(1000), async_op=True)
+        if RANK == turn % SIZE:
+            time.sleep(0.3)
+        done = first.get_future().then(lambda _: dist.all_reduce(torch.full((10,), 2.0), async_op=True).get_future().wait()[0])
+        second = dist.all_reduce(torch.full((3000,), 3.0), async_op=True)
+        second.wait()
+        assert torch.equal(done.wait(), torch.full((10,), 2.0 * SIZE)), done.wait()
+        assert torch.equal(second.result()[0], torch.full((3000,), 3.0 * SIZE)), second.result()
+
+
 def in_vain():
     """It ends at its group's time-out, and harms nothing."""
     hurried = dist.new_group(backend="outboard", timeout=datetime.timedelta(seconds=1))
@@ -68,7 +85,7 @@ def in_vain():
     dist.barrier()
 
 
-for part in power_sgd, chains, in_vain:
+for part in orders, power_sgd, chains, in_vain:
     part()
 print(f"rank {RANK}: callbacks may wait", flush=True)
 dist.destroy_process_group()
