@@ -115,7 +115,7 @@ impl Set {
         c_int::from(is_so)
     }
 
-    /// The index, or SIZE_MAX. Begins after the last one that was found, so that all have their turn.
+    /// The lowest index, or SIZE_MAX.
     fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let found = self.met(value).next();
         self.done(found.is_some());
