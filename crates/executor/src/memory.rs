@@ -468,9 +468,16 @@ impl Reach {
                 Transfer::Put => remote::write(pid, &pieces, &[span]),
             });
         }
+        // All pieces mostly lie in one extent: then it is looked up once.
+        let low = pieces.iter().map(|&(at, _)| at).min().unwrap_or(0);
+        let high = pieces.iter().map(|&(at, bytes)| at.saturating_add(bytes)).max().unwrap_or(0);
+        let around = self.span(far.rank, low as u64, (high - low) as u64).ok();
         let mut done = 0;
         for &(at, bytes) in pieces.iter() {
-            let there = self.span(far.rank, at as u64, bytes as u64)?;
+            let there = match around {
+                Some(around) => around.slice(at - low, bytes),
+                None => self.span(far.rank, at as u64, bytes as u64)?,
+            };
             let here = span.slice(done, bytes);
             match way {
                 Transfer::Fetch => there.copy_to(here),
