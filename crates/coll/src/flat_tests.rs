@@ -29,7 +29,7 @@ use tuning::{Distance, Load, Probes, Way};
 const INLINE_BYTES_MAX: u64 = 160;
 /// After so many turns without the others' doing anything they have died.
 const TURNS_MAX: u32 = 20_000_000;
-const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
+const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::F64));
 const ALL: [Collective; 11] = [
     Barrier,
     Bcast,
@@ -44,9 +44,11 @@ const ALL: [Collective; 11] = [
     Exscan,
 ];
 
-/// The `at`th word that a member gives.
+/// The `at`th word that a member gives: a number between 1 and 2 of which all bits are used, so that sums of
+/// three and more are rounded, and show in which order they were made.
 fn word(rank: usize, round: u64, at: usize) -> u64 {
-    (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40
+    let drawn = (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40;
+    1f64.to_bits() | drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12
 }
 
 /// Memory of a member.
@@ -179,8 +181,10 @@ fn call(
     };
     let of_all = |words: &Range<usize>| -> Vec<u64> { (0..size).flat_map(|rank| of(rank, words)).collect() };
     let sum = |ranks: usize, words: &Range<usize>| -> Vec<u64> {
-        let add = |at| (0..ranks).fold(0u64, |sum, rank| sum.wrapping_add(word(rank, round, at)));
-        words.clone().map(add).collect()
+        // The definition of `schedule::Order::InRanks`, by which the verifier judges schedules.
+        let given = |rank, at| f64::from_bits(word(rank, round, at));
+        let add = |at| (1..ranks).fold(given(0, at), |sum, rank| sum + given(rank, at));
+        words.clone().map(|at| add(at).to_bits()).collect()
     };
     let whole = 0..block;
     let (given, wanted, expected) = match collective {
