@@ -10,17 +10,18 @@
 //! under way; what the provider hands out (lengths, contexts, addresses) is checked before it is used. A
 //! packet's content is the peer's word: whoever parses it checks it.
 //!
-//! Read next: `provider.rs` (which provider and interface), `domain.rs`, `endpoint.rs`, `region.rs`, `ffi.rs`
+//! Read next: `found.rs` (which libfabric), `provider.rs` (which provider and interface), `domain.rs`, `endpoint.rs`, `region.rs`, `ffi.rs`
 //! (libfabric's records).
 
 mod domain;
 mod endpoint;
 mod ffi;
+mod found;
 mod library;
 mod provider;
 mod region;
 
 pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
 pub use library::Library;
-pub use provider::{Provider, RULE, choose, offers};
+pub use provider::{Provider, RULE, Wanted, choose, offers};
 pub use region::{Region, RemoteMemory};

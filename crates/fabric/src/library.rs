@@ -6,13 +6,11 @@
 //! Read next: `provider.rs`.
 
 use crate::ffi;
+use crate::found::{self, Found};
 use error::{Class, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Where libfabric is looked for if nobody names a file: the name under which every distribution installs it.
-const SYSTEM: &str = "libfabric.so.1";
 
 type GetInfo = unsafe extern "C" fn(
     u32,
@@ -35,19 +33,23 @@ pub struct Library {
     pub(crate) open_fabric: OpenFabric,
     strerror: StrError,
     version: (u32, u32),
+    found: Found,
     /// Last: the functions above lie in it.
     _library: libloading::Library,
 }
 
 impl Library {
-    /// Loads the file at `path`, or the system's libfabric. Errors (MPI_ERR_OTHER): there is none, or one
+    /// Loads the file at `path`, or what `found.rs` finds. Errors (MPI_ERR_OTHER): there is none, or one
     /// older than 1.17.
     pub fn load(path: Option<&Path>) -> Result<Arc<Library>> {
-        let name = path.unwrap_or(Path::new(SYSTEM));
-        let shown = name.display();
+        let found = found::find(path);
+        let shown = found.path.display();
         // SAFETY: libfabric's initialisers may run at any time; a file that is not libfabric is the user's
         // own choice.
-        let library = match unsafe { libloading::Library::new(name) } {
+        let load = || unsafe { libloading::Library::new(&found.path) };
+        // Intel's psm libraries, which Debian's libfabric needs, catch crashes and Ctrl-C when they are loaded,
+        // and end the process with code 1 (unless IPATH_NO_BACKTRACE and HFI_NO_BACKTRACE are set).
+        let library = match sys::signal::keeping_handlers(load) {
             Ok(library) => library,
             Err(error) => fail!(
                 Class::Other,
@@ -81,6 +83,7 @@ impl Library {
             open_fabric: symbol!("fi_fabric", OpenFabric),
             strerror: symbol!("fi_strerror", StrError),
             version: (version >> 16, version & 0xffff),
+            found: found.clone(),
             _library: library,
         }))
     }
@@ -88,6 +91,11 @@ impl Library {
     /// Its version, major and minor.
     pub fn version(&self) -> (u32, u32) {
         self.version
+    }
+
+    /// Its version and file, and why it was taken.
+    pub fn origin(&self) -> String {
+        format!("libfabric {}.{} ({})", self.version.0, self.version.1, self.found)
     }
 
     /// What libfabric says about an error number, negative as its calls return it or positive as its records
@@ -130,6 +138,7 @@ mod tests {
     fn the_systems_is_loaded() {
         let library = Library::load(None).unwrap();
         assert!(library.version() >= (1, 17));
+        assert!(library.origin().contains("libfabric.so.1: "), "{}", library.origin());
         assert_eq!(library.said(-11), library.said(11));
         assert!(!library.said(-61).is_empty());
     }

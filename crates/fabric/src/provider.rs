@@ -9,8 +9,10 @@
 use crate::ffi;
 use crate::library::{Library, text_of};
 use error::{Class, Result, fail};
+use settings::Settings;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
@@ -21,6 +23,33 @@ pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, op
 /// Providers by their core name, best first. Others are for one host (shm), unreliable (udp), replaced
 /// (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering between four processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
+
+/// What the user wants; without it the rule decides.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The file of libfabric.
+    pub library: Option<&'a Path>,
+    /// The name of a provider, with or without its layers.
+    pub provider: Option<&'a str>,
+    /// Interfaces, devices, addresses or networks, parted by commas: one of them.
+    pub interface: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// What the settings say.
+    pub fn of(settings: &'a Settings) -> Wanted<'a> {
+        Wanted {
+            library: settings.fabric_lib.as_deref(),
+            provider: settings.fabric_provider.as_deref(),
+            interface: settings.fabric_interface.as_deref(),
+        }
+    }
+
+    /// One provider, by its name.
+    pub fn provider(name: &'a str) -> Wanted<'a> {
+        Wanted { provider: Some(name), ..Wanted::default() }
+    }
+}
 
 /// One way out of this host.
 pub struct Provider {
@@ -42,6 +71,11 @@ impl Provider {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().fabric_attr };
         text_of(attributes.prov_name).unwrap_or_default()
+    }
+
+    /// The library that offers it.
+    pub fn library(&self) -> &Library {
+        &self.library
     }
 
     /// The name of its core provider: `verbs`.
@@ -99,12 +133,29 @@ impl Provider {
         self.core() == "verbs" && self.address().is_none()
     }
 
-    /// Whether it may be taken; `wanted` is the user's choice.
-    pub fn suits(&self, wanted: Option<&str>) -> bool {
-        if self.lacks_address() {
+    /// Whether it goes by one of these: `eth0`, `mlx5_0`, `10.0.0.1`, `10.0.0.0/8`.
+    fn is_on(&self, interfaces: &str) -> bool {
+        let (domain, address) = (self.domain(), self.address());
+        // `mlx5_0-xrc` is a way to use `mlx5_0`.
+        let device = domain.split('-').next().unwrap_or_default();
+        interfaces.split(',').map(str::trim).any(|one| match one.split_once('/') {
+            Some((network, bits)) => address.is_some_and(|address| is_within(address, network, bits)),
+            None => {
+                let is_its = || Path::new("/sys/class/net").join(one).join("device/infiniband").join(device);
+                one == domain
+                    || one == device
+                    || address.is_some_and(|address| one.parse() == Ok(address))
+                    || (!one.is_empty() && is_its().exists())
+            }
+        })
+    }
+
+    /// Whether it may be taken.
+    pub fn suits(&self, wanted: &Wanted) -> bool {
+        if self.lacks_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
         }
-        match wanted {
+        match wanted.provider {
             Some(wanted) => self.name() == wanted || self.core() == wanted,
             None => self.rank().is_some(),
         }
@@ -112,11 +163,14 @@ impl Provider {
 
     /// What it has to say for itself under the rule, for people; `host` is the launcher's address of this
     /// host.
-    pub fn reason(&self, wanted: Option<&str>, host: Option<IpAddr>) -> String {
+    pub fn reason(&self, wanted: &Wanted, host: Option<IpAddr>) -> String {
         if self.lacks_address() {
             return "not taken: verbs needs an interface with an IP address".into();
         }
-        let place = match (wanted, self.rank()) {
+        if wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
+            return "not taken: OUTBOARD_FABRIC_INTERFACE names another interface".into();
+        }
+        let place = match (wanted.provider, self.rank()) {
             (Some(_), _) => "chosen by OUTBOARD_FABRIC_PROVIDER".to_owned(),
             (None, Some(rank)) => format!("place {} of {} by provider", rank + 1, RANKING.len()),
             (None, None) => return "not taken unless OUTBOARD_FABRIC_PROVIDER names it".into(),
@@ -154,9 +208,9 @@ impl Drop for Provider {
 
 /// What libfabric offers here, best first by `RULE`.
 ///
-/// `wanted` is the name of a provider, with or without its layers, that the user chose; `host` the address by
-/// which the launcher named this host. Errors (MPI_ERR_OTHER): nothing is left, and what was there.
-pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>) -> Result<Vec<Provider>> {
+/// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): nothing is left, and
+/// what was there.
+pub fn choose(library: &Arc<Library>, wanted: &Wanted, host: Option<IpAddr>) -> Result<Vec<Provider>> {
     let all = offers(library)?;
     let names = |providers: &[Provider]| {
         let mut names: Vec<_> = providers.iter().map(Provider::name).collect();
@@ -165,9 +219,19 @@ pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>
         names.join(", ")
     };
     let there = names(&all);
+    if let Some(interfaces) = wanted.interface.filter(|one| !all.iter().any(|offer| offer.is_on(one))) {
+        let mut ways: Vec<_> = all.iter().map(Provider::domain).collect();
+        ways.sort();
+        ways.dedup();
+        fail!(
+            Class::Other,
+            "this host has no interface {interfaces} for libfabric (mpirun -iface, OUTBOARD_FABRIC_INTERFACE); it has {}",
+            ways.join(", ")
+        );
+    }
     let mut left: Vec<_> = all.into_iter().filter(|provider| provider.suits(wanted)).collect();
     if left.is_empty() {
-        match wanted {
+        match wanted.provider {
             Some(wanted) => fail!(
                 Class::Other,
                 "libfabric has no provider {wanted} for messages and RMA here; it has {there}"
@@ -184,6 +248,18 @@ pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>
         (provider.rank().unwrap_or(RANKING.len()), distance(provider.address(), host))
     });
     Ok(left)
+}
+
+/// Whether an address lies in a network of so many bits: 10.1.2.3 in 10.0.0.0/8.
+fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    let (Ok(network), Ok(bits)) = (network.parse(), bits.parse::<u32>()) else { return false };
+    let ((address, length), (network, other)) = (number(address), number(network));
+    let rest = |number: u128| number.checked_shr(length - bits).unwrap_or(0);
+    length == other && bits <= length && rest(address) == rest(network)
 }
 
 /// How far an interface's address is from what the launcher named: the smaller, the better.
@@ -282,17 +358,55 @@ mod tests {
     fn tcp_is_offered_and_an_unknown_provider_is_refused() {
         let library = Library::load(None).unwrap();
         let loopback = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let offers = choose(&library, Some("tcp"), loopback).unwrap();
+        let tcp = Wanted::provider("tcp");
+        let offers = choose(&library, &tcp, loopback).unwrap();
         assert_eq!(offers[0].core(), "tcp", "{}", offers[0]);
         assert_eq!(offers[0].address(), loopback);
-        let reason = offers[0].reason(None, loopback);
+        let reason = offers[0].reason(&Wanted::default(), loopback);
         assert!(reason.contains("launcher's address of this host is 127.0.0.1"), "{reason}");
-        let other = offers[0].reason(None, "10.77.0.1".parse().ok());
+        let other = offers[0].reason(&Wanted::default(), "10.77.0.1".parse().ok());
         assert!(other.contains("loopback"), "{other}");
         assert!(offers[0].to_string().contains("127.0.0.1"), "{}", offers[0]);
-        let error = choose(&library, Some("carrier-pigeon"), None).err().unwrap().message.clone();
+        let wrong = Wanted::provider("carrier-pigeon");
+        let error = choose(&library, &wrong, None).err().unwrap().message.clone();
         // It loses messages between four processes, so only a user who names it gets it.
-        assert!(choose(&library, None, loopback).unwrap().iter().all(|offer| offer.core() != "net"));
+        assert!(
+            choose(&library, &Wanted::default(), loopback).unwrap().iter().all(|offer| offer.core() != "net")
+        );
         assert!(error.contains("carrier-pigeon") && error.contains("tcp"), "{error}");
+    }
+
+    #[test]
+    fn an_interface_that_is_named_is_taken_alone() {
+        let library = Library::load(None).unwrap();
+        for name in ["lo", "127.0.0.1", "eth77, 127.0.0.0/8"] {
+            let wanted = Wanted { interface: Some(name), ..Wanted::default() };
+            let offers = choose(&library, &wanted, None).unwrap();
+            assert!(offers.iter().all(|offer| offer.domain() == "lo"), "{name}: {}", offers[0]);
+            assert!(!offers.is_empty());
+        }
+        let wanted = Wanted { interface: Some("eth77"), ..Wanted::default() };
+        let error = choose(&library, &wanted, None).err().unwrap().message.clone();
+        assert!(
+            error.contains("no interface eth77") && error.contains("it has ") && error.contains("lo"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn networks_have_their_addresses() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (address, network, bits, is) in [
+            ("10.1.2.3", "10.0.0.0", "8", true),
+            ("11.1.2.3", "10.0.0.0", "8", false),
+            ("11.1.2.3", "10.0.0.0", "0", true),
+            ("10.1.2.3", "10.1.2.3", "32", true),
+            ("10.1.2.3", "10.1.2.3", "33", false),
+            ("fd00::7", "fd00::", "16", true),
+            ("10.1.2.3", "fd00::", "0", false),
+            ("10.1.2.3", "ten", "8", false),
+        ] {
+            assert_eq!(is_within(ip(address), network, bits), is, "{address} {network}/{bits}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and what goes wrong.
 
-use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, choose};
+use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, Wanted, choose};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
@@ -18,7 +18,9 @@ fn open(config: Config) -> Endpoint {
 
 fn open_by(provider: &str, config: Config) -> Endpoint {
     let library = Library::load(None).unwrap();
-    let provider = choose(&library, Some(provider), Some(IpAddr::V4(Ipv4Addr::LOCALHOST))).unwrap().remove(0);
+    let provider = choose(&library, &Wanted::provider(provider), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+        .unwrap()
+        .remove(0);
     // SAFETY: each test uses its endpoints from one thread.
     unsafe { Endpoint::open(provider, config) }.unwrap()
 }

@@ -5,7 +5,7 @@
 use executor::{Borrow, Config};
 use telemetry::Counter;
 use transport::lend::Borrower;
-use transport::route_fabric::Port;
+use transport::route_fabric::{Port, Wanted};
 use transport::shm::{Member, Segment};
 
 /// The program: serves until its ranks have gone, and returns the exit code.
@@ -24,10 +24,7 @@ pub fn run() -> u8 {
     };
     let (segment, settings) = (membership.segment, settings::get());
     let config = Config::of(settings, membership.tuning);
-    let open = || {
-        let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-        Port::open(segment, Member::Proxy(membership.proxy), library, provider)
-    };
+    let open = || Port::open(segment, Member::Proxy(membership.proxy), &Wanted::of(settings));
     let borrow = match borrow(segment, settings) {
         Ok(borrow) => borrow,
         Err(error) => {
@@ -52,8 +49,7 @@ fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Opt
     if !segment.has_dpu() {
         return Ok(None);
     }
-    let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
     // Several times in the time after which a rank gives its proxy up.
     let beat_ns = (settings.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
-    Ok(Some(Box::new(Borrower::open(segment, library, provider, beat_ns)?)))
+    Ok(Some(Box::new(Borrower::open(segment, &Wanted::of(settings), beat_ns)?)))
 }

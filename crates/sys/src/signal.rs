@@ -68,6 +68,26 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
+/// Runs something that may catch signals for itself, as a library does that is loaded, and gives them back to
+/// those who caught them before.
+pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
+    let before: Vec<(i32, libc::sigaction)> = (1..32)
+        .filter_map(|signal| {
+            let mut action = std::mem::MaybeUninit::uninit();
+            // SAFETY: nothing is set; the record has room for what is.
+            let code = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+            // SAFETY: written where the call has succeeded.
+            (code == 0).then(|| (signal, unsafe { action.assume_init() }))
+        })
+        .collect();
+    let result = run();
+    for (signal, action) in before {
+        // SAFETY: the action that was there before. SIGKILL and SIGSTOP, which cannot be set, are refused.
+        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    }
+    result
+}
+
 /// Blocks all signals in the calling thread. For our threads in a user's program: its handlers expect its own
 /// threads.
 pub fn block_all() {

@@ -19,9 +19,9 @@ use crate::shm::{ENDPOINT_BYTES_MAX, Member, Segment};
 use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
+pub use fabric::Wanted;
 use fabric::{Address, Endpoint, Library, Region, RemoteMemory};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Span;
@@ -106,18 +106,13 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens the endpoint of a process by libfabric, which lies at `library` or is the system's, and
-    /// publishes its name. `provider` is the user's choice, if any; the interface is that of the job's
-    /// address for this host. Errors (MPI_ERR_OTHER): there is no libfabric, or it has nothing for this host.
-    pub fn open(
-        segment: &Segment,
-        member: Member,
-        library: Option<&Path>,
-        provider: Option<&str>,
-    ) -> Result<Port> {
-        let library = Library::load(library)?;
+    /// Opens the endpoint of a process by libfabric, and publishes its name. If the user wants none, the
+    /// interface is that of the job's address for this host. Errors (MPI_ERR_OTHER): there is no libfabric,
+    /// or it has nothing for this host.
+    pub fn open(segment: &Segment, member: Member, wanted: &Wanted) -> Result<Port> {
+        let library = Library::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
-        let provider = fabric::choose(&library, provider, address)?.swap_remove(0);
+        let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
         // SAFETY: `net`'s lock is around each use.
         let endpoint = unsafe { Endpoint::open(provider, fabric::Config::default()) }?;
         Port::new(endpoint, segment, member)
@@ -150,6 +145,13 @@ impl Port {
             net.endpoint.target()?;
         }
         Ok(Port { net: Arc::new(Mutex::new(net)), waits })
+    }
+
+    /// By which provider and interface packets leave, and of which libfabric, for people.
+    pub fn describe(&self) -> String {
+        let net = lock(&self.net);
+        let provider = net.endpoint.provider();
+        format!("{provider}, by {}", provider.library().origin())
     }
 
     /// The link to a peer.
@@ -332,7 +334,7 @@ mod tests {
     }
 
     fn port(segment: &Segment, rank: u32) -> Port {
-        Port::open(segment, Member::Rank(segment.require(rank).unwrap()), None, Some("tcp")).unwrap()
+        Port::open(segment, Member::Rank(segment.require(rank).unwrap()), &Wanted::provider("tcp")).unwrap()
     }
 
     /// Two hosts, and the ports of their ranks.
@@ -353,8 +355,9 @@ mod tests {
         let (segment, _fd) = host(0);
         let mut port = port(&segment, 0);
         let library = Library::load(None).unwrap();
-        let provider =
-            fabric::choose(&library, Some("tcp"), "127.0.0.1".parse().ok()).unwrap().swap_remove(0);
+        let provider = fabric::choose(&library, &Wanted::provider("tcp"), "127.0.0.1".parse().ok())
+            .unwrap()
+            .swap_remove(0);
         // SAFETY: one thread uses it.
         let mut stranger = unsafe { Endpoint::open(provider, fabric::Config::default()) }.unwrap();
         let to = stranger.insert(&segment.endpoint(0).unwrap()).unwrap();
@@ -473,7 +476,7 @@ mod tests {
             (segment, fd)
         });
         let [mut near, mut far] =
-            [0, 1].map(|at| Port::open(&hosts[at].0, Member::Proxy(0), None, Some("tcp")).unwrap());
+            [0, 1].map(|at| Port::open(&hosts[at].0, Member::Proxy(0), &Wanted::provider("tcp")).unwrap());
         let [here, there] = [0, 1].map(|at| hosts[at].0.proxy_endpoint(0));
         hosts[0].0.set_endpoint(there, &hosts[1].0.endpoint(there).unwrap());
         hosts[1].0.set_endpoint(here, &hosts[0].0.endpoint(here).unwrap());

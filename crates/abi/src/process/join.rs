@@ -141,8 +141,7 @@ impl Job {
         if !segment.has_dpu() {
             return Ok(());
         }
-        let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-        let lender = Lender::open(segment, library, provider)?;
+        let lender = Lender::open(segment, &route_fabric::Wanted::of(settings))?;
         self.coll.executor().join_lent(Box::new(lender));
         let begun = Instant::now();
         while !self.coll.executor().is_welcome() {
@@ -173,9 +172,14 @@ fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Alloc
 /// This process's way into the network.
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
-    let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-    let member = transport::shm::Member::Rank(membership.rank);
-    route_fabric::Port::open(membership.segment, member, library, provider)
+    let (segment, rank) = (membership.segment, membership.rank);
+    let member = transport::shm::Member::Rank(rank);
+    let port = route_fabric::Port::open(segment, member, &route_fabric::Wanted::of(settings))?;
+    let is_here = |peer: &u32| segment.local(*peer).is_some();
+    if settings.fabric_tell && (0..rank.peer()).find(is_here).is_none() {
+        eprintln!("Outboard: {} goes to other hosts by {}", sys::host::name(), port.describe());
+    }
+    Ok(port)
 }
 
 /// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).

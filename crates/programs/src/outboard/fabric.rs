@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts uses.
 
-use fabric::{Library, Provider, RULE, choose, offers};
+use fabric::{Library, Provider, RULE, Wanted, choose, offers};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
 /// What there is, and the choice.
 pub struct Found {
-    version: String,
+    /// Its version and file, and why it is taken.
+    library: String,
     /// The choice first, then what else may be taken in the order of the rule, then the rest.
     offers: Vec<Offer>,
 }
@@ -25,17 +26,14 @@ struct Offer {
 /// libfabric, or nothing in it suits; the hosts of a job would say the same.
 pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
-    let wanted = settings.fabric_provider.as_deref();
+    let wanted = &Wanted::of(settings);
     let said = |error: error::Error| {
         format!(
             "{}\nJobs on one host need no libfabric; jobs on several hosts cannot run here.",
             error.message
         )
     };
-    let library = Library::load(settings.fabric_lib.as_deref()).map_err(said)?;
-    let (major, minor) = library.version();
-    let file =
-        settings.fabric_lib.as_deref().map_or("the system's".into(), |path| path.display().to_string());
+    let library = Library::load(wanted.library).map_err(said)?;
     let described = |provider: &Provider, is_chosen| Offer {
         provider: provider.name(),
         domain: provider.domain(),
@@ -56,7 +54,7 @@ pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
             once.push(offer);
         }
     }
-    Ok(Found { version: format!("{major}.{minor} ({file})"), offers: once })
+    Ok(Found { library: library.origin(), offers: once })
 }
 
 impl Offer {
@@ -68,7 +66,7 @@ impl Offer {
 
 impl Found {
     pub fn text(&self) -> String {
-        let mut text = format!("libfabric        {}\nrule             {RULE}\n\n", self.version);
+        let mut text = format!("library          {}\nrule             {RULE}\n\n", self.library);
         for offer in &self.offers {
             let mark = if offer.is_chosen { "*" } else { " " };
             let address = offer.address.as_deref().unwrap_or("-");
@@ -88,6 +86,6 @@ impl Found {
             json!({"provider": offer.provider, "domain": offer.domain, "address": offer.address,
                 "bits_per_second": offer.bits_per_second, "reason": offer.reason, "chosen": offer.is_chosen})
         });
-        json!({"libfabric": self.version, "rule": RULE, "offers": offers.collect::<Value>()})
+        json!({"libfabric": self.library, "rule": RULE, "offers": offers.collect::<Value>()})
     }
 }

