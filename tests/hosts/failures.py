@@ -9,7 +9,7 @@ from job_tests import running
 from job_tests.running import HERE, chosen, expect, test
 
 EXCHANGE = HERE / "hosts/exchange.c"
-# mpirun notices within this many seconds that a host is gone (SILENCE in mpirun/wire/way.rs, and what ending takes).
+# mpirun notices within this many seconds that a host is gone (OUTBOARD_LAUNCH_SILENCE_MS, and what ending takes).
 NOTICED_S = 90
 
 

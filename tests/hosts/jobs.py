@@ -79,6 +79,71 @@ def eight_ranks_on_four_hosts_are_one_job(hosts):
 
 
 @test
+def hosts_are_named_as_other_launchers_allow(hosts):
+    tell = ["sh", "-c", "echo $OMPI_COMM_WORLD_RANK on $(hostname)"]
+    for words, wanted in [(["-hosts", "h[1-3]", *tell], "123"), (["--host", "h2:2", "-H", "h1", *tell], "221"),
+                          (["-host", "h2", "-n", 1, *tell, ":", "-host", "h1,h3", "-n", 2, *tell], "213")]:
+        code, output = on(hosts.hosts[0], MPIRUN, *words)
+        expected = [f"{rank} on h{host}" for rank, host in enumerate(wanted)]
+        expect((code, sorted(output.splitlines())) == (0, expected), f"{words}: {code}\n{output}")
+    code, output = on(hosts.hosts[0], MPIRUN, "-hosts", "h1,h2", "/no/program")
+    expect(code == 127 and any(f"mpirun: host {it}: /no/program: no such file" in output for it in ("h1", "h2")), f"{code}\n{output}")
+    nothing_left(hosts)
+
+
+@test
+def a_host_whose_name_only_ssh_knows_takes_part(hosts):
+    config = lab.STATE / "ssh/client"
+    before = config.read_text()
+    with config.open("a") as file:
+        file.write("Host only-ssh\n    HostName 10.88.0.2\n")
+    try:
+        code, output = on(hosts.hosts[0], MPIRUN, "-v", "-hosts", "h1,only-ssh", running.compile_c(HERE / "hosts/exchange.c"), 1)
+        expect(code == 0 and "all right" in output and "on eth0 (10.88.0.2)" in output, f"{code}\n{output}")
+    finally:
+        config.write_text(before)
+    nothing_left(hosts)
+
+
+@test
+def the_interface_that_is_named_is_taken(hosts):
+    exchange = running.compile_c(HERE / "hosts/exchange.c")
+    for host in hosts.hosts[:2]:
+        lab.command("ip", "link", "add", f"more{host.number}", "type", "veth", "peer", "name", "eth1", "netns", host.init)
+        lab.command("ip", "link", "set", f"more{host.number}", "master", "bridge", "up")
+        host.command("ip", "address", "add", f"10.89.0.{host.number}/24", "dev", "eth1")
+        host.command("ip", "link", "set", "eth1", "up")
+    try:
+        for words, there in [(["-iface", "eth1"], "eth1 (10.89.0"), (["--mca", "btl_tcp_if_include", "10.89.0.0/16"], "eth1 (10.89.0"),
+                             (["-iface", "ib0,eth0"], "eth0 (10.88.0"), ([], "eth0 (10.88.0")]:
+            code, output = on(hosts.hosts[0], MPIRUN, "-v", *words, "-hosts", "h1,h2", exchange, 1)
+            expect(code == 0 and "all right" in output, f"{words}: {code}\n{output}")
+            expect(all(f"Outboard: {it} goes to other hosts by tcp" in output and f"{there}.{it.number})" in output for it in hosts.hosts[:2]),
+                   f"{words}:\n{output}")
+        code, output = on(hosts.hosts[0], MPIRUN, "-iface", "eth7", "-hosts", "h1,h2", exchange, 1)
+        expect(code != 0 and "no interface eth7" in output and "eth1" in output, f"{code}\n{output}")
+    finally:
+        for host in hosts.hosts[:2]:
+            lab.command("ip", "link", "delete", f"more{host.number}")
+    nothing_left(hosts)
+
+
+@test
+def a_rank_takes_little_memory(hosts):
+    memory = running.compile_c(HERE / "hosts/memory.c")
+    seen = {}
+    # Debian's libfabric, whose sizes of its own make 100 MB of it; and what is taken by itself.
+    for library in ("libfabric.so.1", ""):
+        words = ["-genv", "OUTBOARD_FABRIC_LIB", library] if library else []
+        code, output = on(hosts.hosts[0], MPIRUN, *words, "-hosts", "h[1-4]:4", memory)
+        expect(code == 0, f"{code}\n{output}")
+        seen[library] = float(output.split()[0])
+    expect(seen["libfabric.so.1"] < 60, seen)
+    expect(seen[""] < 60, seen)
+    return f"{seen} MB"
+
+
+@test
 def programs_are_right_on_four_hosts(hosts):
     for name, ranks in {**FEW, **(MANY if running.chosen.more else {})}.items():
         code, output = on(hosts.hosts[0], MPIRUN, "-n", ranks, "-hosts", "h1,h2,h3,h4", "--map-by", "node", program(name))

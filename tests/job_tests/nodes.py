@@ -104,17 +104,46 @@ def a_host_that_cannot_be_used_is_named_with_the_reason():
             ("echo Permission denied >&2; exit 255", "no agent could be started on host localhost"),
             ("echo Permission denied >&2; exit 255", "ended with code 255: Permission denied"),
             ("exec /no/mpirun", "ended with code 127"),
-            ("echo hello; exit 0", "ended with code 0"),
+            ("echo hello; exit 0", "ended with code 0: hello"),
         ]:
             code, output = on_nodes("sleep", "1000", launcher=script(folder, other.format(text)))
             expect(code == 1 and sentence in output, f"{text}: {code}\n{output}")
         # What a login shell prints is no part of the job.
         code, output = on_nodes("echo", "it ran", launcher=script(folder, 'echo Welcome; shift; exec "$@"\n'))
         expect((code, output) == (0, "it ran\nit ran\n"), f"noise: {code}\n{output}")
+        long = "head -c 3000000 /dev/zero | tr '\\0' x; echo; shift; exec \"$@\"\n"
+        code, output = on_nodes("echo", "it ran", launcher=script(folder, long))
+        expect((code, output) == (0, "it ran\nit ran\n"), f"much noise: {code}\n{output[-1000:]}")
     code, output = on_nodes("true", launcher="/no/such/launcher")
     expect(code == 1 and "host 127.0.0.1 cannot be reached" in output, f"{code}\n{output}")
     code, output = on_nodes("no-such-program")
     expect(code == 127 and "no such command in PATH" in output, f"{code}\n{output}")
+    own = os.uname().nodename
+    for word, what in [("no-such-program", "no such command"), ("/no/program", "no such file")]:
+        code, output = on_nodes(word)
+        expect(code == 127 and f"mpirun: host {own}: {word}: {what}" in output, f"{code}\n{output}")
+
+
+@test
+def a_crash_is_told_although_libfabric_is_loaded():
+    """Debian's libfabric brings libraries that catch crashes for themselves, and end the process with code 1."""
+    program = compile_c(HERE / "faults/crashes.c")
+    for way, sent in [("segv", signal.SIGSEGV), ("abort", signal.SIGABRT)]:
+        code, output = on_nodes(program, way, env={"OUTBOARD_FABRIC_LIB": "libfabric.so.1"})
+        expect(code == 128 + sent and f"crashed: {sent.name}" in output, f"{way}: exit code {code}\n{output}")
+
+
+@test
+def a_host_that_is_slow_or_silent_is_told():
+    slow = 'if [ $1 = localhost ]; then echo job 7 queued >&2; sleep 12; fi; shift; exec "$@"\n'
+    with tempfile.TemporaryDirectory() as folder:
+        code, output = on_nodes("echo", "it ran", launcher=script(folder, slow))
+    told = [line for line in output.splitlines() if line.startswith("mpirun: still waiting for an agent on localhost, by ")]
+    expect(code == 0 and len(told) == 1 and "which says: job 7 queued" in told[0] and output.count("it ran") == 2, f"{code}\n{output}")
+    # $PPID is the agent.
+    stops = "if [ $OMPI_COMM_WORLD_RANK = 1 ]; then kill -STOP $PPID; fi; sleep 1000"
+    code, output = on_nodes("sh", "-c", stops, env={"OUTBOARD_LAUNCH_SILENCE_MS": "5s"})
+    expect(code == 1 and "host localhost has been silent for 5 s; ending the job" in output, f"{code}\n{output}")
 
 
 @test

@@ -28,10 +28,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sys::signal::Signals;
 
 use super::command::say::Refusal;
+use super::command::variables;
 use super::wire::frame::{self, Down, Start, Up};
 use super::wire::launch::AGENT as WORD;
 use super::wire::way::{Pipe, Way, input};
@@ -63,7 +65,8 @@ pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     let pipe = Arc::new(Pipe::open().ok()?);
     let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let code = step(second, &pipe).unwrap_or_else(|refusal| {
-        pipe.tell(Up::Failed { worlds: vec![0], sentence: refusal.message, code: refusal.code });
+        let sentence = format!("host {}: {}", sys::host::name(), refusal.message);
+        pipe.tell(Up::Failed { worlds: vec![0], sentence, code: refusal.code });
         refusal.code
     });
     pipe.tell(Up::Done { code });
@@ -106,7 +109,8 @@ fn run(fd: &str, pipe: &Arc<Pipe>) -> Result<u8, Refusal> {
     let mut file = File::from(sys::memory::inherited(fd).map_err(lost)?);
     let start: Option<Start> = frame::read(&mut file).map_err(lost)?;
     let start = start.ok_or_else(|| Refusal::other("what an agent is to do is empty"))?;
-    let upstream = Upstream::open(pipe.clone())?;
+    let silence = Duration::from_millis(variables::settings(&start.global)?.launch_silence_ms);
+    let upstream = Upstream::open(pipe.clone(), silence)?;
     let (mut job, plan) = Job::prepare(&start, upstream, Arc::new(signals))?;
     job.start(&start.programs, &plan)?;
     Ok(job.watch())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What is made before the first process starts: the plan of cores, and the job's memory.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,7 +84,7 @@ fn memory(
     start.job.iter().for_each(|number| job.id.store(*number, Ordering::Relaxed));
     // So that no two hosts make one number.
     job.connections.store(u64::from(start.node) << 40, Ordering::Relaxed);
-    job.address.set(&start.nodes[start.node as usize].address);
+    job.address.set(&address(start));
     segment.world(0).size.store(ranks, Ordering::Relaxed);
     job.launcher.store(std::process::id(), Ordering::Relaxed);
     job.spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
@@ -97,6 +98,18 @@ fn memory(
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
     Ok((segment, fd, found.complaint))
+}
+
+/// The address at which other hosts reach this one: what `mpirun` found, else the one by which ssh came.
+/// Empty if neither is known: then the interface is libfabric's choice.
+fn address(start: &Start) -> String {
+    let by_ssh = || {
+        // The address and port of the client, then those of this host.
+        let variable = settings::foreign::variable("SSH_CONNECTION")?.into_string().ok()?;
+        let address: IpAddr = variable.split_whitespace().nth(2)?.parse().ok()?;
+        (!address.is_loopback()).then(|| address.to_string())
+    };
+    start.nodes[start.node as usize].address.clone().or_else(by_ssh).unwrap_or_default()
 }
 
 /// Who runs where: on cores that no other job has, if there are enough.

@@ -8,13 +8,13 @@ use std::io::{Cursor, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::wire::frame::{self, Arrivals, Down, Up};
-use crate::mpirun::wire::way::{PULSE, SILENCE, STANDSTILL, Way, input};
+use crate::mpirun::wire::way::{PULSE, STANDSTILL, Way, input};
 
 /// An agent's connection to the root, and what was said.
 pub struct Upstream {
@@ -45,6 +45,8 @@ struct Line {
     heard: Instant,
     looked: Instant,
     pulse: Instant,
+    /// For how long it may be silent.
+    silence: Duration,
 }
 
 impl Line {
@@ -63,7 +65,7 @@ impl Line {
             way.tell(Up::Alive);
         }
         // A stopped `mpirun` says nothing.
-        !is_stopped && now.duration_since(self.heard) > SILENCE
+        !is_stopped && now.duration_since(self.heard) > self.silence
     }
 }
 
@@ -95,8 +97,8 @@ impl Upstream {
         }
     }
 
-    /// The connection to a root that writes to our standard input.
-    pub fn open(way: Arc<dyn Way>) -> Result<Upstream, Refusal> {
+    /// The connection to a root that writes to our standard input, and may be silent for so long.
+    pub fn open(way: Arc<dyn Way>, silence: Duration) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| wrong(error.into()))?;
@@ -114,7 +116,7 @@ impl Upstream {
         };
         std::thread::Builder::new().name("upstream".into()).spawn(listen).map_err(wrong)?;
         let now = Instant::now();
-        let line = Some(Line { woken, heard: now, looked: now, pulse: now });
+        let line = Some(Line { woken, heard: now, looked: now, pulse: now, silence });
         Ok(Upstream { line, ..Upstream::here(way, inbox) })
     }
 

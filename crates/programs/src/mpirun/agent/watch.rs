@@ -36,7 +36,9 @@ impl Job {
     /// Starts everything. What cannot be started is told to the root, and ends the job.
     pub fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
         self.open()?;
-        if let Err(Refusal { message: sentence, code }) = self.start_all(programs, plan) {
+        if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
+            let is_here = self.upstream.is_here();
+            let sentence = if is_here { message } else { format!("host {}: {message}", self.host) };
             self.tell(Up::Failed { worlds: vec![0], sentence, code });
             self.end_all(code, libc::SIGKILL);
         }

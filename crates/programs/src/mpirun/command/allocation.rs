@@ -55,35 +55,8 @@ pub fn ssh_options() -> Vec<String> {
 
 /// The hosts of a list as Slurm writes it: `n[001-003,7],login`.
 fn names(list: &str) -> Option<Vec<String>> {
-    let mut all = Vec::new();
-    let mut rest = list;
-    while !rest.is_empty() {
-        let mut depth = 0;
-        let end = rest.find(|letter| {
-            depth += i32::from(letter == '[') - i32::from(letter == ']');
-            depth == 0 && letter == ','
-        });
-        let (one, more) = end.map_or((rest, ""), |end| (&rest[..end], &rest[end + 1..]));
-        all.extend(expanded(one)?);
-        rest = more;
-    }
-    (!all.is_empty()).then_some(all)
-}
-
-fn expanded(pattern: &str) -> Option<Vec<String>> {
-    let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
-    let (ranges, after) = rest.split_once(']')?;
-    let ends = expanded(after)?;
-    let mut all = Vec::new();
-    for range in ranges.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (from, to): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        let width = first.len();
-        for number in from..=to.min(from.saturating_add(1 << 20)) {
-            all.extend(ends.iter().map(|end| format!("{before}{number:0width$}{end}")));
-        }
-    }
-    Some(all)
+    let all: Option<Vec<_>> = hosts::parts(list).map(hosts::expanded).collect();
+    all.map(|all| all.concat()).filter(|all| all.iter().all(|name| !name.is_empty()))
 }
 
 /// The numbers of SLURM_TASKS_PER_NODE: `2(x3),1`.

@@ -16,10 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::allocation;
 use super::found::found;
 use super::others::{REFUSED, WITHOUT_EFFECT};
+use super::values::{cores, readers, universe};
 use super::words::{Leading, leading};
 use crate::mpirun::place::binding::{Bind, Map};
 use crate::mpirun::place::cpus;
 use crate::mpirun::place::hosts::{self, Deal, Hosts, Placement};
+
+pub use super::values::{Cores, Readers, Universe};
 
 /// Run an MPI program on this machine, or on several hosts.
 ///
@@ -111,6 +114,10 @@ pub struct Global {
     /// Say what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
+    /// Reach other hosts by this interface: eth0, or a network as 10.0.0.0/8, or several, of which each host
+    /// has one. Also: --mca btl_tcp_if_include.
+    #[arg(long, value_name = "NAME", env = "OMPI_MCA_btl_tcp_if_include", hide_env_values = true)]
+    iface: Option<String>,
     /// What starts processes on other hosts. Default: srun inside an allocation of Slurm, else ssh. Also:
     /// --bootstrap.
     #[arg(long, alias = "bootstrap", value_name = "NAME")]
@@ -121,9 +128,12 @@ pub struct Global {
 }
 
 impl Global {
-    /// The variables set for all (`-genv`), which the job's own settings obey too.
+    /// The variables set for all (`-genv`, and options that are settings of ranks), which the job's own
+    /// settings obey too.
     pub fn genv(&self) -> Vec<(OsString, OsString)> {
-        pairs(&self.genv)
+        let interface = self.iface.iter().map(|name| ("OUTBOARD_FABRIC_INTERFACE".into(), name.into()));
+        let tells = self.verbose.then(|| ("OUTBOARD_FABRIC_TELL".into(), "1".into()));
+        interface.chain(tells).chain(pairs(&self.genv)).collect()
     }
 }
 
@@ -138,12 +148,15 @@ struct Local {
     #[arg(long, aliases = ["perhost", "npernode"], short_alias = 'N', value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     ppn: Option<u32>,
-    /// The hosts with their slots, as a,b:4. Also: --host, -H. Default: this machine.
+    /// The hosts with their slots, as a,b:4 or n[01-16]; may be given several times. Also: --host, -H.
+    /// Default: this machine.
     #[arg(long, aliases = ["host"], short_alias = 'H', value_name = "LIST", value_parser = hosts::list)]
-    hosts: Option<Hosts>,
+    #[arg(action = clap::ArgAction::Append)]
+    hosts: Vec<Hosts>,
     /// The same in a file, a host a line: a:4, or a slots=4. Also: -machinefile.
     #[arg(short = 'f', long, aliases = ["machinefile", "machine"], value_name = "FILE", value_parser = hosts::file)]
-    hostfile: Option<Hosts>,
+    #[arg(action = clap::ArgAction::Append)]
+    hostfile: Vec<Hosts>,
     /// Set an environment variable for this program.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     env: Vec<OsString>,
@@ -177,69 +190,6 @@ pub enum Launcher {
     Rsh,
     #[value(alias = "slurm")]
     Srun,
-}
-
-/// A list of cores, in one option.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cores(pub Vec<usize>);
-
-fn cores(text: &str) -> Result<Cores, String> {
-    let list = settings::list(text)?;
-    if list.is_empty() {
-        Err("no core".into())
-    } else {
-        Ok(Cores(list.iter().map(|&core| core as usize).collect()))
-    }
-}
-
-/// Which ranks read standard input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Readers {
-    All,
-    Only(Vec<u64>),
-}
-
-impl Default for Readers {
-    /// None.
-    fn default() -> Readers {
-        Readers::Only(Vec::new())
-    }
-}
-
-impl Readers {
-    /// Whether a rank is one of them.
-    pub fn has(&self, rank: u32) -> bool {
-        match self {
-            Readers::All => true,
-            Readers::Only(ranks) => ranks.contains(&rank.into()),
-        }
-    }
-}
-
-fn readers(text: &str) -> Result<Readers, String> {
-    match text {
-        "all" => Ok(Readers::All),
-        "none" => Ok(Readers::Only(Vec::new())),
-        list => Ok(Readers::Only(settings::list(list)?)),
-    }
-}
-
-/// What MPI_UNIVERSE_SIZE is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Universe {
-    /// The cores of this machine.
-    System,
-    /// As many as can be started.
-    Infinite,
-    Size(u32),
-}
-
-fn universe(text: &str) -> Result<Universe, String> {
-    match text.to_uppercase().as_str() {
-        "SYSTEM" => Ok(Universe::System),
-        "INFINITE" => Ok(Universe::Infinite),
-        number => number.parse().map(Universe::Size).map_err(|_| "SYSTEM, INFINITE or a number".into()),
-    }
 }
 
 /// What is to be run.
@@ -280,7 +230,7 @@ impl Arguments {
         let mut parts = words.split(|word| word == ":");
         let mut notes = Vec::new();
         let mut first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
-        let genv = pairs(&first.global.genv);
+        let genv = first.global.genv();
         // `ppr:2:socket` says how many there are on each host, too; all are like this one.
         let map = &first.global.map_by;
         let instances = || cpus::cores().map_or(1, |cores| cpus::instances(map.by, &cores));
@@ -289,7 +239,7 @@ impl Arguments {
         for part in parts {
             locals.push(parse::<Further>(part, &mut notes)?.local);
         }
-        let mut common = locals[0].hosts().cloned();
+        let mut common = locals[0].hosts();
         if locals.iter().all(|local| local.hosts().is_none()) {
             let given = allocation::hosts();
             let wrong = |why| command::<First>().error(ErrorKind::ValueValidation, why);
@@ -303,7 +253,7 @@ impl Arguments {
                 common = Some(Hosts::own(1));
             }
             if let (Some(hosts), true) = (&common, locals.len() == 1) {
-                locals[0].hosts = Some(hosts.clone());
+                locals[0].hosts = vec![hosts.clone()];
             }
         }
         let mut slots = 0;
@@ -311,8 +261,8 @@ impl Arguments {
         let mut placement = Placement::default();
         let mut programs = Vec::new();
         for local in locals {
-            slots += local.hosts().map_or(0, Hosts::slots);
-            let hosts = local.hosts().or(common.as_ref()).cloned();
+            slots += local.hosts().map_or(0, |hosts| hosts.slots());
+            let hosts = local.hosts().or_else(|| common.clone());
             let how = match local.ppn.or(each) {
                 Some(each) => Deal::Each(each),
                 None if map.by == "Machine" => Deal::Turns,
@@ -347,8 +297,10 @@ impl Arguments {
 }
 
 impl Local {
-    fn hosts(&self) -> Option<&Hosts> {
-        self.hosts.as_ref().or(self.hostfile.as_ref())
+    /// The hosts that were named, if any were.
+    fn hosts(&self) -> Option<Hosts> {
+        let lists = if self.hosts.is_empty() { &self.hostfile } else { &self.hosts };
+        Hosts::joined(lists.iter().cloned().map(Ok)).ok()
     }
 }
 
@@ -537,13 +489,23 @@ mod tests {
             ("-lv -n4 a", 4),
             ("-map-by ppr:3:node a", 3),
             ("-H localhost:4 --map-by ppr:1:node a", 1),
-            ("-genvall -genvlist A,B -launcher ssh -launcher-exec /bin/ssh -iface lo -rmk user -n 2 a", 2),
+            ("-genvall -genvlist A,B -launcher ssh -launcher-exec /bin/ssh -rmk user -n 2 a", 2),
+            ("-host localhost:2 --host 127.0.0.1 -H localhost a", 4),
             ("--mca btl self,vader -mca=pml ob1 --oversubscribe --allow-run-as-root -np 2 a", 2),
         ] {
             let arguments = of(line);
             assert_eq!(
                 (arguments.placement.node_of.len(), &arguments.programs[0].words),
                 (count, &words("a")),
+                "{line}"
+            );
+        }
+        for line in ["-iface eth1,10.0.0.0/8", "--mca btl_tcp_if_include eth1,10.0.0.0/8"] {
+            let pair = ("OUTBOARD_FABRIC_INTERFACE".into(), "eth1,10.0.0.0/8".into());
+            let arguments = of(&format!("{line} -n 2 a"));
+            assert_eq!(
+                (&arguments.programs[0].environment, arguments.notes.len()),
+                (&vec![pair], 0),
                 "{line}"
             );
         }
@@ -564,6 +526,9 @@ mod tests {
             (arguments.placement.nodes.join(","), arguments.placement.node_of)
         };
         assert_eq!(of("-hosts h1:2,h2 a"), ("h1,h2".into(), vec![0, 0, 1]));
+        assert_eq!(of("-hosts h[1-2]:2,x a"), ("h1,h2,x".into(), vec![0, 0, 1, 1, 2]));
+        let each = "-host h1 -n 1 a : -host h2,h1 -n 2 b : -hosts h3 -host h4 c";
+        assert_eq!(of(each), ("h1,h2,h3,h4".into(), vec![0, 1, 0, 2, 3]));
         assert_eq!(of("-hosts h1,h2 -ppn 2 a"), ("h1,h2".into(), vec![0, 0, 1, 1]));
         assert_eq!(of("-hosts h1:2,h2:2 -n 3 --map-by node a"), ("h1,h2".into(), vec![0, 1, 0]));
         let four = "-H h1:4,h2:4,h3:4,h4:4 --map-by ppr";

@@ -9,5 +9,6 @@ pub mod found;
 mod others;
 pub mod rsh;
 pub mod say;
+mod values;
 pub mod variables;
 mod words;

@@ -2,6 +2,10 @@
 //! Options of MPICH, Intel MPI and Open MPI that are not done: those that may stand in a command, and those
 //! that may not.
 
+/// The options that set a parameter of Open MPI; the parameter that is an option of ours, and that option.
+pub const MCA: [&str; 4] = ["mca", "gmca", "prtemca", "pmixmca"];
+pub const INTERFACE: (&str, &str) = ("btl_tcp_if_include", "iface");
+
 /// Options of others that change nothing on one machine: their names, how many values they have, and why.
 pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["genvall", "envall"], 0, "all variables are passed on anyway"),
@@ -9,13 +13,9 @@ pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["oversubscribe"], 0, "more ranks than cores are always allowed"),
     (&["allow-run-as-root"], 0, "every user may run jobs"),
     (&["rmk"], 1, "an allocation of Slurm is noticed by itself"),
-    (&["iface", "localhost", "order-nodes"], 1, "the network is found by the names of the hosts"),
+    (&["localhost", "order-nodes"], 1, "the network is found by the names of the hosts"),
     (&["rr", "bynode", "byslot", "disable-hostname-propagation"], 0, "write --map-by node or --map-by slot"),
-    (
-        &["mca", "gmca", "prtemca", "pmixmca"],
-        2,
-        "it is for components of Open MPI; `outboard info --settings` lists our settings",
-    ),
+    (&MCA, 2, "it is for components of Open MPI; `outboard info --settings` lists our settings"),
     (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
 ];
 

@@ -9,7 +9,7 @@ use clap::Arg;
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
 
-use super::others::{REFUSED, WITHOUT_EFFECT};
+use super::others::{INTERFACE, MCA, REFUSED, WITHOUT_EFFECT};
 
 /// An option before the program.
 pub(super) enum Leading {
@@ -44,6 +44,15 @@ pub(super) fn leading(
         }
         if let Some((_, values, why)) = WITHOUT_EFFECT.iter().find(|(names, ..)| names.contains(&name)) {
             at = (at + values - usize::from(glued.is_some() && *values > 0)).min(words.len());
+            let (parameter, option) = INTERFACE;
+            if MCA.contains(&name)
+                && words[start..at].iter().any(|word| word.to_string_lossy().ends_with(parameter))
+                && find(command, option, false).is_some()
+            {
+                let values = vec![words[at - 1].clone()];
+                all.push(Leading::Ours { name: format!("--{option}"), values, at: start..at });
+                continue;
+            }
             let told: Vec<_> = words[start..at].iter().map(|word| word.to_string_lossy()).collect();
             all.push(Leading::Idle(format!("{} has no effect: {why}", told.join(" "))));
             continue;

@@ -24,6 +24,21 @@ impl Hosts {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
     }
 
+    /// All of several lists. A host that is named twice in a row has the slots of both; later, its turn comes
+    /// again. Errors: there is none, or the first of the lists.
+    pub fn joined(lists: impl Iterator<Item = Result<Hosts, String>>) -> Result<Hosts, String> {
+        let mut all: Vec<Host> = Vec::new();
+        for list in lists {
+            for host in list?.0 {
+                match all.last_mut().filter(|other| other.name == host.name) {
+                    Some(other) => other.slots = other.slots.saturating_add(host.slots),
+                    None => all.push(host),
+                }
+            }
+        }
+        if all.is_empty() { Err("it names no host".into()) } else { Ok(Hosts(all)) }
+    }
+
     /// This machine, with room for so many ranks.
     pub fn own(slots: u32) -> Hosts {
         Hosts(vec![Host { name: sys::host::name(), slots }])
@@ -46,35 +61,48 @@ pub fn is_here(host: &str, own: &str) -> bool {
     }
 }
 
-/// The hosts of `HOST[:SLOTS],...`.
+/// The hosts of `HOST[:SLOTS],...`, where HOST may have ranges: `n[001-003,7]:4`.
 pub fn list(text: &str) -> Result<Hosts, String> {
-    collect(text.split(',').map(|host| entry(host, "")))
+    Hosts::joined(parts(text).map(|host| entry(host, "")))
+}
+
+/// What commas part outside of brackets.
+pub fn parts(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    list.split(move |letter| {
+        depth += i32::from(letter == '[') - i32::from(letter == ']');
+        depth == 0 && letter == ','
+    })
+}
+
+/// The names of a pattern as Slurm writes it: `n[001-003,7]`. Nothing if it is none.
+pub fn expanded(pattern: &str) -> Option<Vec<String>> {
+    let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
+    let (ranges, after) = rest.split_once(']')?;
+    let ends = expanded(after)?;
+    let mut all = Vec::new();
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let width = first.len();
+        for number in from..=to.min(from.saturating_add(1 << 20)) {
+            all.extend(ends.iter().map(|end| format!("{before}{number:0width$}{end}")));
+        }
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 /// The hosts of a file with a host a line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
 pub fn file(path: &str) -> Result<Hosts, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    collect(lines.filter(|line| !line.is_empty()).map(|line| {
+    Hosts::joined(lines.filter(|line| !line.is_empty()).map(|line| {
         let (host, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         entry(host, rest)
     }))
 }
 
-/// A host that is named twice in a row has the slots of both; later, its turn comes again.
-fn collect(hosts: impl Iterator<Item = Result<Host, String>>) -> Result<Hosts, String> {
-    let mut all: Vec<Host> = Vec::new();
-    for host in hosts {
-        let host = host?;
-        match all.last_mut().filter(|other| other.name == host.name) {
-            Some(other) => other.slots = other.slots.saturating_add(host.slots),
-            None => all.push(host),
-        }
-    }
-    if all.is_empty() { Err("it names no host".into()) } else { Ok(Hosts(all)) }
-}
-
-fn entry(host: &str, rest: &str) -> Result<Host, String> {
+fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
     // MVAPICH's lists have HOST:SLOTS:ADAPTER.
     let parts: Vec<&str> = host.trim().split(':').collect();
     let host = match parts[..] {
@@ -89,9 +117,9 @@ fn entry(host: &str, rest: &str) -> Result<Host, String> {
     // A name goes into the command line of a launcher: nothing there may pass for an option or for a shell's
     // word.
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-:%@".contains(letter);
-    if name.is_empty() || name.starts_with('-') || !name.chars().all(allowed) {
-        return Err(format!("{name:?} is no name of a host"));
-    }
+    let is_name = |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed);
+    let names = expanded(name).filter(|names| names.iter().all(is_name));
+    let Some(names) = names else { return Err(format!("{name:?} is no name of a host")) };
     let slots = match glued.or(rest.split_whitespace().find_map(|word| word.strip_prefix("slots="))) {
         None => 1,
         Some(slots) => match slots.parse() {
@@ -99,7 +127,7 @@ fn entry(host: &str, rest: &str) -> Result<Host, String> {
             _ => return Err(format!("{slots:?} is no number of slots from 1 to 4096")),
         },
     };
-    Ok(Host { name: name.to_owned(), slots })
+    Ok(Hosts(names.into_iter().map(|name| Host { name, slots }).collect()))
 }
 
 /// How ranks are dealt out to hosts.
@@ -196,6 +224,11 @@ mod tests {
         assert_eq!(list("h1:2, h2,h1").unwrap(), hosts(&[("h1", 2), ("h2", 1), ("h1", 1)]));
         assert_eq!(list("h1,h1:2:mlx5_0,::1").unwrap(), hosts(&[("h1", 3), ("::1", 1)]));
         assert_eq!(list("::1,[fe80]").unwrap_err(), "\"[fe80]\" is no name of a host");
+        let ranges = hosts(&[("h1", 2), ("h2", 2), ("h7", 2), ("login", 1), ("n09", 1), ("n10", 1)]);
+        assert_eq!(list("h[1-2,7]:2,login,n[09-10]"), Ok(ranges));
+        for wrong in ["h[1-2", "h[a-b]", "h[2-1]", "h[1-2];x"] {
+            assert!(list(wrong).unwrap_err().contains("no name of a host"), "{wrong}");
+        }
         for (wrong, word) in
             [("h1:x", "slots"), ("", "no name"), ("-oProxyCommand=x", "no name"), ("a;b", "no name")]
         {

@@ -21,6 +21,8 @@ pub(super) struct Agent {
     pub(super) has_started: bool,
     /// When it was begun.
     pub(super) begun: Instant,
+    /// Whether the user has been told that it takes long.
+    pub(super) is_called_slow: bool,
     /// Whether it has been told what to do, so that it understands other frames.
     is_open: bool,
     /// Whether its ranks are stopped.
@@ -61,6 +63,7 @@ impl Agent {
             held: Vec::new(),
             has_started: false,
             begun: now,
+            is_called_slow: false,
             is_open: false,
             is_stopped: false,
             done: None,

@@ -8,10 +8,11 @@ use super::Root;
 use super::agents::Agent;
 use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::Down;
-use crate::mpirun::wire::way::{PULSE, SILENCE, STANDSTILL};
+use crate::mpirun::wire::way::{PULSE, STANDSTILL};
 
-/// How long an agent may take to start.
+/// How long an agent may take to start, and after what time its host is named.
 const START: Duration = Duration::from_secs(60);
+const SLOW: Duration = Duration::from_secs(10);
 
 impl Root {
     pub(super) fn look_at_clock(&mut self) {
@@ -39,11 +40,12 @@ impl Root {
         if self.end_at.is_some() {
             return;
         }
+        self.tell_of_slow_hosts(now);
         let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.begun) > START;
         let silent = |agent: &&Agent| {
             let is_printing =
                 agent.link.is_some_and(|link| self.links[link].is_printing.load(Ordering::Relaxed));
-            !agent.is_over() && !is_printing && now.duration_since(agent.heard) > SILENCE
+            !agent.is_over() && !is_printing && now.duration_since(agent.heard) > self.silence
         };
         let sentence = if let Some(agent) = self.agents.iter().find(late) {
             Some(format!(
@@ -57,14 +59,33 @@ impl Root {
             let index = self.agents.iter().position(is_silent);
             if let Some(index) = index.filter(|index| self.is_dpu(*index)) {
                 self.agents[index].is_closed = true;
-                return self.lose_dpu(index, &format!("silent for {} s", SILENCE.as_secs()));
+                return self.lose_dpu(index, &format!("silent for {} s", self.silence.as_secs()));
             }
             index.map(|index| &self.agents[index]).map(|agent| {
-                format!("host {} has been silent for {} s; ending the job", agent.name, SILENCE.as_secs())
+                let seconds = self.silence.as_secs();
+                format!("host {} has been silent for {seconds} s; ending the job", agent.name)
             })
         };
         if let Some(sentence) = sentence {
             self.fail(&sentence, 1);
         }
+    }
+
+    /// Names the hosts that a launcher has not reached so far; once for each agent.
+    fn tell_of_slow_hosts(&mut self, now: Instant) {
+        let slow = |agent: &&mut Agent| {
+            !agent.has_started && !agent.is_called_slow && now.duration_since(agent.begun) > SLOW
+        };
+        let mut slow: Vec<&mut Agent> = self.agents.iter_mut().filter(slow).collect();
+        let Some(first) = slow.first() else { return };
+        let said = first.lines.last().map_or(String::new(), |line| format!(", which says: {line}"));
+        let names: Vec<&str> = slow.iter().map(|agent| agent.name.as_str()).collect();
+        say(&format!(
+            "still waiting for an agent on {}, by {}{said}; giving up after {} s",
+            names.join(", "),
+            first.command,
+            START.as_secs()
+        ));
+        slow.iter_mut().for_each(|agent| agent.is_called_slow = true);
     }
 }

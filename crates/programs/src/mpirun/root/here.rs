@@ -29,7 +29,7 @@ impl Root {
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
         let name = self.placement.nodes[0].clone();
-        self.start.nodes.push(Node { name: name.clone(), address: String::new() });
+        self.start.nodes.push(Node { name: name.clone(), address: Some(String::new()) });
         let mut agent = Agent::new(name, 0, String::new(), queue);
         agent.has_started = true;
         agent.open();

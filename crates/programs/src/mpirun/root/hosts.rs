@@ -41,7 +41,15 @@ impl Root {
     fn find_addresses(&mut self, before: usize) -> Result<(), String> {
         for name in &self.placement.nodes[before..] {
             let address = address(name, &self.placement)?;
-            let address = self.reachable(name, address)?;
+            if let Err(why) = &address
+                && self.start.global.verbose
+            {
+                say(&format!(
+                    "the address of host {name} is not known here ({why}): it is left to the launcher"
+                ));
+            }
+            let address = address.ok();
+            self.reachable(name, address.as_deref())?;
             self.start.nodes.push(Node { name: name.clone(), address });
         }
         Ok(())
@@ -74,14 +82,16 @@ impl Root {
 
     /// The address of a host, unless the ranks that run already have been told addresses of this machine
     /// only.
-    fn reachable(&self, name: &str, address: String) -> Result<String, String> {
-        let is_within = |address: &str| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string();
-        if !is_within(&address) && self.start.nodes.iter().any(|node| is_within(&node.address)) {
+    fn reachable(&self, name: &str, address: Option<&str>) -> Result<(), String> {
+        let is_within = |address: Option<&str>| {
+            address.is_some_and(|address| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string())
+        };
+        if !is_within(address) && self.start.nodes.iter().any(|node| is_within(node.address.as_deref())) {
             return Err(format!(
                 "host {name} is another machine than this, to which alone mpirun was given: name it by mpirun -hosts"
             ));
         }
-        Ok(address)
+        Ok(())
     }
 
     pub(super) fn send_start(&mut self, index: usize) {
@@ -90,20 +100,23 @@ impl Root {
     }
 }
 
-/// A host's address, at which the other hosts find it. `Err`: a sentence.
-fn address(name: &str, placement: &Placement) -> Result<String, String> {
+/// A host's address, at which the other hosts find it; within, why it is not known here, as a name that only
+/// the configuration of ssh has is not. `Err`: a sentence.
+fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, String> {
     let own = sys::host::name();
     if placement.nodes.iter().all(|name| hosts::is_here(name, &own))
         && placement.dealt.iter().all(|(hosts, _)| hosts.are_here())
     {
         let alone = placement.nodes.len() == 1;
-        return Ok(if alone { String::new() } else { Ipv4Addr::LOCALHOST.to_string() });
+        return Ok(Ok(if alone { String::new() } else { Ipv4Addr::LOCALHOST.to_string() }));
     }
     // The name under which others may know this machine.
     let name = if name == "localhost" { own.as_str() } else { name };
     let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
-    let unknown = |why: String| format!("the address of host {name} is not known here: {why}");
-    let found = lookup(host).map_err(unknown)?;
+    let found = match lookup(host) {
+        Ok(found) => found,
+        Err(why) => return Ok(Err(why)),
+    };
     let outside = found.iter().find(|address| !address.is_loopback());
     let Some(address) = outside.or(found.first()) else { return Err(format!("host {name} has no address")) };
     if address.is_loopback() {
@@ -111,7 +124,7 @@ fn address(name: &str, placement: &Placement) -> Result<String, String> {
             "host {name} has the address {address}, where no other host reaches it: name it by another address"
         ));
     }
-    Ok(address.to_string())
+    Ok(Ok(address.to_string()))
 }
 
 /// The addresses of a host, unless finding them takes so long that agents would take us for dead.

@@ -8,7 +8,7 @@
 //! frames go by two queues.
 //!
 //! Invariants: the first failure decides the exit code, and ends the job on all hosts; an agent in another
-//! process that is silent for [`SILENCE`] has failed.
+//! process that is silent for OUTBOARD_LAUNCH_SILENCE_MS has failed.
 //!
 //! Read next: `here.rs`, `worlds.rs` (spawned processes), `wire/frame.rs`, `wire/link.rs`, `agent/mod.rs`.
 
@@ -88,6 +88,8 @@ struct Root {
     timeout: Option<(f64, Instant)>,
     looked: Instant,
     pulse: Instant,
+    /// For how long an agent may be silent.
+    silence: Duration,
     /// The exit code of the first failure.
     failed: Option<u8>,
     /// When agents that have not ended are given up.
@@ -168,6 +170,7 @@ impl Root {
             timeout: seconds.and_then(deadline),
             looked: now,
             pulse: now,
+            silence: Duration::from_millis(settings.launch_silence_ms),
             failed: None,
             end_at: None,
             credit: Credit::default(),

@@ -89,8 +89,8 @@ impl Start {
 pub struct Node {
     /// Its name, as the user wrote it.
     pub name: String,
-    /// Its address, as `mpirun` found it by the name; empty if there is only one node.
-    pub address: String,
+    /// Its address, as `mpirun` found it by the name, if it did; empty if there is only one node.
+    pub address: Option<String>,
 }
 
 /// A world that is spawned.

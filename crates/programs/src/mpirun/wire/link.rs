@@ -21,8 +21,8 @@ use super::frame::{self, Down, To, Up};
 use super::launch::{AGENT, Launch, Member, RELAY, Relay};
 use crate::mpirun::command::say::Refusal;
 
-/// What a launcher's command may print before the agent's greeting.
-const NOISE_BYTES_MAX: usize = 64 << 10;
+/// How much is kept of what a launcher's command prints before the agent's greeting.
+const NOISE_BYTES_KEPT: usize = 4 << 10;
 
 /// Something that happened to an agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -200,19 +200,22 @@ struct Ear {
 
 impl Ear {
     /// To its end.
-    fn listen(self, mut output: ChildStdout) {
-        if let Some(build) = greeted(&mut output) {
+    fn listen(self, output: ChildStdout) {
+        let mut output = BufReader::new(output);
+        let (greeting, noise) = greeted(&mut output);
+        if let Some(build) = greeting {
             self.has_greeted.store(true, Ordering::Relaxed);
             // A relay of our build has the agent of its host greet.
             if !self.is_relay || build != boot::BUILD {
                 self.listener.tell(self.nodes[0], Event::Greeted(build));
             }
-            let mut output = BufReader::new(output);
             while let Some((node, event)) = self.hear(&mut output) {
                 if self.nodes.contains(&node) {
                     self.pass_on(node, event);
                 }
             }
+        } else if let Some(line) = last_line(&noise) {
+            self.listener.tell(self.nodes[0], Event::Line(line));
         }
         let ended = match wait_briefly(&mut lock(&self.child)) {
             None => "has closed its output".into(),
@@ -250,18 +253,31 @@ impl Ear {
     }
 }
 
-/// Waits for the greeting behind what a shell prints; the number of the build.
-fn greeted(output: &mut ChildStdout) -> Option<u64> {
+/// Waits for the greeting behind what a shell prints, however much: the number of the build, and the last of
+/// what was printed.
+fn greeted(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     let mut noise = Vec::new();
-    let mut byte = [0];
-    while noise.len() <= NOISE_BYTES_MAX && output.read_exact(&mut byte).is_ok() {
-        noise.push(byte[0]);
-        let last = &noise[noise.len().saturating_sub(frame::GREETING_BYTES)..];
-        if let Some((_, build)) = frame::find_greeting(last) {
-            return Some(build);
+    while let Ok(more) = output.fill_buf()
+        && !more.is_empty()
+    {
+        let before = noise.len();
+        noise.extend_from_slice(more);
+        if let Some((at, build)) = frame::find_greeting(&noise) {
+            output.consume(at + frame::GREETING_BYTES - before);
+            noise.truncate(at);
+            return (Some(build), noise);
         }
+        let bytes = more.len();
+        output.consume(bytes);
+        noise.drain(..noise.len().saturating_sub(NOISE_BYTES_KEPT));
     }
-    None
+    (None, noise)
+}
+
+/// The last line with anything in it.
+fn last_line(noise: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(noise);
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Waits for a command a moment: what it has started may keep it.
@@ -280,5 +296,26 @@ fn show(to: To, bytes: &[u8]) -> std::io::Result<()> {
     match to {
         To::Output => std::io::stdout().lock().write_all(bytes).and_then(|()| std::io::stdout().flush()),
         To::Error => std::io::stderr().lock().write_all(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_found_behind_any_noise_and_what_follows_is_kept() {
+        for bytes in [0, 1, 8191, 8192, 100_000, 3 << 20] {
+            let said = [vec![b'x'; bytes], frame::greeting().to_vec(), b"rest".to_vec()].concat();
+            let mut output = BufReader::new(&said[..]);
+            let (build, noise) = greeted(&mut output);
+            assert_eq!(build, Some(boot::BUILD), "{bytes}");
+            assert!(noise.len() <= bytes && noise.len() <= NOISE_BYTES_KEPT + (8 << 10), "{}", noise.len());
+            let mut rest = Vec::new();
+            output.read_to_end(&mut rest).unwrap();
+            assert_eq!(rest, b"rest");
+        }
+        let (build, noise) = greeted(&mut BufReader::new(&b"Hello\nYour password has expired\n\n"[..]));
+        assert_eq!((build, last_line(&noise).as_deref()), (None, Some("Your password has expired")));
     }
 }

@@ -14,8 +14,6 @@ use crate::mpirun::command::say::Refusal;
 
 /// How often each side of a pipe says that it lives.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// For how long the other side may be silent. Where processes are many more than cores, 20 s were seen.
-pub const SILENCE: Duration = Duration::from_secs(45);
 /// Whoever looks so much later than it last did stood still itself, as a suspended machine does.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 

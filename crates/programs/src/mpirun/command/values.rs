@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Values of options: lists of cores, who reads standard input, the size of the universe.
+//!
+//! Read next: `arguments.rs`.
+
+use serde::{Deserialize, Serialize};
+
+/// A list of cores, in one option.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores(pub Vec<usize>);
+
+/// The cores of a list as 3 or 2,6-7.
+pub fn cores(text: &str) -> Result<Cores, String> {
+    let list = settings::list(text)?;
+    if list.is_empty() {
+        Err("no core".into())
+    } else {
+        Ok(Cores(list.iter().map(|&core| core as usize).collect()))
+    }
+}
+
+/// Which ranks read standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Readers {
+    All,
+    Only(Vec<u64>),
+}
+
+impl Default for Readers {
+    /// None.
+    fn default() -> Readers {
+        Readers::Only(Vec::new())
+    }
+}
+
+impl Readers {
+    /// Whether a rank is one of them.
+    pub fn has(&self, rank: u32) -> bool {
+        match self {
+            Readers::All => true,
+            Readers::Only(ranks) => ranks.contains(&rank.into()),
+        }
+    }
+}
+
+/// The readers that an option names.
+pub fn readers(text: &str) -> Result<Readers, String> {
+    match text {
+        "all" => Ok(Readers::All),
+        "none" => Ok(Readers::Only(Vec::new())),
+        list => Ok(Readers::Only(settings::list(list)?)),
+    }
+}
+
+/// What MPI_UNIVERSE_SIZE is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Universe {
+    /// The cores of this machine.
+    System,
+    /// As many as can be started.
+    Infinite,
+    Size(u32),
+}
+
+/// The size that an option names.
+pub fn universe(text: &str) -> Result<Universe, String> {
+    match text.to_uppercase().as_str() {
+        "SYSTEM" => Ok(Universe::System),
+        "INFINITE" => Ok(Universe::Infinite),
+        number => number.parse().map(Universe::Size).map_err(|_| "SYSTEM, INFINITE or a number".into()),
+    }
+}
