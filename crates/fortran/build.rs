@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Sets the library's name at run time, and says that it needs the C library of its ABI from its own folder.
-//! Both crates of the bindings have this script.
+//! All libraries that call MPI by its C functions have this script.
 //!
 //! Cargo does not build one shared library before another, so the linker gets an empty library of that
 //! name; the C functions are found when the program starts.
@@ -9,9 +9,15 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    let mpich = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| name.ends_with("-mpich"));
-    let (name, needed) =
-        if mpich { ("libmpifort.so.12", "libmpi.so.12") } else { ("libmpifort_abi.so.1", "libmpi_abi.so.1") };
+    let package = std::env::var("CARGO_PKG_NAME").expect("cargo sets it");
+    let mpich = package.ends_with("-mpich");
+    let name = match package.as_str() {
+        "outboard-train-c" => "liboutboard_dl.so.1",
+        "outboard-oshmem" => "liboshmem.so.1",
+        _ if mpich => "libmpifort.so.12",
+        _ => "libmpifort_abi.so.1",
+    };
+    let needed = if mpich { "libmpi.so.12" } else { "libmpi_abi.so.1" };
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     // That of the target, where it is another: cargo-zigbuild sets it.
     let target = std::env::var("TARGET").expect("cargo sets it").replace('-', "_");
@@ -28,5 +34,5 @@ fn main() {
     if mpich {
         println!("cargo::rustc-cfg=mpich");
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../fortran/build.rs");
 }

@@ -579,3 +579,6 @@ impl Execution {
         Ok(Did::Something)
     }
 }
+
+#[cfg(test)]
+mod fixture;

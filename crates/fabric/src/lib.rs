@@ -10,8 +10,8 @@
 //! under way; what the provider hands out (lengths, contexts, addresses) is checked before it is used. A
 //! packet's content is the peer's word: whoever parses it checks it.
 //!
-//! Read next: `found.rs` (which libfabric), `provider.rs` (which provider and interface), `domain.rs`, `endpoint.rs`, `region.rs`, `ffi.rs`
-//! (libfabric's records).
+//! Read next: `found.rs` (which libfabric), `provider.rs` (which provider and interface), `domain.rs`,
+//! `endpoint.rs`, `region.rs`, `ffi.rs` (libfabric's records).
 
 mod domain;
 mod endpoint;

@@ -2,9 +2,9 @@
 //! The symmetric heap: each PE divides its own in the same way, for all make the same calls in one order.
 
 use crate::coll::barrier_all;
-use crate::fault::{fail, mpi};
-use crate::process::{get, handle, handle_in_place};
-use crate::{memory, numbers as n, setting};
+use crate::fault::fail;
+use crate::process::{extremes, get};
+use crate::{memory, setting};
 use std::collections::BTreeMap;
 use std::ffi::c_long;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,18 +70,9 @@ fn agree(function: &str, value: usize) {
     if !setting::is_debugging() {
         return;
     }
-    let mut ends = [value as i64, -(value as i64)];
-    let comm = get().comm;
-    mpi!(MPI_Allreduce(
-        handle_in_place(),
-        ends.as_mut_ptr().cast(),
-        2,
-        handle(n::INT64_T),
-        handle(n::MAX),
-        comm
-    ));
-    if ends[0] != -ends[1] {
-        fail(&format!("{function}: this PE passes {value}, others from {} to {}", -ends[1], ends[0]));
+    let (least, most) = extremes(value, get().comm);
+    if least != most {
+        fail(&format!("{function}: this PE passes {value}, others from {least} to {most}"));
     }
 }
 

@@ -225,14 +225,10 @@ fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     win
 }
 
-/// The static variables of the executable, if all PEs run the same one.
-fn statics(comm: MPI_Comm, n: c_int) -> Region {
-    let mut found = (0, 0);
-    // SAFETY: the function gets the pair, and only while the call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(first_object), (&raw mut found).cast()) };
-    let (base, bytes): (usize, usize) = found;
-    // Whoever has the least, and the most: by the negative's maximum.
-    let mut ends = [bytes as i64, -(bytes as i64)];
+/// The least and the greatest value that a PE of a comm passes.
+pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
+    // The least is by the maximum of the negatives.
+    let mut ends = [value as i64, -(value as i64)];
     mpi!(MPI_Allreduce(
         handle_in_place(),
         ends.as_mut_ptr().cast(),
@@ -241,7 +237,17 @@ fn statics(comm: MPI_Comm, n: c_int) -> Region {
         handle(n::MAX),
         comm
     ));
-    let bytes = if ends[0] == -ends[1] { bytes } else { 0 };
+    (-ends[1], ends[0])
+}
+
+/// The static variables of the executable, if all PEs run the same one.
+fn statics(comm: MPI_Comm, n: c_int) -> Region {
+    let mut found = (0, 0);
+    // SAFETY: the function gets the pair, and only while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(first_object), (&raw mut found).cast()) };
+    let (base, bytes): (usize, usize) = found;
+    let (least, most) = extremes(bytes, comm);
+    let bytes = if least == most { bytes } else { 0 };
     Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
 }
 

@@ -371,47 +371,17 @@ impl Execution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffers::{Buffers, Spot};
-    use crate::checked::CheckedSchedule;
-    use crate::memory::Driver;
-    use crate::peer::Peer;
-    use crate::record::{InstanceRecord, record_bytes};
-    use schedule::{Algorithm, Params};
-    use std::sync::Arc;
+    use crate::engine::fixture;
     use transport::route::Far;
-    use transport::shm::{Allocator, Segment, Shape};
 
     const BYTES: u64 = 4096;
 
-    /// A receive of `BYTES` bytes at rank 1 from rank 0 of another host, and what its driver asks for first.
-    fn receive(reach: &Reach, segment: &Segment) -> (Execution, u32, Note) {
-        let rank = segment.local(1).expect("it is on this host");
-        let mut allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
-        let plan = Algorithm::BcastBinomial.plan(&Params::new(1, 2));
-        let steps = plan.steps.len() as u32;
-        let at = allocator.alloc(record_bytes(steps as usize)).unwrap();
-        let record = InstanceRecord::new(allocator.arena(), at, steps).unwrap();
-        record.clear();
-        // No memory: whoever stores a byte is told that there is none.
-        let mut buffers = Buffers::default();
-        buffers.spots = vec![Spot { bytes: BYTES, ..Spot::default() }; steps as usize];
-        let plan = Arc::new(CheckedSchedule::new(Arc::new(plan)).unwrap());
-        let peers = [0, 1].map(|peer| Peer::of(peer, segment)).into();
-        let mut run = Execution::new(plan, rank, record, peers, buffers);
-        run.restart(1, 1);
-        run.expect_remote(true);
-        run.poll(reach).unwrap();
-        let (server, note) = run.next_note().expect("it asks for its bytes");
-        assert_eq!((note.kind, note.offset, note.total), (Kind::Fetch, 0, BYTES));
-        (run, server, note)
-    }
-
     /// What becomes of an answer: the fault of the receive, and how many reads it begins.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
-        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
-        segment.set_nodes(1, 2, &[0, 1], 1);
-        let reach = Reach::new(segment.clone(), Driver::Rank(segment.local(1).unwrap()), 1 << 20);
-        let (mut run, mut from, asked) = receive(&reach, &segment);
+        let (mut run, reach) = fixture::broadcast(1, BYTES, true);
+        run.poll(&reach).unwrap();
+        let (mut from, asked) = run.next_note().expect("it asks for its bytes");
+        assert_eq!((asked.kind, asked.offset, asked.total), (Kind::Fetch, 0, BYTES));
         let place = Place { far: Far { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
         let mut note = Note { kind: Kind::Place, offset: BYTES, ..asked };
         let mut words = place.words();

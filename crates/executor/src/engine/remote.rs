@@ -195,36 +195,13 @@ impl Execution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffers::{Buffers, Spot};
-    use crate::checked::CheckedSchedule;
-    use crate::engine::Progress;
-    use crate::memory::Driver;
-    use crate::record::{Head, InstanceRecord, record_bytes};
-    use schedule::{Algorithm, Params};
-    use std::sync::Arc;
+    use crate::engine::{Progress, fixture};
+    use crate::record::Head;
     use std::sync::atomic::Ordering;
-    use transport::shm::{Allocator, Segment, Shape};
 
     #[test]
     fn a_send_without_its_bytes_sends_none_and_fails() {
-        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
-        segment.set_nodes(0, 2, &[0, 1], 1);
-        let rank = segment.local(0).unwrap();
-        let mut allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
-        let plan = Algorithm::BcastBinomial.plan(&Params::new(0, 2));
-        let steps = plan.steps.len() as u32;
-        let at = allocator.alloc(record_bytes(steps as usize)).unwrap();
-        let record = InstanceRecord::new(allocator.arena(), at, steps).unwrap();
-        record.clear();
-        // A step of 8 bytes, and no buffer that has them.
-        let mut buffers = Buffers::default();
-        buffers.spots = vec![Spot { bytes: 8, ..Spot::default() }];
-        let plan = Arc::new(CheckedSchedule::new(Arc::new(plan)).unwrap());
-        let peers = [0, 1].map(|peer| Peer::of(peer, &segment)).into();
-        let mut run = Execution::new(plan, rank, record, peers, buffers);
-        run.restart(1, 1);
-        run.expect_remote(false);
-        let reach = Reach::new(segment.clone(), Driver::Rank(rank), 1 << 20);
+        let (mut run, reach) = fixture::broadcast(0, 8, false);
         assert_eq!(run.poll(&reach), Ok(Progress::Moved));
         let wanted = run.next_wanted().expect("the receiver waits for a message");
         assert!(wanted.is_send && wanted.span.bytes() == 0 && wanted.peer == 1, "{wanted:?}");

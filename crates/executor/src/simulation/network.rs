@@ -200,7 +200,10 @@ impl EdgePort for End<'_> {
         Pull::Started
     }
 
-    fn acknowledge(&mut self, _from: (u32, &[u8])) {}
+    fn acknowledge(&mut self, (from, _): (u32, &[u8])) {
+        let is_reading = |pull: &UnderWay| pull.own == self.own && self.packets.exposed[pull.key].0 == from;
+        assert!(!self.packets.pulls.iter().any(is_reading), "{} still reads from {from}", self.own);
+    }
 
     fn pulled(&mut self) -> Option<(u32, bool)> {
         let ours = |(_, pull): &(usize, &UnderWay)| pull.own == self.own;
