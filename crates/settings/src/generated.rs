@@ -8,7 +8,7 @@ use crate::value::{FromText, Kind, Scope, Setting, Values};
 /// All settings of this process. See [`TABLE`] for their defaults and reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.
+    /// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN during which the program computes (with other hosts, those where its steps are shorter then), on all, off none.
     pub offload: Offload,
     /// With offload=auto: the least number of bytes, sent and received by this rank, of an operation that a proxy gets.
     pub offload_bytes_min: u64,
@@ -28,11 +28,11 @@ pub struct Settings {
     pub tuning: String,
     /// Whether cross-memory attach is tried at start (auto) or never used (off).
     pub cma: Cma,
-    /// The file of libfabric (version 1.17 or later), by which the hosts of a job reach each other. Default: the system's libfabric.so.1, or, on a host without a fabric, one of version 2 that is installed beside Outboard or the Python that it belongs to. Jobs on one host need none.
+    /// The file of libfabric (version 1.17 or later), by which the hosts of a job reach each other. Default: the system's libfabric.so.1, or, on a host without a fabric, one of version 2 that is installed next to Outboard or the Python that it belongs to. Jobs on one host need none.
     pub fabric_lib: Option<PathBuf>,
     /// The provider of libfabric that carries packets between hosts: verbs, cxi, efa, opx, psm3, tcp. Default: the best that serves the address by which `mpirun` knows this host.
     pub fabric_provider: Option<String>,
-    /// The interface by which packets go to other hosts (eth0), a device (mlx5_0), an address, or a network (10.0.0.0/8), or several parted by commas, of which a host has one. mpirun -iface sets it. Default: the one with the address by which `mpirun` knows this host.
+    /// The interface by which packets go to other hosts (eth0), a device (mlx5_0), an address, or a network (10.0.0.0/8), or several, separated by commas, of which a host has one. mpirun -iface sets it. Default: the one with the address by which `mpirun` knows this host.
     pub fabric_interface: Option<String>,
     /// Whether a rank says which provider and interface it takes to other hosts, and of which libfabric. mpirun -v sets it.
     pub fabric_tell: bool,
@@ -92,7 +92,7 @@ pub struct Settings {
     pub malloc_bytes_min: u64,
     /// Whether mpirun takes cores that no other job of this machine has. With 0 it neither looks at other jobs nor keeps cores from them.
     pub claim_cores: bool,
-    /// How many processes started by MPI_Comm_spawn may live in a job at the same time, beside those that mpirun starts.
+    /// How many processes started by MPI_Comm_spawn may live in a job at the same time, in addition to those that mpirun starts.
     pub spawn_ranks_max: u64,
     /// How many commands mpirun starts to reach other hosts. With more hosts, the first of each part of them starts the agents of the others. Not set: 32 by ssh, rsh and srun, and no limit by another command (--launcher-exec).
     pub launch_fanout: Option<u64>,
@@ -100,7 +100,7 @@ pub struct Settings {
     pub launch_silence_ms: u64,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+    /// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
     pub device: Device,
     /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
     pub device_bytes_min: u64,
@@ -114,7 +114,7 @@ pub struct Settings {
     pub check: u64,
     /// What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.
     pub crash: Crash,
-    /// Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.
+    /// Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did during computation.
     pub stats: bool,
     /// Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).
     pub trace: Option<PathBuf>,
@@ -285,7 +285,7 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.",
+        doc: "Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN during which the program computes (with other hosts, those where its steps are shorter then), on all, off none.",
         why: "Giving an operation to a proxy costs about a microsecond, so the calling thread is faster with short ones.",
     },
     Setting {
@@ -326,7 +326,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Proxy,
         internal: false,
         doc: "How long a proxy polls after its last work before it sleeps. One that shares its core with ranks sleeps at once, unless this is 1s or more.",
-        why: "A wake-up costs the host some microseconds; a proxy with a core of its own can afford to poll.",
+        why: "A wake-up costs the host a few microseconds; a proxy with a core of its own can afford to poll.",
     },
     Setting {
         name: "eager_bytes_max",
@@ -385,8 +385,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Process,
         internal: false,
-        doc: "The file of libfabric (version 1.17 or later), by which the hosts of a job reach each other. Default: the system's libfabric.so.1, or, on a host without a fabric, one of version 2 that is installed beside Outboard or the Python that it belongs to. Jobs on one host need none.",
-        why: "A site has a libfabric of its own beside the distribution's, with the provider of its network.",
+        doc: "The file of libfabric (version 1.17 or later), by which the hosts of a job reach each other. Default: the system's libfabric.so.1, or, on a host without a fabric, one of version 2 that is installed next to Outboard or the Python that it belongs to. Jobs on one host need none.",
+        why: "A site may have a libfabric of its own in addition to the distribution's, with the provider of its network.",
     },
     Setting {
         name: "fabric_provider",
@@ -405,7 +405,7 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Process,
         internal: false,
-        doc: "The interface by which packets go to other hosts (eth0), a device (mlx5_0), an address, or a network (10.0.0.0/8), or several parted by commas, of which a host has one. mpirun -iface sets it. Default: the one with the address by which `mpirun` knows this host.",
+        doc: "The interface by which packets go to other hosts (eth0), a device (mlx5_0), an address, or a network (10.0.0.0/8), or several, separated by commas, of which a host has one. mpirun -iface sets it. Default: the one with the address by which `mpirun` knows this host.",
         why: "A host may have several networks of one kind, and the one of its name may be the slow one.",
     },
     Setting {
@@ -416,7 +416,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "Whether a rank says which provider and interface it takes to other hosts, and of which libfabric. mpirun -v sets it.",
-        why: "Whoever wonders why a job is slow looks there first.",
+        why: "The network is the first place to look when a job is slow.",
     },
     Setting {
         name: "pmix_lib",
@@ -705,7 +705,7 @@ pub const TABLE: &[Setting] = &[
         default: "256",
         scope: Scope::Launch,
         internal: false,
-        doc: "How many processes started by MPI_Comm_spawn may live in a job at the same time, beside those that mpirun starts.",
+        doc: "How many processes started by MPI_Comm_spawn may live in a job at the same time, in addition to those that mpirun starts.",
         why: "The layout of the job's segment is fixed at start; an unused process costs address space, but no memory.",
     },
     Setting {
@@ -745,7 +745,7 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         scope: Scope::Job,
         internal: false,
-        doc: "Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
+        doc: "Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
         why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
     },
     Setting {
@@ -815,7 +815,7 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Process,
         internal: false,
-        doc: "Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.",
+        doc: "Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did during computation.",
         why: "The first look at where messages and time went. Each MPI call then reads the clock twice.",
     },
     Setting {
@@ -910,7 +910,7 @@ pub const TABLE: &[Setting] = &[
     },
 ];
 
-/// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN beside which the program works, and with other hosts those where its steps are shorter so, on all, off none.
+/// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN during which the program computes (with other hosts, those where its steps are shorter then), on all, off none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// `auto`
@@ -1011,7 +1011,7 @@ impl FromText for Malloc {
     }
 }
 
-/// Whose memory MPI calls take beside the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+/// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// `off`

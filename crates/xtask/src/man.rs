@@ -220,7 +220,7 @@ impl Page<'_> {
             }
         }
         if !classes.is_empty() {
-            push!(text, "Of wrong arguments tell the classes\n{}.\n", classes.join(",\n"));
+            push!(text, "Invalid arguments are reported as\n{}.\n", classes.join(",\n"));
         }
         text
     }

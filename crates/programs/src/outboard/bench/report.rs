@@ -119,7 +119,7 @@ pub fn number(value: f64) -> String {
 /// How to read the columns.
 pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (greatest - least) / median. Ratio: ours over the best peer's in \
     the same round, its median and spread. Limits are bare loops (bench/limits.c) in the same rounds; reached: how much of the \
-    best limit we reach. A limit in brackets binds nobody: it needs memory that both processes have mapped.";
+    best limit we reach. Limits in brackets are out of reach for any message-passing library: they need memory that both processes have mapped.";
 
 /// The table for the terminal.
 pub fn text(table: &Table) -> String {
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(sum(&table).unwrap(), "1 of 2 goals met; of 1 others the limit itself is in the way");
         assert_eq!(table.rows[1].measure.beside, ["one copy"], "the first of its limits");
         table.rows[1].limits[0] = some(&[1.0, 1.0, 1.0]);
-        assert!(table.rows[1].limit_in_the_way().is_some(), "what binds nobody is not counted");
+        assert!(table.rows[1].limit_in_the_way().is_some(), "a limit that is out of reach is not counted");
         table.rows[1].limits[1] = some(&[3.4, 3.4, 3.4]);
         assert_eq!(table.rows[1].limit_in_the_way(), None, "we are faster than it");
         table.rows[1].limits[1] = some(&[1.0, 1.0, 1.0]);

@@ -24,8 +24,8 @@ use super::plan::collective;
 use rows::{Row, Way};
 use sites::{Site, Sites};
 
-/// Say of each call site of a collective, comm and size who carried it out (a proxy or the rank), by which
-/// algorithm and why, what overlapped with computation, and how long the other took for such calls.
+/// For each call site, communicator and size, report who carried out the collective (a proxy or the rank),
+/// with which algorithm and why, what overlapped with computation, and how long the other took for them.
 ///
 /// The job must run with OUTBOARD_TRACE=FILE. Then FILE can be explained after its end, and the job itself
 /// while it runs. Debug information (-g) gives call sites their lines.

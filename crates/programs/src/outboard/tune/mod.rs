@@ -27,7 +27,7 @@ pub struct Tune {
     /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing. Measure what jobs choose now beside both forced choices, and in how many jobs without a
+    /// Write nothing. Compare what jobs choose now with both forced choices, and in how many jobs without a
     /// table the first messages show the faster way.
     #[arg(long)]
     compare: bool,
@@ -35,7 +35,7 @@ pub struct Tune {
     #[arg(long, value_name = "COUNT", requires = "compare", conflicts_with_all = ["rounds", "device"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     jobs: Option<u32>,
-    /// How often each choice is measured, in turns. Default: 3, with --compare 9.
+    /// How often each choice is measured, alternating. Default: 3, with --compare 9.
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
