@@ -2,14 +2,40 @@
 //! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
 //! `mpirun --proxies`.
 
+use std::ffi::OsString;
+
 use executor::{Borrow, Config};
 use telemetry::Counter;
 use transport::lend::Borrower;
 use transport::route_fabric::{Port, Wanted};
 use transport::shm::{Member, Segment};
 
-/// The program: serves until its ranks have gone, and returns the exit code.
-pub fn run() -> u8 {
+const HELP: &str =
+    "outboard-proxy: carries out collectives and messages for the ranks of a job while they compute
+
+mpirun --proxies N starts N of them on each host; nobody starts one by hand. `man outboard-proxy` says more.
+
+Options:
+  -h, --help     Print help
+  -V, --version  Print version";
+
+/// The program: serves until its ranks have gone, and returns the exit code. `word` is its first argument.
+pub fn run(word: Option<OsString>) -> u8 {
+    match word.as_ref().map(|word| word.to_string_lossy()).as_deref() {
+        None => {}
+        Some("-h" | "--help") => {
+            println!("{HELP}");
+            return 0;
+        }
+        Some("-V" | "--version") => {
+            println!("outboard-proxy {}", env!("CARGO_PKG_VERSION"));
+            return 0;
+        }
+        Some(word) => {
+            eprintln!("outboard-proxy: unexpected argument {word}; mpirun --proxies starts proxies");
+            return 2;
+        }
+    }
     sys::child::name_myself("outboard-proxy");
     // Ctrl-C is for mpirun: it ends the ranks first, and the proxies when no rank needs them.
     sys::signal::ignore(libc::SIGINT);

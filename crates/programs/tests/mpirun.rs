@@ -188,7 +188,11 @@ fn the_first_failure_is_reported_in_one_line_and_ends_the_job() {
         ("-n 2 RANK join @0:exit=3 sleep=60000", 3, &["rank 0", "code 3 without MPI_Finalize"]),
         ("-n 2 RANK join @0:exit=0 sleep=60000", 1, &["rank 0", "code 0 without MPI_Finalize"]),
         ("-n 2 RANK join @1:abort=7 sleep=60000", 7, &["rank 1", "MPI_Abort with code 7"]),
-        ("-n 2 RANK join @1:fail=15 sleep=60000", 15, &["rank 1", "fatal error of code 15"]),
+        (
+            "-n 2 RANK join @1:fail=15 sleep=60000",
+            15,
+            &["rank 1", "fatal error of code 15 (MPI_ERR_TRUNCATE)"],
+        ),
         ("-n 2 RANK @1:exit=0 join sleep=60000", 1, &["rank 1 ended without MPI_Init"]),
         ("-n 2 RANK @1:exit=4 join sleep=60000", 4, &["rank 1", "exited with code 4"]),
     ] {

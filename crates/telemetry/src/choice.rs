@@ -39,7 +39,7 @@ const WHY: [(Choice, &str); 23] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
-    (Blocking, "a blocking call would only wait for a proxy"),
+    (Blocking, "it is a blocking call, which the rank carries out itself"),
     (Short, "it moves less than OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Empty, "this rank has nothing to move"),
     (OtherHosts, "it is messages between hosts, which proxies do not carry"),

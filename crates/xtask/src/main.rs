@@ -9,6 +9,7 @@ macro_rules! push {
     };
 }
 
+mod errors;
 mod fortran;
 mod gen_constants;
 mod gen_header;
@@ -42,9 +43,9 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Write the manual pages of MPI's functions.
+    /// Write the manual pages of MPI's functions and errors.
     Man {
-        /// The folder to write to, usually share/man/man3.
+        /// The folder to write to, usually share/man.
         #[arg(long)]
         to: PathBuf,
     },
@@ -93,6 +94,7 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         (root.join("include/mpif.h"), fortran::modules::header(&bindings, &table)),
         (root.join("include/mpi.f90"), fortran::modules::older(&bindings, &table)),
         (root.join("include/mpi_f08.f90"), fortran::modules::newer(&bindings, &table)),
+        (root.join("docs/errors.md"), errors::Errors::read(root)?.page(&table)?),
     ];
     for (path, text) in &mut files {
         if path.extension().is_some_and(|end| end == "rs") {
@@ -108,7 +110,9 @@ fn write(root: &Path) -> Result<(), String> {
 }
 
 fn man(root: &Path, to: &Path) -> Result<(), String> {
-    man::pages(root)?.iter().try_for_each(|(name, text)| write_file(&to.join(name), text))
+    let errors = errors::Errors::read(root)?.man(&table::Table::read(root)?)?;
+    write_file(&to.join("man7/outboard-errors.7"), &errors)?;
+    man::pages(root)?.iter().try_for_each(|(name, text)| write_file(&to.join("man3").join(name), text))
 }
 
 fn spdx(root: &Path) -> Result<(), String> {

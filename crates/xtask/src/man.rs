@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Writes the manual pages of MPI's functions, section 3, from the tables: `xtask man --to FOLDER`. A page
+//! Writes the manual pages of MPI's functions, section 3, from the tables: `xtask man --to share/man`. A page
 //! has a function and its form for large counts; that form's own page is a link.
 
 use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
 use crate::gen_shim::{is_bare, object};
 use crate::table::{self, Function, HANDLES, Param, Table};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// `tables/man.toml`.
@@ -33,6 +33,34 @@ struct Chapter {
     functions: BTreeMap<String, String>,
 }
 
+/// `tables/man_text.toml`.
+#[derive(Deserialize)]
+struct Texts {
+    /// The names of collective functions outside of chapter 6.
+    collective: BTreeSet<String>,
+    /// What the parameters of a function are, where that differs from `Words::parameters`.
+    parameters: BTreeMap<String, BTreeMap<String, String>>,
+    descriptions: BTreeMap<String, String>,
+    /// What is Outboard's own.
+    notes: BTreeMap<String, String>,
+    examples: Vec<Example>,
+}
+
+/// A whole program.
+#[derive(Deserialize)]
+struct Example {
+    functions: Vec<String>,
+    text: String,
+}
+
+impl Texts {
+    /// The names of functions that it has something for.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
+        tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
+    }
+}
+
 /// Every page: the name of its file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let table = Table::read(root)?;
@@ -44,6 +72,10 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
             return Err(format!("tables/man.toml: there is no MPI_{name}"));
         }
     }
+    let texts: Texts = table::toml(root, "man_text.toml")?;
+    if let Some(name) = texts.names().find(|name| !known(&format!("MPI_{name}"))) {
+        return Err(format!("tables/man_text.toml: there is no MPI_{name}"));
+    }
     let mut pages = Vec::new();
     for function in &table.functions {
         let file = format!("{}.3", function.name);
@@ -52,7 +84,8 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
             file,
             match plain {
                 Some(plain) => format!(".so man3/{plain}.3\n"),
-                None => Page { function, table: &table, bindings: &bindings, words: &words }.text()?,
+                None => Page { function, table: &table, bindings: &bindings, words: &words, texts: &texts }
+                    .text()?,
             },
         ));
     }
@@ -64,6 +97,7 @@ struct Page<'a> {
     table: &'a Table,
     bindings: &'a Bindings,
     words: &'a Words,
+    texts: &'a Texts,
 }
 
 impl Page<'_> {
@@ -79,7 +113,15 @@ impl Page<'_> {
             text.push_str(&escaped(&prototype(function)));
         }
         text.push_str(&escaped(&self.fortran()));
-        push!(text, ".fi\n{}{}", self.parameters(), self.errors());
+        push!(text, ".fi\n{}{}", self.parameters(), self.description(chapter, &summary, large.is_some()));
+        text.push_str(&self.errors());
+        if let Some(notes) = self.texts.notes.get(self.name()) {
+            push!(text, ".SH NOTES\n{}", paragraphs(notes));
+        }
+        let is_here = |example: &&Example| example.functions.iter().any(|name| name == self.name());
+        if let Some(example) = self.texts.examples.iter().find(is_here) {
+            push!(text, ".SH EXAMPLE\n.nf\n{}.fi\n", escaped(&example.text));
+        }
         push!(text, ".SH SEE ALSO\n{}.BR mpirun (1)\n.PP\n", self.related());
         push!(
             text,
@@ -88,6 +130,58 @@ impl Page<'_> {
             chapter.title
         );
         Ok(text)
+    }
+
+    /// The function's name without `MPI_`.
+    fn name(&self) -> &str {
+        self.function.name.trim_start_matches("MPI_")
+    }
+
+    /// What the function does, and what holds for all of its kind.
+    fn description(&self, chapter: &Chapter, summary: &str, has_large: bool) -> String {
+        let name = &self.function.name;
+        let has = |param: &str| self.function.params.iter().any(|known| known.name == param);
+        let mut text = match self.texts.descriptions.get(self.name()) {
+            Some(description) => paragraphs(description),
+            None => escaped(&format!("{name} {summary}.\n")),
+        };
+        let is_persistent = self.name().ends_with("_init") && has("request");
+        let is_nonblocking = !is_persistent && has("request") && self.starts_operation();
+        if is_nonblocking {
+            text.push_str(
+                "It returns at once. MPI_Wait, MPI_Test or one of their like completes the request; until then \
+                 the buffers belong to MPI.\n",
+            );
+        }
+        if is_persistent {
+            text.push_str(
+                "The request moves nothing until MPI_Start or MPI_Startall starts it. MPI_Wait, MPI_Test or one \
+                 of their like completes each start, and MPI_Request_free frees the request.\n",
+            );
+        }
+        if (chapter.number == 6 || self.name().contains("eighbor_")) && has("comm")
+            || self.texts.collective.contains(self.name())
+        {
+            text.push_str(
+                "The call is collective: all processes make it, in the same order as their other collective \
+                 calls on that object.\n",
+            );
+        }
+        if has_large {
+            push!(text, "{name}_c is the same with counts of type MPI_Count.\n");
+        }
+        format!(".SH DESCRIPTION\n{text}")
+    }
+
+    /// Whether it is MPI_I... of another function, or one-sided with a request.
+    fn starts_operation(&self) -> bool {
+        let name = self.name();
+        let rest =
+            name.strip_prefix(['I', 'R']).or_else(|| Some(name.rsplit_once("_i")?.1)).unwrap_or_default();
+        let base = rest.trim_end_matches("_with_info");
+        ["mprobe", "mrecv", "send", "recv", "bsend", "ssend", "rsend"].contains(&base)
+            || self.table.function(&format!("MPI_{}", capitalised(base))).is_some()
+            || ["dup", "flush", "read", "write"].iter().any(|word| base.starts_with(word))
     }
 
     /// The chapter, and one line about the function.
@@ -154,13 +248,21 @@ impl Page<'_> {
         let mut text = String::new();
         for param in self.function.params.iter().filter(|param| param.r#type != "...") {
             push!(text, ".TP\n.IR {} \" ({})\"\n", param.name, self.way(param));
-            match (self.words.parameters.get(&param.name), handle(param)) {
-                (Some(meaning), _) => push!(text, "{}\n", escaped(&meaning.is)),
-                (None, Some(kind)) => push!(text, "{}\n", kind.described(!param.array.is_empty())),
-                _ => {}
-            }
+            push!(text, "{}\n", escaped(&self.meaning(param)));
         }
         if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
+    }
+
+    /// What a parameter is; empty if no table says it.
+    fn meaning(&self, param: &Param) -> String {
+        let own = self.texts.parameters.get(self.name()).and_then(|own| own.get(&param.name));
+        let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
+        match (own.or(known), handle(param)) {
+            (Some(meaning), _) => meaning.clone(),
+            (None, Some(kind)) => kind.described(!param.array.is_empty()),
+            (None, None) if self.name().ends_with("_fromint") => "integer of the handle".into(),
+            (None, None) => String::new(),
+        }
     }
 
     /// `in`, `out`, or `inout`.
@@ -355,8 +457,14 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Paragraphs, which an empty line separates.
+fn paragraphs(text: &str) -> String {
+    let all: Vec<_> = text.trim().split("\n\n").map(escaped).collect();
+    all.join("\n.PP\n") + "\n"
+}
+
 /// Text that roff prints unchanged. No line of it begins with a full stop.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }
 
@@ -384,6 +492,22 @@ mod tests {
         assert!(page("MPI_Send").contains(&format!("! or, for large counts:\n{large}\n")));
         assert!(page("MPI_Iallreduce").contains("starts MPI_Allreduce"));
         assert!(page("MPI_Comm_toint").contains("It cannot fail."));
+        for (name, text) in [
+            ("MPI_Iallreduce", "until then the buffers belong to MPI"),
+            ("MPI_Bcast_init", "MPI_Start or MPI_Startall starts it"),
+            ("MPI_Bcast", "The call is collective"),
+            ("MPI_Init", "address of main\\(aqs argv"),
+        ] {
+            assert!(page(name).contains(text), "{name}: {text}");
+        }
+        assert!(!page("MPI_Send").contains("It returns at once"));
+        for (name, text) in &pages {
+            let bare = text
+                .lines()
+                .zip(text.lines().skip(1))
+                .find(|(head, rest)| head.starts_with(".IR ") && (rest.is_empty() || rest.starts_with('.')));
+            assert_eq!(bare, None, "{name}: a parameter without text");
+        }
         // A line that begins with a full stop is a request; these are the ones in use.
         for (name, text) in &pages {
             let requests = text.lines().filter_map(|line| line.strip_prefix('.')?.split(' ').next());

@@ -129,6 +129,11 @@ impl Table {
         })
     }
 
+    /// The value of a constant in the standard ABI.
+    pub fn constant(&self, name: &str) -> Option<i64> {
+        self.constants.iter().find(|constant| constant.name == name).map(|constant| constant.standard)
+    }
+
     /// The function of a name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)

@@ -3,5 +3,5 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    outboard_programs::proxy::run().into()
+    outboard_programs::proxy::run(std::env::args_os().nth(1)).into()
 }

@@ -14,6 +14,8 @@ mod root;
 mod streams;
 mod wire;
 
+pub use command::others::{REFUSED, WITHOUT_EFFECT};
+
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 

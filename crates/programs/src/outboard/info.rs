@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use settings::{Setting, TABLE};
+use telemetry::{Counter, Unit};
 use tuning::{Kind, Source, VECTOR_COPIES};
 
 /// `MPI_Name 0|1` per line: the functions of the standard ABI, and whether they are implemented. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
-/// Print version, paths, machine, settings and MPI functions.
+/// Print version, paths, machine, settings, counters and MPI functions.
 #[derive(Args)]
 pub struct Info {
     /// Only the settings, with their values, defaults, and what they are for.
@@ -21,6 +22,9 @@ pub struct Info {
     /// Only the MPI functions, and whether they are implemented.
     #[arg(long)]
     functions: bool,
+    /// Only the counters, which OUTBOARD_STATS=1, `outboard top --json` and MPI_T show: name, unit, meaning.
+    #[arg(long)]
+    counters: bool,
     /// Only the values that are chosen by measurement, each with its source.
     #[arg(long)]
     tuning: bool,
@@ -39,7 +43,7 @@ pub struct Info {
 impl Info {
     /// The text to print.
     pub fn run(&self) -> Result<String, String> {
-        let all = !self.settings && !self.functions && !self.tuning && !self.fabric;
+        let all = !self.settings && !self.counters && !self.functions && !self.tuning && !self.fabric;
         let network = self.fabric.then(|| super::fabric::find(self.address)).transpose()?;
         if self.json {
             let mut object = serde_json::Map::new();
@@ -53,6 +57,10 @@ impl Info {
                     "settings".into(),
                     TABLE.iter().filter(|row| !row.internal).map(described).collect(),
                 );
+            }
+            if all || self.counters {
+                let one = |counter: &Counter| json!({"name": counter.name(), "unit": unit(*counter), "doc": counter.doc()});
+                object.insert("counters".into(), Counter::ALL.iter().map(one).collect());
             }
             if all || self.functions {
                 let entries = functions().map(|(name, body)| json!({"name": name, "body": body}));
@@ -85,6 +93,9 @@ impl Info {
                 .filter(|row| !row.internal)
                 .for_each(|row| print(format_args!("{}\n", explained(row))));
         }
+        if self.counters {
+            print(format_args!("{}", counters()));
+        }
         if self.tuning {
             tuned()?.iter().for_each(|Tuned { name, value, source, .. }| {
                 print(format_args!("{name:<20} {value:<24} {source}\n"));
@@ -100,6 +111,22 @@ impl Info {
             print(format_args!("{}\n", count()));
         }
         Ok(text)
+    }
+}
+
+/// All counters, one a line.
+fn counters() -> String {
+    let line =
+        |counter: &Counter| format!("{:<26} {:<12} {}\n", counter.name(), unit(*counter), counter.doc());
+    Counter::ALL.iter().map(line).collect()
+}
+
+/// What a counter counts in.
+pub(super) fn unit(counter: Counter) -> &'static str {
+    match counter.unit() {
+        Unit::Count => "count",
+        Unit::Bytes => "bytes",
+        Unit::Nanoseconds => "nanoseconds",
     }
 }
 

@@ -22,7 +22,7 @@ impl Monitor {
     pub fn run(&self) -> Result<String, String> {
         let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
         let program = here.with_file_name("outboard-monitor");
-        let error = Command::new(&program).args(&self.arguments).exec();
+        let error = Command::new(&program).arg0("outboard monitor").args(&self.arguments).exec();
         if error.kind() == std::io::ErrorKind::NotFound {
             return Err(format!(
                 "there is no {}: the monitor is built and installed apart, by `make monitor` and `make install-monitor` in \

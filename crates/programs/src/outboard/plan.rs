@@ -279,14 +279,15 @@ fn protocols() -> Result<String, String> {
     {
         let most = if bytes_max == u64::MAX { "any".into() } else { short(bytes_max, Unit::Bytes) };
         let range = format!("{} to {most}", short(bytes_min, Unit::Bytes));
-        writeln!(text, "{name:<17} {range:<19} {moves}; needs {needs}").expect("a String takes all");
+        writeln!(text, "{name:<20} {range:<19} {moves}; needs {needs}").expect("a String takes all");
     }
     let protocol = format!("{:?}", settings.large_protocol).to_lowercase();
     Ok(text
         + &format!(
             "\nThe sender chooses once. A synchronous send, and one without credit, goes by rendezvous at any length.\n\
-             The receiver of a rendezvous chooses between the last two (OUTBOARD_LARGE_PROTOCOL={protocol}; `outboard info`\n\
-             shows the lengths that this machine's table has read). Where reading is faster, eager messages end earlier.\n"
+             The receiver of a rendezvous chooses: within a host cells or read, between hosts cells or RDMA read\n\
+             (OUTBOARD_LARGE_PROTOCOL={protocol}; `outboard info --tuning` shows the lengths that are read on this machine).\n\
+             Where reading is faster, eager messages end earlier.\n"
         ))
 }
 

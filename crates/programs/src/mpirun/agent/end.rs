@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use objects::constants::ERROR_CLASSES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use sys::process::Process;
@@ -162,8 +163,12 @@ impl Job {
         let Some((rank, code)) = world.aborted() else { return };
         let pid = self.page(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
         let what = if world.failed() { "had a fatal error of" } else { "called MPI_Abort with" };
+        // The code of a fatal error is a class of the standard, unless the program added it.
+        let class = ERROR_CLASSES.iter().find(|(number, _)| world.failed() && *number == code);
+        let class = class.map_or(String::new(), |(_, class)| format!(" ({class})"));
         let name = self.segment.name(rank);
-        let sentence = format!("{name} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
+        let sentence =
+            format!("{name} (pid {pid} on {}) {what} code {code}{class}; ending the job", self.host);
         self.report(first, sentence, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 

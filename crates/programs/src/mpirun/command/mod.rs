@@ -6,7 +6,7 @@
 pub mod allocation;
 pub mod arguments;
 pub mod found;
-mod others;
+pub mod others;
 pub mod rsh;
 pub mod say;
 mod values;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
+
+use crate::man::escaped;
+use crate::table::{self, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `tables/errors.toml`. A pair says what it means and what to do.
+#[derive(Deserialize)]
+pub struct Errors {
+    classes: BTreeMap<String, [String; 2]>,
+    exits: BTreeMap<String, [String; 2]>,
+    sentence: Vec<Sentence>,
+}
+
+/// A likely message.
+#[derive(Deserialize)]
+struct Sentence {
+    /// A part of it, as it stands in the source.
+    says: String,
+    cause: String,
+    remedy: String,
+}
+
+/// The lines of a table: the number or text, its meaning, what to do.
+type Rows = Vec<[String; 3]>;
+
+impl Errors {
+    pub fn read(root: &Path) -> Result<Errors, String> {
+        table::toml(root, "errors.toml")
+    }
+
+    /// The page of the manual.
+    pub fn page(&self, table: &Table) -> Result<String, String> {
+        let mut text = String::from(INTRODUCTION);
+        for (title, [first, second, third], rows) in self.tables(table)? {
+            push!(text, "\n## {title}\n\n| {first} | {second} | {third} |\n|---|---|---|\n");
+            for [what, means, remedy] in rows {
+                push!(text, "| {what} | {means} | {remedy} |\n");
+            }
+        }
+        Ok(text)
+    }
+
+    /// outboard-errors(7).
+    pub fn man(&self, table: &Table) -> Result<String, String> {
+        let mut text = String::from(
+            ".TH outboard-errors 7 \"\" Outboard\n.SH NAME\noutboard-errors \\- error classes, exit codes and messages of Outboard\n\
+             .SH DESCRIPTION\n",
+        );
+        text.push_str(&escaped(INTRODUCTION.split_once("\n\n").map_or("", |(_, rest)| rest)));
+        for (title, _, rows) in self.tables(table)? {
+            push!(text, ".SH {}\n", title.to_uppercase());
+            for [what, means, remedy] in rows {
+                let end = if remedy.is_empty() { String::new() } else { format!(" What to do: {remedy}.") };
+                let what = what.replace('`', "");
+                push!(text, ".TP\n.B \"{}\"\n{}\n", escaped(&what), escaped(&format!("{means}.{end}")));
+            }
+        }
+        text.push_str(".SH SEE ALSO\n.BR mpirun (1),\n.BR outboard-settings (7)\n");
+        Ok(text)
+    }
+
+    /// The three tables: title, heads, rows.
+    fn tables(&self, table: &Table) -> Result<[(&'static str, [&'static str; 3], Rows); 3], String> {
+        let mut classes = Vec::new();
+        for (name, [means, remedy]) in &self.classes {
+            let name = format!("MPI_ERR_{name}");
+            let number =
+                table.constant(&name).ok_or_else(|| format!("tables/errors.toml: there is no {name}"))?;
+            classes.push((number, [format!("{name} ({number})"), means.clone(), remedy.clone()]));
+        }
+        classes.sort();
+        let exits =
+            self.exits.iter().map(|(code, [means, remedy])| [code.clone(), means.clone(), remedy.clone()]);
+        let sentences = self.sentence.iter().map(|sentence| {
+            [format!("`... {} ...`", sentence.says), sentence.cause.clone(), sentence.remedy.clone()]
+        });
+        Ok([
+            ("Exit codes of mpirun", ["code", "cause", "what to do"], exits.collect()),
+            (
+                "Error classes",
+                ["class", "it means", "what to do"],
+                classes.into_iter().map(|(_, row)| row).collect(),
+            ),
+            ("Likely messages", ["it says", "cause", "what to do"], sentences.collect()),
+        ])
+    }
+}
+
+const INTRODUCTION: &str = "# Errors
+
+An MPI error ends the job with a sentence that states rank, call, communicator, peer, tag and bytes, and with the number of its class as exit code. A
+program that sets MPI_ERRORS_RETURN gets the class from MPI_Error_class, and the sentence from MPI_Error_string.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::source::Source;
+
+    #[test]
+    fn likely_messages_stand_in_the_source() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let sources = Source::listed(&root, |path| path.ends_with(".rs") && !path.contains("xtask")).unwrap();
+        // A line that ends in a backslash goes on behind the blanks of the next.
+        let whole = |text: &str| {
+            let mut lines = text.split("\\\n");
+            let first = lines.next().unwrap_or_default().to_owned();
+            lines.fold(first, |all, line| all + line.trim_start())
+        };
+        let sources: Vec<_> = sources.iter().map(|source| whole(&source.text)).collect();
+        let errors = Errors::read(&root).unwrap();
+        for Sentence { says, .. } in &errors.sentence {
+            assert!(sources.iter().any(|text| text.contains(says.as_str())), "no source says {says}");
+        }
+        assert!(errors.sentence.len() >= 50);
+        let table = Table::read(&root).unwrap();
+        assert!(errors.page(&table).unwrap().contains("| MPI_ERR_TRUNCATE (15) |"));
+    }
+}
