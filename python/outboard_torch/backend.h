@@ -130,6 +130,9 @@ void start_launched();
 // members, through the store.
 std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout);
 
+// Under torchrun: has the ranks of other hosts end, too. Called when this process ends badly.
+void tell_of_the_end();
+
 // Copies `text` of rank 0 to all ranks of MPI_COMM_WORLD.
 std::string share(std::string text);
 

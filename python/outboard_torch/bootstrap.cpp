@@ -17,6 +17,15 @@ namespace {
 // A value as a rank sends it; Outboard takes longer ones apart.
 constexpr int value_bytes_max = 1024;
 
+// Where a rank says that it has ended the job, by a connection of its own. Never freed: the process may end at any time.
+struct Ending {
+    c10::intrusive_ptr<c10d::Store> store;
+    std::string key, who;
+    // A fork of it says nothing.
+    pid_t process = ::getpid();
+};
+std::atomic<Ending *> ending{nullptr};
+
 class Server {
 public:
     Server(int fd, c10::intrusive_ptr<c10d::Store> store, int size, std::string prefix)
@@ -81,8 +90,10 @@ private:
             return "cmd=barrier_out rc=0\n";
         }
         if (is("finalize")) return "cmd=finalize_ack rc=0\n";
-        // torchrun sees a worker that failed, and ends the others.
-        if (is("abort")) ::_exit(1);
+        if (is("abort")) {
+            tell_of_the_end();
+            ::_exit(1);
+        }
         return "cmd=error rc=-1\n";
     }
 
@@ -91,6 +102,22 @@ private:
     int size_, fences_ = 0;
     std::string prefix_;
 };
+
+// Ends the process when another rank has ended the job. A rank sees its host's ranks only, and an agent of torchrun its own workers.
+void hear_of_the_end(const c10::intrusive_ptr<c10d::Store> &store, const Ending &own) {
+    std::string who;
+    try {
+        store->wait({own.key}, std::chrono::hours(24 * 365));
+        const auto value = store->get(own.key);
+        who.assign(value.begin(), value.end());
+    } catch (const std::exception &) {
+        // The store has gone: the job has ended, or torchrun will say so.
+        return;
+    }
+    if (who == own.who) return;
+    std::fprintf(stderr, "outboard_torch: %s: %s has ended the job\n", own.who.c_str(), who.c_str());
+    ::_exit(1);
+}
 
 // The MPI job of this process, by a word that its members share; empty before MPI has started.
 std::string job;
@@ -108,6 +135,8 @@ void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, con
     // A connection of its own: a wait in the store must not hold up the program's.
     Server server(ends[0], store->clone(), size, prefix);
     std::thread([server]() mutable { server.run(); }).detach();
+    ending = new Ending{store->clone(), prefix + "/ended", "rank " + std::to_string(rank)};
+    std::thread([other = store->clone()] { hear_of_the_end(other, *ending); }).detach();
     ::setenv("PMI_FD", std::to_string(ends[1]).c_str(), 1);
     ::setenv("PMI_RANK", std::to_string(rank).c_str(), 1);
     ::setenv("PMI_SIZE", std::to_string(size).c_str(), 1);
@@ -119,6 +148,16 @@ void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, con
 }
 
 } // namespace
+
+void tell_of_the_end() {
+    const auto *own = ending.load();
+    if (!own || own->process != ::getpid()) return;
+    try {
+        own->store->set(own->key, std::vector<uint8_t>(own->who.begin(), own->who.end()));
+    } catch (const std::exception &) {
+        // Without a store there is nobody to be told.
+    }
+}
 
 bool is_launched() {
     for (const char *name : {"OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"})

@@ -17,6 +17,7 @@ void end_with_process() {
     static std::once_flag once;
     const auto end = [](int status, void *) {
         detach();
+        if (status != 0) tell_of_the_end();
         if (status == 0 && outboard_dl_finalize() != OUTBOARD_DL_OK) std::fprintf(stderr, "outboard_torch: %s\n", outboard_dl_message());
     };
     std::call_once(once, [&] { ::on_exit(end, nullptr); });
