@@ -36,8 +36,11 @@ def options_of_others_start_the_program():
             (["--map-by", "socket", "--rank-by", "slot", "--bind-to", "socket", "-n", 2], 2),
             (["--map-by", "ppr:2:node"], 2), (["--bind-to", "hwthread", "-n", 2], 2), (["--use-hwthread-cpus", "-n", 1], 1),
             (["-bind-to", "numa", "-map-by", "numa", "-n", 2], 2), (["-envlist", "A,B", "-n", 1], 1),
+            (["-q", "-n", 2], 2), (["-quiet", "-genv", "MV2_IBA_HCA", "x", "-n", 2], 2),
         ]:
             runs(*words, ranks=ranks)
+        lines = runs("-genv", "MV2_IBA_HCA", "mlx5_0", "-genv", "MV2_ENABLE_GPU", "1", "-n", 1, ranks=1)
+        expect([line for line in lines if "MV2_IBA_HCA has no effect" in line] and not any("MV2_ENABLE_GPU" in line for line in lines), f"{lines}")
         expect(runs("-n", 2, "-prepend-rank", ranks=2) == ["[0] rank 0", "[1] rank 1"], "-prepend-rank")
         expect(runs("-n", 2, "--tag-output", ranks=2) == ["[1,0]<stdout>: rank 0", "[1,1]<stdout>: rank 1"], "--tag-output")
         stamped = runs("-n", 1, "--timestamp-output", ranks=1)

@@ -24,8 +24,8 @@ struct Sentence {
     remedy: String,
 }
 
-/// The lines of a table: the number or text, its meaning, what to do.
-type Rows = Vec<[String; 3]>;
+/// A table: its title, heads, and lines, each of the number or text, its meaning, what to do.
+type Section = (&'static str, [&'static str; 3], Vec<[String; 3]>);
 
 impl Errors {
     pub fn read(root: &Path) -> Result<Errors, String> {
@@ -63,8 +63,8 @@ impl Errors {
         Ok(text)
     }
 
-    /// The three tables: title, heads, rows.
-    fn tables(&self, table: &Table) -> Result<[(&'static str, [&'static str; 3], Rows); 3], String> {
+    /// The three tables.
+    fn tables(&self, table: &Table) -> Result<[Section; 3], String> {
         let mut classes = Vec::new();
         for (name, [means, remedy]) in &self.classes {
             let name = format!("MPI_ERR_{name}");

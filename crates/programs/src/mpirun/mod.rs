@@ -67,7 +67,10 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     // Before any thread starts, so that signals arrive nowhere else.
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
-    settings::unknown().iter().for_each(|sentence| say(sentence));
+    let unknown = settings::unknown();
+    if !arguments.global.quiet {
+        unknown.iter().chain(&arguments.warning).for_each(|sentence| say(sentence));
+    }
     if arguments.global.verbose {
         arguments.notes.iter().for_each(|note| say(note));
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::allocation;
 use super::found::found;
+use super::mvapich::{self, Meaning};
 use super::others::{REFUSED, WITHOUT_EFFECT};
 use super::values::{cores, readers, universe};
 use super::words::{Leading, leading};
@@ -114,6 +115,9 @@ pub struct Global {
     /// Print what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
+    /// Print no notes of mpirun, only errors.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Reach other hosts through this interface: eth0, or a network as 10.0.0.0/8, or several, of which each
     /// host has one. Also: --mca btl_tcp_if_include.
     #[arg(long, value_name = "NAME", env = "OMPI_MCA_btl_tcp_if_include", hide_env_values = true)]
@@ -128,6 +132,23 @@ pub struct Global {
 }
 
 impl Global {
+    /// Does what MVAPICH's variables ask for; returns a sentence about those that have no effect.
+    fn obey_mvapich(&mut self) -> Option<String> {
+        let given: Vec<_> = std::env::vars_os().chain(pairs(&self.genv)).collect();
+        let (meanings, sentence) = mvapich::meanings(given.iter().cloned());
+        for meaning in meanings {
+            match meaning {
+                Meaning::Setting(name, _) if given.iter().any(|(known, _)| known == name) => {}
+                Meaning::Setting(name, value) => self.genv.extend([name.into(), value.into()]),
+                Meaning::Unbound => {
+                    self.bind_to.get_or_insert(Bind { to: None, cores: 1 });
+                }
+                Meaning::ReportBindings => self.report_bindings = true,
+            }
+        }
+        sentence
+    }
+
     /// The variables set for all (`-genv`, and options that are settings of ranks), which the job's own
     /// settings obey too.
     pub fn genv(&self) -> Vec<(OsString, OsString)> {
@@ -207,6 +228,8 @@ pub struct Arguments {
     pub is_here: bool,
     /// Which options have no effect, and why.
     pub notes: Vec<String>,
+    /// Which variables have no effect.
+    pub warning: Option<String>,
 }
 
 /// One program of the job.
@@ -230,6 +253,7 @@ impl Arguments {
         let mut parts = words.split(|word| word == ":");
         let mut notes = Vec::new();
         let mut first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
+        let warning = first.global.obey_mvapich();
         let genv = first.global.genv();
         // `ppr:2:socket` says how many there are on each host, too; all are like this one.
         let map = &first.global.map_by;
@@ -292,7 +316,7 @@ impl Arguments {
             let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
             placement = Placement { how: placement.how, ..Placement::here(ranks, slots.max(ranks)) };
         }
-        Ok(Arguments { global: first.global, programs, slots, placement, is_here, notes })
+        Ok(Arguments { global: first.global, programs, slots, placement, is_here, notes, warning })
     }
 }
 

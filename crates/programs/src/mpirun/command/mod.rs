@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod arguments;
 pub mod found;
+mod mvapich;
 pub mod others;
 pub mod rsh;
 pub mod say;

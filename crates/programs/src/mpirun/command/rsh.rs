@@ -36,7 +36,9 @@ pub fn translated(words: &[OsString]) -> Vec<OsString> {
             _ => all.push(words[at - 1].clone()),
         }
     }
-    if !has_hosts && at + ranks < words.len() {
+    // Without hosts, which are for one machine only, variables or the program come at once.
+    let has_names = !(at..at + ranks).any(|at| text(at).contains(['=', '/']));
+    if !has_hosts && has_names && at + ranks < words.len() {
         let hosts: Vec<&str> = (at..at + ranks).map(text).collect();
         all.extend(["--hosts".into(), hosts.join(",").into()]);
         at += ranks;
@@ -64,6 +66,7 @@ mod tests {
                 "-rsh -export -np 2 -hostfile hosts A=1 B=x=y prog C=3",
                 "--launcher rsh -n 2 --hostfile hosts -genv A 1 -genv B x=y prog C=3",
             ),
+            ("-np 2 A=1 B=2 ./cpi", "-n 2 -genv A 1 -genv B 2 ./cpi"),
             ("-np 2 -hostfile h ./a=b", "-n 2 --hostfile h ./a=b"),
             ("--help", "--help"),
             ("-v -np 1", "-v -n 1"),

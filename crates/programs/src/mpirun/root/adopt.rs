@@ -90,6 +90,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         placement: Placement::here(1, 1),
         is_here: true,
         notes: Vec::new(),
+        warning: None,
     };
     let mut root = Root::new(&arguments, settings, signals)?;
     let upstream = root.open_here();

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! MVAPICH's variables (MVAPICH2 2.3.7 user guide, chapters 6 to 11): those that have a counterpart are
+//! obeyed, the others are named once. docs/migration.md has the table for users.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+/// What a variable with this value stands for.
+pub(super) enum Meaning {
+    /// A setting, unless that is given itself.
+    Setting(&'static str, &'static str),
+    /// `--bind-to none`.
+    Unbound,
+    /// `--report-bindings`.
+    ReportBindings,
+}
+
+const OBEYED: [(&str, &str, Meaning); 6] = [
+    ("MV2_ENABLE_GPU", "1", Meaning::Setting("OUTBOARD_DEVICE", "auto")),
+    ("MV2_USE_CUDA", "1", Meaning::Setting("OUTBOARD_DEVICE", "auto")),
+    ("MV2_USE_ROCM", "1", Meaning::Setting("OUTBOARD_DEVICE", "auto")),
+    ("MV2_SMP_USE_CMA", "0", Meaning::Setting("OUTBOARD_CMA", "off")),
+    ("MV2_ENABLE_AFFINITY", "0", Meaning::Unbound),
+    ("MV2_SHOW_CPU_BINDING", "1", Meaning::ReportBindings),
+];
+
+/// What those of these variables that are MVAPICH's mean, and a sentence about the rest.
+pub(super) fn meanings(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> (Vec<&'static Meaning>, Option<String>) {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let theirs: BTreeMap<_, _> =
+        variables.filter_map(text).filter(|(name, _)| name.starts_with("MV2_")).collect();
+    let (mut all, mut idle) = (Vec::new(), Vec::new());
+    for (name, value) in &theirs {
+        match OBEYED.iter().find(|(known, wanted, _)| known == name && wanted == value) {
+            Some((_, _, meaning)) => all.push(meaning),
+            // Another value of these asks for what is so anyway.
+            None if OBEYED.iter().any(|(known, ..)| known == name) => {}
+            None => idle.push(name.as_str()),
+        }
+    }
+    let verb = if idle.len() == 1 { "has" } else { "have" };
+    let sentence = format!(
+        "{} {verb} no effect, being for MVAPICH; docs/migration.md says what to set instead",
+        idle.join(", ")
+    );
+    (all, (!idle.is_empty()).then_some(sentence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_obeyed_or_named() {
+        let told = |words: &str| {
+            let pairs = words.split(' ').filter_map(|word| word.split_once('='));
+            let (all, sentence) = meanings(pairs.map(|(name, value)| (name.into(), value.into())));
+            (all.len(), sentence.unwrap_or_default())
+        };
+        assert_eq!(told("MV2_ENABLE_GPU=1 HOME=/ MV2_ENABLE_AFFINITY=0"), (2, String::new()));
+        assert_eq!(told("MV2_ENABLE_AFFINITY=1"), (0, String::new()));
+        let (count, sentence) = told("MV2_IBA_HCA=mlx5_0 MV2_USE_RDMA_CM=0 MV2_USE_CUDA=1");
+        assert_eq!(count, 1);
+        assert!(sentence.starts_with("MV2_IBA_HCA, MV2_USE_RDMA_CM have no effect"), "{sentence}");
+    }
+}
