@@ -129,6 +129,20 @@ def the_interface_that_is_named_is_taken(hosts):
 
 
 @test
+def two_major_versions_of_libfabric_are_told(hosts):
+    # That of the wheel mpich, where the tests of other launchers have unpacked it.
+    [*newer] = (ROOT / ".cache/mpich").glob("*/lib/mpich/libfabric.so.1")
+    if not newer:
+        return "not run: there is no libfabric 2"
+    exchange = running.compile_c(HERE / "hosts/exchange.c")
+    words = [word for host, library in [("h1", "libfabric.so.1"), ("h2", newer[0])]
+             for word in (":", "-n", 1, "-host", host, "-env", "OUTBOARD_FABRIC_LIB", library, exchange, 1)]
+    code, output = on(hosts.hosts[0], MPIRUN, *words[1:])
+    expect(code != 0 and "it uses libfabric " in output and "all hosts of a job need the same" in output, f"{code}\n{output}")
+    nothing_left(hosts)
+
+
+@test
 def a_rank_takes_little_memory(hosts):
     memory = running.compile_c(HERE / "hosts/memory.c")
     seen = {}

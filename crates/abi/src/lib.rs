@@ -25,6 +25,7 @@ mod request;
 pub mod args;
 mod hardware;
 mod lenient;
+mod load;
 mod malloc;
 pub mod shim;
 mod staging;

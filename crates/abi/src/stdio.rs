@@ -12,11 +12,8 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = write_lines_as_they_end;
-
-extern "C" fn write_lines_as_they_end() {
+/// Sets that up; called when the library is loaded.
+pub(crate) fn write_lines_as_they_end() {
     // The settings are not read yet: the program may change them before MPI_Init.
     if settings::foreign::variable("OUTBOARD_RANK").is_none() || !sys::file::is_pipe(libc::STDOUT_FILENO) {
         return;

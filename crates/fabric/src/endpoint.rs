@@ -16,7 +16,7 @@
 use crate::domain::{Domain, Object, check};
 use crate::ffi;
 use crate::library::Library;
-use crate::provider::Provider;
+use crate::provider::{Kin, Provider};
 use crate::region::{Region, RemoteMemory};
 use error::{Class, Result, fail};
 use std::ffi::c_void;
@@ -225,7 +225,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// By what others reach this endpoint; some bytes of the provider's.
+    /// By what others reach this endpoint: `Kin`, and some bytes of the provider's.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -290,6 +290,13 @@ impl Endpoint {
     pub fn insert(&mut self, name: &[u8]) -> Result<Address> {
         let at = self.addresses.get();
         let mut address = ffi::FI_ADDR_UNSPEC;
+        let own = self.provider().kin();
+        if let Some((its, _)) = Kin::parted(name).filter(|(its, _)| !its.suits(own)) {
+            fail!(
+                Class::Other,
+                "it uses {its}, and this process {own}: all hosts of a job need the same (OUTBOARD_FABRIC_LIB names its file)"
+            );
+        }
         if name.len() != self.name.len() {
             fail!(
                 Class::Other,
@@ -300,9 +307,10 @@ impl Endpoint {
             );
         }
         let calls = self.addresses.calls(|record| record.ops);
-        // SAFETY: the object is open; `name` has the length of this provider's names.
+        let bare = Kin::parted(name).map_or(name, |(_, bare)| bare);
+        // SAFETY: the object is open; `bare` has the length of this provider's names.
         let inserted =
-            unsafe { (calls.insert)(at, name.as_ptr().cast(), 1, &mut address, 0, ptr::null_mut()) };
+            unsafe { (calls.insert)(at, bare.as_ptr().cast(), 1, &mut address, 0, ptr::null_mut()) };
         if inserted != 1 || address == ffi::FI_ADDR_UNSPEC {
             fail!(Class::Other, "{} refuses a peer's address", self.domain.name());
         }
@@ -731,5 +739,5 @@ fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
     let code = unsafe { (calls.getname)(endpoint.fid(), name.as_mut_ptr().cast(), &mut bytes) };
     check(domain.library(), code, || format!("{} does not say its address", domain.name()))?;
     name.truncate(bytes);
-    Ok(name)
+    Ok(domain.provider.kin().before(&name))
 }

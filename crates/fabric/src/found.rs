@@ -5,7 +5,7 @@
 //! Over tcp version 2 is faster and smaller than 1.17 (docs/measured/hosts.md). On a host with a fabric the
 //! system's is the one that the site has built for it.
 
-use std::ffi::CStr;
+use object::{Object, ObjectSection};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub fn find(given: Option<&Path>) -> Found {
     if systems.iter().any(|path| is_2(path)) {
         return found(name, "the system's, of version 2");
     }
-    match elsewhere(&own_folder()).into_iter().find(|path| is_2(path)) {
+    match elsewhere(&sys::tree::folder()).into_iter().find(|path| is_2(path)) {
         Some(path) => {
             found(&path, "this host has no fabric, and version 2 is faster over tcp than the system's")
         }
@@ -79,26 +79,14 @@ fn cached(cache: &[u8]) -> Vec<PathBuf> {
     paths.filter(|path| path.ends_with(NAME)).map(Path::to_owned).collect()
 }
 
-/// Whether a file is a libfabric of version 2.
+/// Whether a file is a libfabric of version 2, as the strings of its dynamic symbols say: all ranks of a host
+/// read these, not the whole file.
 fn is_2(path: &Path) -> bool {
-    std::fs::read(path).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|text| text == SYMBOLS_OF_2))
-}
-
-/// The folder of the installed tree that this code belongs to: that above `lib` or `bin`.
-fn own_folder() -> PathBuf {
-    let mut facts = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let here: *const () = (find as fn(Option<&Path>) -> Found) as *const ();
-    // SAFETY: the address is of this code; the record has room for what is known of it.
-    let known = unsafe { libc::dladdr(here.cast(), facts.as_mut_ptr()) } != 0;
-    // SAFETY: zeroed, and written if anything is known; null is no invalid pointer.
-    let facts = unsafe { facts.assume_init() };
-    if !known || facts.dli_fname.is_null() {
-        return PathBuf::new();
-    }
-    // SAFETY: the loader's string, which stays as long as the library.
-    let file = unsafe { CStr::from_ptr(facts.dli_fname) };
-    let file = std::fs::canonicalize(file.to_string_lossy().as_ref()).unwrap_or_default();
-    file.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let cache = object::ReadCache::new(file);
+    let Ok(library) = object::File::parse(&cache) else { return false };
+    let strings = library.section_by_name(".dynstr").and_then(|section| section.data().ok());
+    strings.is_some_and(|bytes| bytes.split(|byte| *byte == 0).any(|text| text == SYMBOLS_OF_2))
 }
 
 #[cfg(test)]
@@ -113,13 +101,14 @@ mod tests {
 
     #[test]
     fn version_2_is_known_by_its_symbols() {
-        let path = std::env::temp_dir().join(format!("outboard-symbols-{}", std::process::id()));
-        for (text, is) in [("x\0FABRIC_1.8\0FABRIC_1.9\0", true), ("FABRIC_1.6\0FABRIC_1.80\0", false)] {
-            std::fs::write(&path, text).unwrap();
-            assert_eq!(is_2(&path), is, "{text}");
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert!(!is_2(&path));
+        assert!(!is_2(&std::env::current_exe().unwrap()), "these bytes are in it, but in no symbol");
+        let library = crate::Library::load(None).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let loaded =
+            maps.lines().find(|line| line.ends_with(NAME) || line.contains("/libfabric.so.1")).unwrap();
+        let path = Path::new(&loaded[loaded.find('/').unwrap()..]);
+        assert_eq!(is_2(path), library.version().0 >= 2, "{}", path.display());
+        assert!(!is_2(Path::new("/nonexistent")) && !is_2(Path::new("/proc/self/maps")));
     }
 
     #[test]

@@ -20,8 +20,10 @@ mod found;
 mod library;
 mod provider;
 mod region;
+mod sizes;
 
 pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
 pub use library::Library;
 pub use provider::{Provider, RULE, Wanted, choose, offers};
 pub use region::{Region, RemoteMemory};
+pub use sizes::set_sizes;

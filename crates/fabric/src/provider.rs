@@ -51,6 +51,37 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// What stands before libfabric's name of an endpoint: the major and minor version of the library, and the
+/// layers of the provider (1.17 has tcp under ofi_rxm, later ones have tcp alone). Those of two major versions,
+/// or with other layers, do not understand each other, and wait for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kin([u8; 3]);
+
+impl Kin {
+    /// A name as peers get it.
+    pub fn before(self, name: &[u8]) -> Vec<u8> {
+        [&self.0[..], name].concat()
+    }
+
+    /// What a name consists of.
+    pub fn parted(name: &[u8]) -> Option<(Kin, &[u8])> {
+        let (kin, name) = name.split_first_chunk()?;
+        Some((Kin(*kin), name))
+    }
+
+    /// Whether endpoints of both kinds can speak with each other.
+    pub fn suits(self, other: Kin) -> bool {
+        let ([major, _, layers], [its_major, _, its_layers]) = (self.0, other.0);
+        (major, layers) == (its_major, its_layers)
+    }
+}
+
+impl fmt::Display for Kin {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "libfabric {}.{}", self.0[0], self.0[1])
+    }
+}
+
 /// One way out of this host.
 pub struct Provider {
     pub(crate) library: Arc<Library>,
@@ -99,11 +130,23 @@ impl Provider {
         }
         // SAFETY: `src_addr` points to `src_addrlen` bytes of the record.
         let bytes = unsafe { std::slice::from_raw_parts(at, info.src_addrlen) };
-        self.peer_address(bytes).map(|address| address.ip())
+        self.address_of(bytes).map(|address| address.ip())
     }
 
     /// Where an endpoint of this provider is, by its name, if that is one of IP.
     pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
+        self.address_of(Kin::parted(name)?.1)
+    }
+
+    /// With which endpoints one of this provider can speak.
+    pub(crate) fn kin(&self) -> Kin {
+        let (major, minor) = self.library.version();
+        let layers = self.name().matches(';').count();
+        Kin([major, minor, layers as u32].map(|number| number.min(255) as u8))
+    }
+
+    /// The same of libfabric's own name.
+    fn address_of(&self, name: &[u8]) -> Option<SocketAddr> {
         // The offsets are those of sockaddr_in and sockaddr_in6 (netinet/in.h).
         let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
         let ip = match self.info().addr_format {

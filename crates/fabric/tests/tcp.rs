@@ -363,7 +363,10 @@ fn who_sleeps_is_woken_by_a_packet() {
 fn names_of_other_lengths_are_refused() {
     let mut a = open(Config::default());
     let long = [a.name(), &[0]].concat();
-    for name in [&[][..], &[1, 2, 3], &long] {
+    let other = [&[9, 3], &a.name()[2..]].concat();
+    let sentence = a.insert(&other).err().unwrap().message.clone();
+    assert!(sentence.contains("it uses libfabric 9.3, and this process libfabric "), "{sentence}");
+    for name in [&[][..], &a.name().to_vec()[..5], &long] {
         assert!(a.insert(name).err().unwrap().message.contains("same provider"), "{name:?}");
     }
 }

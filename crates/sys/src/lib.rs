@@ -22,4 +22,5 @@ pub mod signal;
 pub mod socket;
 mod span;
 pub mod topology;
+pub mod tree;
 pub use span::{Block, Span, copy};

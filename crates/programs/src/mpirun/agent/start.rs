@@ -16,12 +16,6 @@ use crate::mpirun::command::arguments::{Global, Program};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
-/// Sizes of libfabric's buffers, unless the user sets others (docs/measured/hosts.md). By default tcp of
-/// version 2 keeps 1,024 buffers of 16 KiB for messages that nobody waits for, of which there are none here;
-/// ofi_rxm of version 1 has 128 messages for each connection, where an endpoint has 32 under way.
-const FABRIC: [(&str, &str); 3] =
-    [("FI_TCP_MAX_RX_SIZE", "2048"), ("FI_OFI_RXM_MSG_RX_SIZE", "32"), ("FI_OFI_RXM_MSG_TX_SIZE", "32")];
-
 /// Where a rank belongs.
 pub struct Place<'a> {
     /// Its rank in the segment.
@@ -169,9 +163,6 @@ impl Setup {
             }
         }
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
-        for (name, value) in FABRIC.iter().filter(|(name, _)| settings::foreign::variable(name).is_none()) {
-            command.env(name, value);
-        }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // So a program finds the libmpi_abi.so.1 of this `mpirun`.
         put_before(command, environment, "LD_LIBRARY_PATH", beside_us("../lib").into());

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What is done when the library is loaded, before `main`: where the process has one thread, and before the
+//! program chooses otherwise.
+
+use crate::stdio;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    stdio::write_lines_as_they_end();
+    transport::route_fabric::set_sizes();
+}
