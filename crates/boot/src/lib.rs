@@ -16,6 +16,7 @@ mod build;
 mod claim;
 mod crash;
 mod member;
+mod proxies;
 mod site;
 mod tuning;
 

@@ -64,7 +64,7 @@ pub fn join() -> Result<Membership> {
         && !membership.has_proxies()
     {
         eprintln!(
-            "outboard: OUTBOARD_OFFLOAD=on, but this job has no proxy to carry anything out: start one with mpirun --proxies 1"
+            "outboard: OUTBOARD_OFFLOAD=on, but this job has no proxy to carry anything out: start one with mpirun --proxies 1, or OUTBOARD_PROXIES=1"
         );
     }
     Ok(membership)

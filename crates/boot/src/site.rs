@@ -3,17 +3,18 @@
 //! ranks, these do themselves, through the launcher's store (crate `pmi`).
 //!
 //! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
-//! the others open that under /proc. So nothing has a name in the file system. The names of endpoints and the
-//! arrivals at MPI_Init and MPI_Finalize pass between hosts by fences, in threads of their own. Each rank
-//! watches the launcher and the lowest rank of its host, and that one all ranks of the host.
+//! the others open that under /proc. It also starts the proxies. The names of endpoints and the arrivals at
+//! MPI_Init and MPI_Finalize pass between hosts by fences, in threads of their own. Each rank watches the
+//! launcher and the lowest rank of its host, and that one all ranks and proxies of the host.
 //!
 //! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
 //! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].
 //!
-//! Read next: crate `pmi`.
+//! Read next: `proxies.rs`, crate `pmi`.
 
 use std::fs::File;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,9 +23,9 @@ use error::{Class, Error, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Settings};
 use sys::process::Process;
-use transport::shm::{LocalRank, Segment, State};
+use transport::shm::{LocalRank, Segment, State, proxy_endpoint};
 
-use crate::claim;
+use crate::{claim, proxies};
 
 /// Keys of the launcher's store: what rank 0 says to all (the job's secret, 8 bytes, and the settings on
 /// which ranks must agree), where the host's memory is, and the names of the host's endpoints.
@@ -37,6 +38,13 @@ const TICK: Duration = Duration::from_millis(2);
 const FLUSH: Duration = Duration::from_millis(50);
 /// What the launcher gets to end this process, when the job ends.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A process of this host that a rank watches.
+#[derive(Clone, Copy)]
+enum Watched {
+    Rank(u32),
+    Proxy(u32),
+}
 
 /// What a rank has of its launcher, until the process ends.
 #[derive(Debug)]
@@ -105,12 +113,17 @@ impl Site {
                 found.theirs
             );
         }
+        let fd = made.as_ref().map(AsRawFd::as_raw_fd);
         let segment = claim::keep(match made {
             Some(fd) => crate::attach(fd)?,
             None => open(&client, leader)?,
         });
         // All store the same.
         segment.job().secret.store(u64::from_ne_bytes(*secret), Ordering::Relaxed);
+        if let Some(fd) = fd {
+            let here = ranks_of(&nodes, nodes[rank as usize]).count();
+            proxies::start(segment, fd, settings, here as u32)?;
+        }
         let local = segment.require(rank)?;
         segment.rank(local).application.store(client.application()?, Ordering::Relaxed);
         segment.rank(local).pid.store(sys::process::id(), Ordering::Release);
@@ -155,19 +168,28 @@ impl Site {
             names.push(name.len() as u8);
             names.extend(name);
         }
+        for proxy in self.proxies() {
+            let name = self.await_proxy(proxy);
+            names.push(name.len() as u8);
+            names.extend(name);
+        }
         self.client.put(NAMES, &names)?;
         self.client.fence()?;
         for node in (0..=self.nodes.iter().copied().max().unwrap_or(0)).filter(|node| *node != self.node()) {
             let names = self.client.get(leader(&self.nodes, node), NAMES)?;
             let mut names = &names[..];
-            for rank in ranks_of(&self.nodes, node) {
+            let of_proxies = self.proxies().map(|proxy| proxy_endpoint(node, self.proxies().end, proxy));
+            for endpoint in ranks_of(&self.nodes, node).chain(of_proxies) {
                 let name = names
                     .split_first()
                     .and_then(|(length, rest)| rest.split_at_checked(usize::from(*length)));
                 let Some((name, rest)) = name else {
-                    fail!(Class::Other, "the launcher's store has no name of the endpoint of rank {rank}");
+                    fail!(
+                        Class::Other,
+                        "the launcher's store lacks names of endpoints of host number {node}"
+                    );
                 };
-                self.segment.set_endpoint(rank, name);
+                self.segment.set_endpoint(endpoint, name);
                 names = rest;
             }
         }
@@ -199,8 +221,24 @@ impl Site {
         }
     }
 
-    /// Says that this process may end.
+    /// The name of a proxy of this host; empty if it has ended.
+    fn await_proxy(&self, proxy: u32) -> Vec<u8> {
+        let endpoint = self.segment.proxy_endpoint(proxy);
+        loop {
+            match self.segment.endpoint(endpoint) {
+                _ if self.segment.is_gone(endpoint) => return Vec::new(),
+                Some(name) => return name,
+                None => std::thread::sleep(TICK),
+            }
+        }
+    }
+
+    /// Says that this process may end. No rank of this host needs a proxy any more.
     pub fn leave(&self) {
+        if self.leads() {
+            self.segment.job().ending.store(1, Ordering::Relaxed);
+            self.proxies().for_each(|proxy| self.segment.proxy(proxy).bell.ring());
+        }
         self.has_left.store(true, Ordering::Release);
         self.client.finalize();
     }
@@ -214,20 +252,27 @@ impl Site {
 
     /// Lives as long as the process, and ends it if the launcher or a rank that it depends on has ended.
     fn watch(&self) {
-        let mut unborn: Vec<u32> =
-            if self.leads() { self.here().collect() } else { vec![leader(&self.nodes, self.node())] };
-        unborn.retain(|rank| *rank != self.rank.peer());
-        let mut held: Vec<(u32, u32)> = Vec::new();
+        let others = self.here().filter(|rank| *rank != self.rank.peer()).map(Watched::Rank);
+        let mut unborn: Vec<Watched> = match self.leads() {
+            true => others.chain(self.proxies().map(Watched::Proxy)).collect(),
+            false => vec![Watched::Rank(leader(&self.nodes, self.node()))],
+        };
+        let mut held: Vec<(Watched, u32)> = Vec::new();
         let mut processes: Vec<Process> = Vec::new();
         loop {
-            unborn.retain(|rank| {
-                let pid = self.page(*rank).map_or(0, |page| page.pid.load(Ordering::Acquire));
-                // One that has ended and was reaped already is missed here, and found by its parent.
-                if let Some(process) = Process::open(pid).ok().filter(|_| pid != 0) {
-                    processes.push(process);
-                    held.push((*rank, pid));
+            unborn.retain(|one| {
+                let pid = self.pid(*one);
+                match (Process::open(pid), one) {
+                    _ if pid == 0 => return true,
+                    (Ok(process), _) => {
+                        processes.push(process);
+                        held.push((*one, pid));
+                    }
+                    // One that has ended and was reaped already: a rank is found by its parent.
+                    (Err(_), Watched::Rank(_)) => {}
+                    (Err(_), Watched::Proxy(proxy)) => self.proxy_ended(*proxy, pid),
                 }
-                pid == 0
+                false
             });
             let patience = if unborn.is_empty() { None } else { Some(5 * TICK) };
             let Ok(ends) = sys::process::first_ends(&processes, self.client.lifeline(), patience) else {
@@ -240,9 +285,12 @@ impl Site {
                 self.give_up("the launcher has ended");
             }
             for place in ends.processes.into_iter().rev() {
-                let (rank, pid) = held.swap_remove(place);
+                let (one, pid) = held.swap_remove(place);
                 processes.swap_remove(place);
-                self.ended(rank, pid);
+                match one {
+                    Watched::Rank(rank) => self.ended(rank, pid),
+                    Watched::Proxy(proxy) => self.proxy_ended(proxy, pid),
+                }
             }
         }
     }
@@ -257,6 +305,25 @@ impl Site {
         }
     }
 
+    /// A proxy of this host has ended, which costs nothing but speed: ranks carry its operations on.
+    fn proxy_ended(&self, proxy: u32, pid: u32) {
+        let page = self.segment.proxy(proxy);
+        self.segment.set_endpoint(self.segment.proxy_endpoint(proxy), &[]);
+        if page.state() == State::Finalized {
+            return;
+        }
+        page.set_state(State::Dead);
+        self.ring_all();
+        // A rank that kills a stalled proxy says so itself.
+        let is_fenced = page.fenced.load(Ordering::Relaxed) != 0;
+        if !is_fenced && self.segment.world(0).aborted().is_none() {
+            eprintln!(
+                "outboard: proxy {proxy} (pid {pid} on {}) has ended; its ranks go on without it",
+                sys::host::name()
+            );
+        }
+    }
+
     /// Ends the job, with a sentence.
     fn give_up(&self, sentence: &str) -> ! {
         eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
@@ -268,16 +335,30 @@ impl Site {
         unsafe { libc::_exit(1) }
     }
 
-    /// Whether all ranks of this host have said where they run, and none needs the cpu of another. The last
+    /// Whether all ranks of this host have said where they run, and no process needs another's cpu. The last
     /// one that asks hears the truth.
     fn has_cpu_for_each(&self) -> bool {
         let here: Vec<_> = self.here().filter_map(|rank| self.page(rank)).collect();
         let mut first: Vec<u32> = here.iter().map(|page| page.cpu.load(Ordering::Relaxed)).collect();
         first.sort_unstable();
         first.dedup();
+        let all = here.len() + self.proxies().len();
         here.iter().all(|page| page.state() == State::Running)
-            && (first.len() == here.len()
-                || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= here.len()))
+            && (first.len() == all
+                || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= all))
+    }
+
+    /// The process of a rank or proxy; 0 before it has said that.
+    fn pid(&self, one: Watched) -> u32 {
+        match one {
+            Watched::Rank(rank) => self.page(rank).map_or(0, |page| page.pid.load(Ordering::Acquire)),
+            Watched::Proxy(proxy) => self.segment.proxy(proxy).pid.load(Ordering::Acquire),
+        }
+    }
+
+    /// The proxies of each host.
+    fn proxies(&self) -> Range<u32> {
+        0..self.segment.shape().proxies
     }
 
     fn page(&self, rank: u32) -> Option<&'static transport::shm::RankPage> {
@@ -320,7 +401,7 @@ fn leader(nodes: &[u32], node: u32) -> u32 {
 fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
-    let shape = crate::shape(settings, ranks, 0, 0);
+    let shape = crate::shape(settings, ranks, 0, settings.proxies as u32);
     let (segment, fd) = crate::create(shape, &told(LAUNCHER))?;
     segment.set_nodes(node, nodes.iter().max().map_or(1, |most| most + 1), nodes, 0);
     segment.world(0).size.store(ranks, Ordering::Relaxed);
@@ -330,7 +411,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     job.adopted.store(1, Ordering::Relaxed);
     // All cpus of the machine: the launcher may have bound this rank to one of them.
     let is_roomy = here <= sys::topology::sharers("Machine", 0).len();
-    job.sleepers_fence.store(u32::from(is_roomy), Ordering::Relaxed);
+    job.sleepers_fence.store(u32::from(is_roomy && shape.proxies == 0), Ordering::Relaxed);
     job.cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
     let place = [u64::from(sys::process::id()), fd.as_raw_fd() as u64, job.id.load(Ordering::Relaxed)];
     client.put(MEMORY, &place.map(u64::to_ne_bytes).concat())?;

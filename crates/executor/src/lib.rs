@@ -47,4 +47,3 @@ pub use note::EdgePort;
 pub use start::{
     Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
 };
-pub use watch::FENCED;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::ppoll::Waiter;
+use sys::process::Process;
 use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, RankPage, Segment, State, cma};
@@ -47,7 +48,7 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell and its network when it has nothing
 /// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
-/// `mpirun` ends the job, or when its parent has died.
+/// the job is ended, or when its parent, the process that has started it, has died.
 /// `open` opens its way to other hosts, once the job has any. `borrow` is its way to the memory of its ranks,
 /// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED), or
 /// a rank's arena cannot be mapped; its ranks had best go on without it.
@@ -55,6 +56,7 @@ pub fn run(
     segment: &Segment,
     index: u32,
     config: &Config,
+    parent: &Process,
     borrow: Option<Box<dyn Borrow>>,
     open: impl Fn() -> Result<Port>,
 ) -> Result<()> {
@@ -67,7 +69,6 @@ pub fn run(
     page.bell.signal_to(&waiter);
     // From here on it is given work, and its heart beats: opening the network can take a second.
     page.set_state(State::Running);
-    let parent = sys::process::parent();
     let mut idle = Idle::new(Pace {
         spin: segment.job().may_spin(),
         awake: Duration::from_micros(config.proxy_poll_us),
@@ -96,7 +97,7 @@ pub fn run(
             let served = proxy.look_after_ranks();
             let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
             proxy.beat();
-            if !served || ending || proxy.is_fenced() || sys::process::parent() != parent {
+            if !served || ending || proxy.is_fenced() || has_ended(parent) {
                 page.set_state(State::Finalized);
                 return Ok(());
             }
@@ -119,6 +120,10 @@ pub fn run(
             begun = sys::clock::now();
         }
     }
+}
+
+fn has_ended(process: &Process) -> bool {
+    process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 
 /// A proxy. `run` is its life; tests call `poll` themselves.

@@ -13,9 +13,6 @@ use transport::shm::{Segment, State};
 /// How often a rank looks, in nanoseconds: a look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Index into a proxy's `scalars`: 1 once a rank kills it and reports that, so that `mpirun` does not.
-pub const FENCED: usize = 0;
-
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -123,14 +120,14 @@ impl ProxyWatch {
         self.still_ns += since.min(self.timeout_ns / 8);
         if self.still_ns > self.timeout_ns && self.lent.is_some() {
             // The rank takes its memory back, which fences as well as a kill.
-            self.segment.proxy(self.proxy).scalars[FENCED].store(1, Ordering::Relaxed);
+            self.segment.proxy(self.proxy).fenced.store(1, Ordering::Relaxed);
             (self.ended, self.first) = (true, true);
             return Health::Fenced;
         }
         if self.still_ns > self.timeout_ns && !self.killed && !self.starves() {
             // Without a pidfd there is no fence: mpirun will see the proxy's end.
             if let Some(process) = &self.process {
-                let first = self.segment.proxy(self.proxy).scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
+                let first = self.segment.proxy(self.proxy).fenced.swap(1, Ordering::Relaxed) == 0;
                 self.killed = process.kill().is_ok();
                 self.first = self.killed && first;
             }

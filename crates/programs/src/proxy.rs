@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
-//! `mpirun --proxies`.
+//! `mpirun --proxies`, or under another launcher by a rank.
 
 use std::ffi::OsString;
 
 use executor::{Borrow, Config};
 use telemetry::Counter;
 use transport::lend::Borrower;
-use transport::route_fabric::{Port, Wanted};
+use transport::route_fabric::{Port, Wanted, set_sizes};
 use transport::shm::{Member, Segment};
 
 const HELP: &str =
@@ -37,6 +37,7 @@ pub fn run(word: Option<OsString>) -> u8 {
         }
     }
     sys::child::name_myself("outboard-proxy");
+    set_sizes();
     // Ctrl-C is for mpirun: it ends the ranks first, and the proxies when no rank needs them.
     sys::signal::ignore(libc::SIGINT);
     // Where it shares a core with a rank that computes, it gets that as soon as it has work.
@@ -58,7 +59,9 @@ pub fn run(word: Option<OsString>) -> u8 {
             return 1;
         }
     };
-    if let Err(error) = executor::proxy::run(segment, membership.proxy, &config, borrow, open) {
+    if let Err(error) =
+        executor::proxy::run(segment, membership.proxy, &config, &membership.parent, borrow, open)
+    {
         eprintln!("outboard-proxy {}: {error}", membership.proxy);
         return 1;
     }

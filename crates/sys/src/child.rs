@@ -24,6 +24,21 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Goes on in a child of this process, which ends with code 0 once `announce` has had the child's pid. So
+/// whoever started this process soon has no child any more. For a process with one thread.
+pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
+    // SAFETY: it takes nothing; no other thread could hold a lock that the child wants.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error()),
+        0 => Ok(()),
+        child => {
+            announce(child as u32);
+            // SAFETY: ends the process; nothing runs after it.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
 /// Names the calling process as `ps` and `top` show it; longer names than 15 bytes are cut.
 pub fn name_myself(name: &str) {
     let mut bytes = [0u8; 16];

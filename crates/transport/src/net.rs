@@ -4,6 +4,7 @@
 //! Read next: `sequence.rs`, `wire.rs`, `silence.rs`, `net/way.rs`.
 
 mod edges;
+mod gone;
 mod way;
 
 pub(crate) use edges::EDGE_PULL;
@@ -12,7 +13,7 @@ use crate::packet::{Header, Sent};
 use crate::sequence::{Arrival, Due, Sequence};
 use crate::shm::{PROXY, Segment};
 use crate::silence::Silence;
-use crate::wire::{ANSWER, CONSUMED, PROBE, WIRE_BYTES, Wire, payload};
+use crate::wire::{ANSWER, CONSUMED, GONE, PROBE, WIRE_BYTES, Wire, is_of_net, payload};
 use error::{Class, Result, fail};
 use fabric::{Address, Endpoint, Event, Packet};
 use std::cell::Cell;
@@ -30,6 +31,7 @@ const TICK_NS: u64 = 1_000_000;
 pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
+    teller: Option<gone::Teller>,
     /// Where peers expose memory, by name.
     targets: HashMap<Box<[u8]>, Address>,
     /// Reused: packets that `pump` gives back at once.
@@ -132,12 +134,14 @@ impl Net {
             now: sys::clock::now(),
             is_clogged: false,
         };
-        Net { endpoint, peers, targets: HashMap::new(), done: Vec::new() }
+        let teller = gone::Teller::of(segment, number);
+        Net { endpoint, peers, teller, targets: HashMap::new(), done: Vec::new() }
     }
 
     /// Whether nothing waits to leave that could leave now.
     pub(crate) fn is_idle(&self) -> bool {
-        self.peers.untold.is_empty() && !self.peers.is_clogged
+        let has_news = self.teller.as_ref().is_some_and(|teller| teller.has_news);
+        self.peers.untold.is_empty() && !self.peers.is_clogged && !has_news
     }
 
     /// Sends a packet. A promised one is never refused.
@@ -275,6 +279,9 @@ impl Net {
                 .collect::<Vec<_>>()
                 .into_iter()
                 .for_each(|number| peers.lose(number, &error.message));
+        }
+        if self.teller.is_some() {
+            self.tell_of_proxy();
         }
         if !self.peers.open.is_empty() {
             self.look_after_open();
@@ -464,6 +471,10 @@ impl Peers {
             return done.push(packet);
         };
         let now = self.now;
+        if wire.header.kind == GONE {
+            // It comes again at worst; what it says does not change.
+            gone::hear(&self.segment, &wire);
+        }
         let peer = self.at(wire.source);
         if wire.generation < peer.generation {
             // What an ended process said last means nothing any more.
@@ -499,31 +510,6 @@ impl Peers {
         self.untold.extend(is_owed.then_some(wire.source));
         self.is_clogged |= must_flush;
     }
-
-    /// A provider has failed to deliver to an address. On a young connection the packet leaves again.
-    fn undelivered(&mut self, to: Address, said: &str) {
-        let is_there =
-            |peer: &Option<Box<Remote>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
-        if let Some(place) = self.all.iter().position(is_there) {
-            let number = self.number(place);
-            if !self.at(number).sequence.keeps() {
-                self.lose(number, said);
-            }
-        }
-    }
-
-    /// Nothing reaches a peer any more; who polls it is told.
-    fn lose(&mut self, number: u32, why: &str) {
-        let (is_rank, now) = (self.place(number) < self.ranks, self.now);
-        let peer = self.at(number);
-        if peer.lost.is_none() {
-            peer.lost = Some((now, why.to_owned()));
-            peer.fault = Some(why.to_owned());
-            if is_rank && !std::mem::replace(&mut peer.is_writer, true) {
-                self.arrivals.push(number);
-            }
-        }
-    }
 }
 
 impl Remote {
@@ -545,7 +531,7 @@ impl Remote {
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
         match self.sequence.arrive(wire.stamp) {
             Arrival::Next => {
-                let left = if wire.header.kind == CONSUMED {
+                let left = if is_of_net(&wire.header) {
                     Some(packet)
                 } else {
                     self.queue(&wire.header).push_back((wire.header, Held::Lent(packet)));
@@ -553,7 +539,7 @@ impl Remote {
                 };
                 while let Some(early) = self.sequence.next_early() {
                     let header = Wire::read(early.span(), wire.secret).map(|wire| wire.header);
-                    let Some(header) = header.filter(|header| header.kind != CONSUMED) else { continue };
+                    let Some(header) = header.filter(|header| !is_of_net(header)) else { continue };
                     self.queue(&header).push_back((header, Held::Own(early)));
                 }
                 return left;

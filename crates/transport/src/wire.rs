@@ -19,10 +19,17 @@ const WANTS_ANSWER: u8 = 0x80;
 
 /// Kinds that p2p does not have. The packet only says what was consumed.
 pub(crate) const CONSUMED: u8 = 0;
+/// The proxy of the rank that sends it, whose endpoint is its tag, has ended.
+pub(crate) const GONE: u8 = 0x7d;
 /// It asks what has arrived; it is not counted.
 pub(crate) const PROBE: u8 = 0x7e;
 /// It says so; its tag is 1 if a probe asked, whose number is the context. It is not counted.
 pub(crate) const ANSWER: u8 = 0x7f;
+
+/// Whether a packet that is counted is for nobody above.
+pub(crate) fn is_of_net(header: &Header) -> bool {
+    [CONSUMED, GONE].contains(&header.kind)
+}
 
 /// What a wire header says.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The way to a peer: where it is, and whether it has been heard.
 
-use super::{Net, Remote, TICK_NS};
-use crate::packet::Header;
-use crate::wire::{ANSWER, PROBE};
+use super::{Net, Peers, Remote, TICK_NS};
+use crate::packet::{Header, Sent};
+use crate::wire::{ANSWER, GONE, PROBE};
 use fabric::Address;
 
 /// How often a peer is asked that has not been heard yet.
@@ -27,6 +27,18 @@ impl Net {
             self.peers.at(number).asked_next = now + if is_asked { ASK_NS } else { TICK_NS };
         }
         false
+    }
+
+    /// Tells other hosts once this rank's proxy has ended.
+    pub(super) fn tell_of_proxy(&mut self) {
+        let Some(teller) = &mut self.teller else { return };
+        let header = Header { kind: GONE, tag: teller.proxy as i32, context: 0 };
+        for number in teller.untold(&self.peers.segment) {
+            // A process that cannot be reached does not ask.
+            let is_over =
+                self.peers.is_lost(number) || self.send(number, false, &header, 0, |_| ()) == Sent::Done;
+            self.teller.iter_mut().filter(|_| is_over).for_each(|teller| teller.told.push(number));
+        }
     }
 
     /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
@@ -73,5 +85,37 @@ impl Net {
             Err(error) => self.peers.lose(number, &error.message),
         }
         self.peers.address(number)
+    }
+}
+
+impl Peers {
+    /// Whether nothing reaches a peer any more.
+    pub(super) fn is_lost(&self, number: u32) -> bool {
+        self.get(number).is_some_and(|peer| peer.lost.is_some())
+    }
+
+    /// A provider has failed to deliver to an address. On a young connection the packet leaves again.
+    pub(super) fn undelivered(&mut self, to: Address, said: &str) {
+        let is_there =
+            |peer: &Option<Box<Remote>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
+        if let Some(place) = self.all.iter().position(is_there) {
+            let number = self.number(place);
+            if !self.at(number).sequence.keeps() {
+                self.lose(number, said);
+            }
+        }
+    }
+
+    /// Nothing reaches a peer any more; who polls it is told.
+    pub(super) fn lose(&mut self, number: u32, why: &str) {
+        let (is_rank, now) = (self.place(number) < self.ranks, self.now);
+        let peer = self.at(number);
+        if peer.lost.is_none() {
+            peer.lost = Some((now, why.to_owned()));
+            peer.fault = Some(why.to_owned());
+            if is_rank && !std::mem::replace(&mut peer.is_writer, true) {
+                self.arrivals.push(number);
+            }
+        }
     }
 }

@@ -51,9 +51,37 @@ impl Segment {
 
     /// The endpoint that answers for a rank of another host: its proxy's, or its own if that has ended.
     pub fn server_of(&self, peer: u32) -> u32 {
-        let proxies = self.shape().proxies.max(1);
-        let proxy = proxy_endpoint(self.node_of(peer), proxies, peer % proxies);
+        let proxy = self.proxy_endpoint_of(peer);
         if self.is_gone(proxy) { peer } else { proxy }
+    }
+
+    /// Whether `mpirun` passes news on between hosts.
+    pub(crate) fn has_launcher(&self) -> bool {
+        self.job().launcher.load(Ordering::Relaxed) != 0
+    }
+
+    /// Wakes all processes of this host.
+    pub(crate) fn ring_all(&self) {
+        let ranks = (0..self.shape().ranks).filter_map(|rank| self.local(rank));
+        ranks.for_each(|rank| self.rank(rank).bell.ring());
+        (0..self.shape().proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
+    }
+
+    /// The endpoint of the proxy that answers for a rank, living or not.
+    pub(crate) fn proxy_endpoint_of(&self, rank: u32) -> u32 {
+        let proxies = self.shape().proxies.max(1);
+        proxy_endpoint(self.node_of(rank), proxies, rank % proxies)
+    }
+
+    /// The endpoints by which all other hosts hear of something: those that answer for their ranks.
+    pub(crate) fn hearers(&self) -> Vec<u32> {
+        let own = self.job().node.load(Ordering::Relaxed);
+        let elsewhere =
+            (0..self.shape().ranks).filter(|rank| ![own, u32::MAX].contains(&self.node_of(*rank)));
+        let mut all: Vec<u32> = elsewhere.map(|rank| self.server_of(rank)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Whether the job has an endpoint of this number.
@@ -109,6 +137,7 @@ mod tests {
         assert_eq!((segment.endpoint(other), segment.endpoint(0)), (Some(b"there".to_vec()), None));
         segment.set_endpoint(other, &[]);
         assert_eq!((segment.server_of(0), segment.server_of(2), segment.endpoint(other)), (0, 2, None));
+        assert_eq!(segment.hearers(), [0, 2], "the second proxy of host 0 serves nobody");
         // What no host has is no endpoint, and a rank is never gone.
         segment.set_endpoint(1, b"here");
         segment.set_endpoint(1, &[]);

@@ -501,8 +501,8 @@ pub struct ProxyPage {
     pub bell: Line<Doorbell>,
     /// Its counters.
     pub counters: Line<telemetry::Page>,
-    /// Words that the `executor` crate defines.
-    pub scalars: Line<[AtomicU64; 64]>,
+    /// 1 once a rank kills it and reports that, so that whoever watches it does not.
+    pub fenced: AtomicU32,
 }
 
 impl ProxyPage {

@@ -13,8 +13,8 @@ fn an_attached_segment_is_the_same_memory() {
     assert_eq!(joined.shape(), Shape { arena_bytes: 6 << 20, ..SHAPE });
     made.rank(LocalRank(2)).pid.store(77, Ordering::Relaxed);
     assert_eq!(joined.rank(LocalRank(2)).pid.load(Ordering::Relaxed), 77);
-    joined.proxy(1).scalars[63].store(5, Ordering::Relaxed);
-    assert_eq!(made.proxy(1).scalars[63].load(Ordering::Relaxed), 5);
+    joined.proxy(1).fenced.store(5, Ordering::Relaxed);
+    assert_eq!(made.proxy(1).fenced.load(Ordering::Relaxed), 5);
     assert_eq!(joined.rank(LocalRank(1)).pid.load(Ordering::Relaxed), 0);
     let word = |segment: &Segment, rank: u32| -> u64 {
         let arena = segment.arena(LocalRank(rank)).unwrap();

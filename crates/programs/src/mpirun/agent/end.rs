@@ -144,7 +144,7 @@ impl Job {
         page.set_state(State::Dead);
         self.living_ranks().iter().for_each(|(rank, _)| self.page(*rank).bell.ring());
         // A rank that kills a stalled proxy says so itself.
-        let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
+        let fenced = page.fenced.load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
         if fenced || ending || !self.is_dpu && !self.lives(|member| matches!(member, Member::Rank(_))) {
             return;

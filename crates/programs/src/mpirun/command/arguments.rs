@@ -70,11 +70,12 @@ pub struct Global {
     /// Print where every rank runs. Also: --display-map.
     #[arg(long, aliases = ["display-map", "display-devel-map"])]
     pub report_bindings: bool,
-    /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last
-    /// cores.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096))]
+    /// Start N proxies on each host: processes that carry out collectives while the ranks compute. They take
+    /// the last cores. Without this option as many as OUTBOARD_PROXIES says, else none.
+    #[arg(long, value_name = "N", default_value_t = settings::get().proxies as u32, hide_default_value = true, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub proxies: u32,
-    /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them.
+    /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them. Without this option those of
+    /// OUTBOARD_PROXY_CORES.
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub proxy_cores: Option<Cores>,
     /// Run the proxies of each host on another computer, such as a data processing unit (DPU): a file with

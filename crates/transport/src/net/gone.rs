@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The news that a proxy has ended, where no `mpirun` passes it on.
+//!
+//! Each rank that it served tells all other hosts, in its own MPI calls. From then on they ask that rank,
+//! which answers in its MPI calls, too.
+
+use crate::shm::Segment;
+use crate::wire::Wire;
+
+/// How often a rank looks whom it must tell.
+const LOOK_NS: u64 = 1_000_000;
+
+/// What a rank has told of its proxy.
+pub(super) struct Teller {
+    /// The endpoint of the proxy.
+    pub proxy: u32,
+    /// Who knows.
+    pub told: Vec<u32>,
+    /// Whether somebody is still to be told.
+    pub has_news: bool,
+    looks_at: u64,
+}
+
+impl Teller {
+    /// That of a rank; nothing for a proxy, or where others see to it.
+    pub fn of(segment: &Segment, number: u32) -> Option<Teller> {
+        let is_needed =
+            segment.has_far_proxies() && !segment.has_launcher() && segment.local(number).is_some();
+        let proxy = segment.proxy_endpoint_of(number);
+        is_needed.then(|| Teller { proxy, told: Vec::new(), has_news: false, looks_at: 0 })
+    }
+
+    /// Whom to tell now that the proxy has ended.
+    pub fn untold(&mut self, segment: &Segment) -> Vec<u32> {
+        if !segment.is_gone(self.proxy) {
+            return Vec::new();
+        }
+        let now = sys::clock::now();
+        if now < self.looks_at {
+            return Vec::new();
+        }
+        self.looks_at = now + LOOK_NS;
+        let mut all = segment.hearers();
+        all.retain(|number| !self.told.contains(number));
+        self.has_news = !all.is_empty();
+        all
+    }
+}
+
+/// Takes a rank's word that its proxy has ended, if that can be true.
+pub(super) fn hear(segment: &Segment, wire: &Wire) {
+    let proxy = wire.header.tag as u32;
+    let is_theirs = segment.local(wire.source).is_none() && segment.proxy_endpoint_of(wire.source) == proxy;
+    if is_theirs && !segment.is_gone(proxy) {
+        segment.set_endpoint(proxy, &[]);
+        segment.ring_all();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::packet::Header;
+    use crate::sequence::Stamp;
+    use crate::shm::Shape;
+    use crate::wire::GONE;
+
+    /// Host 0 of two hosts with two ranks each and one proxy.
+    fn host() -> Segment {
+        let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 1, arena_bytes: 1 }).unwrap();
+        segment.set_nodes(0, 2, &[0, 0, 1, 1], 1);
+        segment
+    }
+
+    #[test]
+    fn a_rank_tells_the_proxies_of_other_hosts_once_its_own_has_ended() {
+        let segment = host();
+        let mut teller = Teller::of(&segment, 1).unwrap();
+        assert!(teller.untold(&segment).is_empty() && !teller.has_news);
+        segment.set_endpoint(segment.proxy_endpoint(0), &[]);
+        let there = segment.proxy_endpoint_of(2);
+        assert_eq!((teller.untold(&segment), teller.has_news), (vec![there], true));
+        teller.told.push(there);
+        // Where that has ended, too, ranks are to hear it.
+        segment.set_endpoint(there, &[]);
+        teller.looks_at = 0;
+        assert_eq!((teller.untold(&segment), teller.has_news), (vec![2, 3], true));
+        teller.told.extend([2, 3]);
+        teller.looks_at = 0;
+        assert!(teller.untold(&segment).is_empty() && !teller.has_news);
+        segment.job().launcher.store(1, std::sync::atomic::Ordering::Relaxed);
+        assert!(Teller::of(&segment, 1).is_none(), "mpirun tells them");
+    }
+
+    #[test]
+    fn only_a_proxys_own_ranks_are_believed() {
+        let segment = host();
+        let (own, theirs) = (segment.proxy_endpoint(0), segment.proxy_endpoint_of(2));
+        let say = |source, proxy: u32| {
+            let header = Header { kind: GONE, tag: proxy as i32, context: 0 };
+            let stamp = Stamp { number: 0, answered: 0, wants_answer: false };
+            hear(&segment, &Wire { source, generation: 0, header, secret: 1, consumed: 0, stamp });
+            (segment.is_gone(own), segment.is_gone(theirs))
+        };
+        for (source, proxy) in [(2, own), (1, own), (1, theirs), (theirs, theirs), (2, 3), (2, theirs + 1)] {
+            assert_eq!(say(source, proxy), (false, false), "{source:x} of {proxy:x}");
+        }
+        assert_eq!(say(3, theirs), (false, true));
+    }
+}
