@@ -3,6 +3,7 @@
 import json, os, signal, subprocess, tempfile, time
 from pathlib import Path
 
+from job_tests.looking import messages
 from job_tests.running import BIN, HERE, children, compile_c, expect, finish, mpirun, start, stat, test, wait_for
 
 HOSTS = "127.0.0.1,localhost"
@@ -156,6 +157,27 @@ def one_table_and_one_trace_tell_of_all_nodes():
         events = json.loads(trace.read_text())["traceEvents"]
         expect({event["pid"] for event in events if event["ph"] != "M"} == {0, 1}, "events of both ranks")
         expect(os.listdir(folder) == ["trace.json"], f"left behind: {os.listdir(folder)}")
+
+
+@test
+def clocks_of_hosts_are_put_right_in_a_trace():
+    """The second agent's monotonic clock is an hour ahead, in a time namespace (time_namespaces(7)); which needs root."""
+    ahead = ["unshare", "--time", "--monotonic", "3600", "--fork"]
+    if subprocess.run([*ahead, "true"], capture_output=True).returncode != 0:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        launcher = script(folder, f'host=$1; shift; [ "$host" = localhost ] && exec {" ".join(ahead)} {HERE}/here "$host" "$@"; exec {HERE}/here "$host" "$@"')
+        env = {"OUTBOARD_TRACE": str(trace)}
+        code, output = on_nodes("-ppn", 1, compile_c(HERE / "faults/traced.c"), launcher=launcher, env=env)
+        expect(code == 0, f"{code}\n{output}")
+        events = json.loads(trace.read_text())["traceEvents"]
+        drawn = messages(events, 2)
+        spans = [[e["ts"] for e in events if e["pid"] == rank and e["ph"] == "X"] for rank in (0, 1)]
+        expect(max(max(it) for it in spans) - min(min(it) for it in spans) < 600e6, "the same ten minutes")
+        # The offset is right by far less than a short message that is waited for takes.
+        waits = sorted(it[-1]["ts"] - it[0]["ts"] for it in drawn["message"])
+        expect(0 <= waits[0] and waits[len(waits) // 2] < 1e6, f"{waits}")
 
 
 @test

@@ -353,15 +353,15 @@ impl Execution {
 
     #[cold]
     fn trace(&self, step: u32, begun: u64) {
-        let (kind, rank) = match self.plan.schedule.steps[step as usize].action {
+        let (kind, peer) = match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, .. } => ("send", self.peers[to as usize]),
             Action::Recv { from, .. } => ("recv", self.peers[from as usize]),
             Action::Copy { .. } => ("copy", Peer::Local(self.rank)),
             Action::Reduce { .. } => ("reduce", Peer::Local(self.rank)),
         };
         let bytes = self.states[step as usize].done;
-        let (context, sequence) = (self.context, self.sequence);
-        telemetry::end(begun, Event::Step { kind, peer: rank.number(), context, sequence, bytes });
+        let (rank, context, sequence) = (Peer::Local(self.rank).number(), self.context, self.sequence);
+        telemetry::end(begun, Event::Step { kind, rank, peer: peer.number(), context, sequence, bytes });
     }
 
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {

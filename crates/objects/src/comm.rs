@@ -160,6 +160,11 @@ impl Comm {
         }
     }
 
+    /// Its name, or its handle where it has none.
+    pub fn name_or(&self, handle: Handle) -> String {
+        if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
+    }
+
     /// The rank in MPI_COMM_WORLD of the partner with this rank; MPI_ERR_RANK outside.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {

@@ -7,7 +7,7 @@ use crate::pieces::send_pieces;
 use crate::protocol::Protocol;
 use crate::request::{FINAL, SendProgress, SendStage};
 use crate::state::{Connection, Matcher};
-use telemetry::Counter;
+use telemetry::{Counter, Event};
 use transport::route::{Route, Sent};
 
 /// Packets of streams in one flush, however fast the peer takes them: then it is the next peer's turn.
@@ -87,6 +87,8 @@ impl Lane {
                 answer
             }
             Protocol::Offer => {
+                // Before it leaves: the peer may answer before this goes on.
+                let begun = telemetry::begin();
                 let mut address = if route.is_readable() { request.data.address() } else { 0 };
                 if device::on() && device::lend::is_lent(address as usize) {
                     address |= packet::ON_DEVICE;
@@ -105,6 +107,8 @@ impl Lane {
                 if answer == Sent::Done {
                     request.sending().progress = SendProgress::Offered;
                     matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
+                    let (what, peer, bytes) = ("offer", self.number, bytes as u64);
+                    telemetry::end(begun, Event::Rendezvous { what, peer, ticket: ours, bytes });
                 }
                 return answer;
             }

@@ -24,7 +24,7 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::{Block, Span};
-use telemetry::Counter;
+use telemetry::{Counter, Event};
 use transport::owned::Memory;
 use transport::route::{Far, Header, Route};
 use tuning::Way;
@@ -60,6 +60,8 @@ impl Matcher {
             return self.hand_over(ours, envelope, offer.bytes, key);
         }
         let Offer { theirs, address, .. } = offer;
+        let (what, peer, bytes) = ("accept", lane.number, offer.bytes);
+        telemetry::event(Event::Rendezvous { what, peer, ticket: theirs, bytes });
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = request.begin(envelope, offer.bytes) as u64;
         self.counters.count(Counter::RendezvousMessagesReceived, 1);
@@ -200,6 +202,8 @@ impl Matcher {
             }
             let progress = &mut request.sending().progress;
             if *progress == SendProgress::Offered {
+                let (what, peer, bytes) = ("asked", lane.number, end - next);
+                telemetry::event(Event::Rendezvous { what, peer, ticket: ours, bytes });
                 lane.push_stream(ours);
             }
             *progress = SendProgress::Streaming { theirs, attempt, next, end };
@@ -224,6 +228,8 @@ impl Matcher {
         if request.sending().progress != SendProgress::Offered {
             lane.drop_stream(ours);
         }
+        let (what, peer, bytes) = ("taken", lane.number, request.data.bytes() as u64);
+        telemetry::event(Event::Rendezvous { what, peer, ticket: ours, bytes });
         self.complete(ours);
         Ok(())
     }

@@ -12,11 +12,6 @@ pub fn wall() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 
-/// What must be added to `now` to get `wall`, as far as both agree within a moment.
-pub fn to_wall() -> u64 {
-    wall().wrapping_sub(now())
-}
-
 /// The time of day, as people here read it: `2026-11-23 18:06:15.042`.
 pub fn local() -> String {
     let nanoseconds = wall();

@@ -30,12 +30,14 @@ pub enum Choice {
     LibraryLong,
     LibraryFaster,
     LibraryUnequal,
+    Eager,
+    Rendezvous,
 }
 
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 23] = [
+const WHY: [(Choice, &str); 25] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -59,6 +61,8 @@ const WHY: [(Choice, &str); 23] = [
     (LibraryLong, "OUTBOARD_CCL takes from OUTBOARD_CCL_BYTES_MIN on, or 64 KiB"),
     (LibraryFaster, "OUTBOARD_CCL is faster from this length on (outboard tune --device)"),
     (LibraryUnequal, "OUTBOARD_CCL takes it at any length, as ranks do not know each other's"),
+    (Eager, "it was sent before the receiver asked"),
+    (Rendezvous, "it moved once the receiver's buffer was known"),
 ];
 
 impl Choice {
@@ -73,7 +77,7 @@ impl Choice {
         match self {
             _ if self.is_proxy() => "proxy",
             Device => "device",
-            _ if self >= LibraryLong => "library",
+            LibraryLong | LibraryFaster | LibraryUnequal => "library",
             _ => "rank",
         }
     }

@@ -1,46 +1,144 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The Chrome trace format ("Trace Event Format", Google 2016): one JSON object with a list of events, which
 //! chrome://tracing and ui.perfetto.dev show. A rank is a process of the picture with its number as pid;
-//! proxy `p` has pid 1000000 + p. Times are microseconds of the machine's monotonic clock, the same for all
-//! processes of a node.
+//! proxy `p` has pid 1000000 + p. Times are microseconds of the monotonic clock of the first host.
+//!
+//! Read next: `arrow.rs` (what belongs together), `schema.rs` (what a file must have).
 
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Result, Write};
+use std::path::Path;
 
-use crate::Choice;
-use crate::record::{Event, Record, Who};
+use crate::arrow::{self, Arrow};
+use crate::record::{ANY_PEER, ANY_TAG, About, Event, Message, Process, Record, Who};
+use crate::{Choice, schema};
 
 /// pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
+/// The colour of waits among the format's own.
+const WAIT_COLOUR: &str = "thread_state_iowait";
+
+/// Values of a counter track of a process, at most: more would not be seen.
+const SAMPLES_MAX: u64 = 4096;
+
+fn pid(who: Who) -> u64 {
+    match who {
+        Who::Rank(rank) => u64::from(rank),
+        Who::Proxy(proxy) => FIRST_PROXY_PID + u64::from(proxy),
+    }
+}
+
+/// Where a process stands in the picture: a proxy behind the first rank that it serves.
+fn place(process: &Process) -> u64 {
+    match process.who {
+        Who::Rank(rank) => 2 * u64::from(rank),
+        Who::Proxy(_) => {
+            let served = process.records.iter().filter_map(|record| match record.event()? {
+                Event::Step { rank, .. } => Some(2 * u64::from(rank) + 1),
+                _ => None,
+            });
+            served.min().unwrap_or(2 * pid(process.who))
+        }
+    }
+}
+
 /// What people call the operations that their ranks have named, by context and sequence.
 type Names = HashMap<(u64, u32), String>;
 
-/// What a process tells of operations in records of their own.
+/// What a process tells of itself and of its operations in records of their own.
 #[derive(Default)]
 struct Told<'a> {
+    about: BTreeMap<&'static str, String>,
+    /// Threads.
+    threads: BTreeMap<u32, String>,
     /// Call sites.
     sites: HashMap<u32, String>,
     /// By whom operations were carried out, and by which algorithm, by the index of their record.
     carried: HashMap<usize, (Choice, &'a str)>,
 }
 
-/// A whole file from the records of processes.
-pub fn file(processes: &[(Who, Vec<Record>)]) -> String {
+impl<'a> Told<'a> {
+    fn of(records: &'a [Record]) -> Told<'a> {
+        let mut told = Told::default();
+        for event in records.iter().filter_map(Record::event) {
+            match event {
+                Event::About { what, text } => told.about.entry(what.key()).or_default().push_str(text),
+                Event::Thread { number, text } => told.threads.entry(number).or_default().push_str(text),
+                Event::Site { number, text } => told.sites.entry(number).or_default().push_str(text),
+                Event::Carried { operation, choice, algorithm } => {
+                    told.carried.insert(operation as usize, (choice, algorithm));
+                }
+                _ => (),
+            }
+        }
+        told
+    }
+
+    fn about(&self, what: About) -> &str {
+        self.about.get(what.key()).map_or("", |text| text)
+    }
+}
+
+/// Writes a file from what processes have kept.
+pub fn save(file: &Path, processes: Vec<Process>) -> Result<()> {
+    let mut to = BufWriter::new(File::create(file)?);
+    write(&mut to, processes)?;
+    to.flush()
+}
+
+/// The text of such a file.
+pub fn file(processes: Vec<Process>) -> String {
+    let mut text = Vec::new();
+    write(&mut text, processes).expect("a Vec takes all");
+    String::from_utf8(text).expect("JSON is text")
+}
+
+fn write(to: &mut impl Write, mut processes: Vec<Process>) -> Result<()> {
+    let numbers: Vec<Vec<u32>> = processes.iter().map(|it| arrow::numbers(&it.records)).collect();
+    let arrows = arrow::all(&processes, &numbers);
+    arrow::align(&mut processes, &arrows);
+    let told: Vec<Told> = processes.iter().map(|process| Told::of(&process.records)).collect();
     let mut names = Names::new();
-    for record in processes.iter().flat_map(|(_, records)| records) {
+    for record in processes.iter().flat_map(|process| &process.records) {
         if let Some(Event::Operation { name, number, context, sequence, .. }) = record.event() {
             names.insert((context, sequence), format!("{name} #{number}"));
         }
     }
-    let events = processes.iter().flat_map(|(who, records)| of_process(*who, records, &names));
+    let of_all = |what| told.iter().map(move |told| told.about(what)).filter(|text| !text.is_empty());
+    let header = json!({
+        "version": of_all(About::Version).next(), "command": of_all(About::Command).next(),
+        "hosts": of_all(About::Host).collect::<BTreeSet<_>>(),
+    });
+    write!(to, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{header},\"traceEvents\":[")?;
     // One event a line: a file of a million events can still be searched with grep.
-    let lines: Vec<String> = events.map(|event| event.to_string()).collect();
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
+    let mut between = "\n";
+    let mut each = |event: Value| {
+        write!(to, "{between}{event}")?;
+        between = ",\n";
+        Ok(())
+    };
+    let mut flows = flows(&processes, &arrows);
+    for (at, (process, told)) in processes.iter().zip(&told).enumerate() {
+        introduce(process, told, &mut each)?;
+        for (index, record) in process.records.iter().enumerate() {
+            let number = numbers[at][index];
+            if let Some(event) = record.event()
+                && let Some(described) = describe(&event, (index, number), &names, told)
+            {
+                put((pid(process.who), index), record, &event, described, &mut each)?;
+            }
+        }
+        under_way(process, &mut each)?;
+        flows.remove(&at).unwrap_or_default().into_iter().try_for_each(&mut each)?;
+    }
+    writeln!(to, "\n]}}")
 }
 
 /// The events of the file `text`; a file cut off or of another kind is an error sentence.
-pub fn parse(text: &str) -> Result<Vec<Value>, String> {
+pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match value {
         Value::Object(mut object) => match object.remove("traceEvents") {
@@ -51,85 +149,135 @@ pub fn parse(text: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// One process's records as events, with the lines that name the process.
-fn of_process(who: Who, records: &[Record], names: &Names) -> Vec<Value> {
-    let pid = match who {
-        Who::Rank(rank) => u64::from(rank),
-        Who::Proxy(proxy) => FIRST_PROXY_PID + u64::from(proxy),
+/// The names of a process and its threads, and where it stands.
+fn introduce(process: &Process, told: &Told, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
+    let pid = pid(process.who);
+    let mut tell = |name: &str, tid: u32, args: Value| {
+        each(json!({"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}))
     };
-    let mut events = vec![
-        json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": who.to_string()}}),
-        json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}),
-    ];
-    let mut told = Told::default();
-    for event in records.iter().filter_map(Record::event) {
-        match event {
-            Event::Site { number, text } => told.sites.entry(number).or_default().push_str(text),
-            Event::Carried { operation, choice, algorithm } => {
-                told.carried.insert(operation as usize, (choice, algorithm));
+    tell("process_name", 0, json!({"name": process.who.to_string()}))?;
+    tell("process_sort_index", 0, json!({"sort_index": place(process)}))?;
+    if !told.about.is_empty() {
+        let [host, number] = [About::Host, About::Pid].map(|what| told.about(what));
+        tell("process_labels", 0, json!({"labels": format!("host {host}, process {number}")}))?;
+    }
+    for (number, name) in &told.threads {
+        tell("thread_name", *number, json!({"name": name}))?;
+    }
+    Ok(())
+}
+
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+/// The points of arrows as flow events, by process. An arrow that would point backwards is left out.
+fn flows(processes: &[Process], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
+    let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
+    for (id, Arrow { name, points }) in arrows.iter().enumerate() {
+        let times: Vec<(u64, u64)> = points.iter().map(|point| point.at(processes)).collect();
+        if !times.is_sorted_by_key(|(time, _)| time) {
+            continue;
+        }
+        for (index, (point, (time, thread))) in points.iter().zip(times).enumerate() {
+            let phase = match index {
+                0 => "s",
+                _ if index == points.len() - 1 => "f",
+                _ => "t",
+            };
+            let mut event = json!({
+                "ph": phase, "name": name, "cat": "arrow", "id": id + 1, "pid": pid(processes[point.process].who),
+                "tid": thread, "ts": microseconds(time),
+            });
+            if phase != "s" {
+                // It points at the bar around it, not at the next one.
+                event["bp"] = "e".into();
             }
-            _ => (),
+            flows.entry(point.process).or_default().push(event);
         }
     }
-    for (index, record) in records.iter().enumerate() {
-        if let Some(event) = record.event()
-            && let Some(described) = describe(&event, index, names, &told)
-        {
-            push(&mut events, (pid, index), record, &event, described);
+    flows
+}
+
+/// Counter tracks: how many sends, receives and collectives are under way.
+fn under_way(process: &Process, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
+    let mut changes: Vec<(u64, usize, i64)> = Vec::new();
+    for record in &process.records {
+        let kind = match record.event() {
+            Some(Event::Message(message)) => usize::from(!message.sends),
+            Some(Event::Operation { .. }) => 2,
+            _ => continue,
+        };
+        changes.push((record.from(), kind, 1));
+        if record.until() != 0 {
+            changes.push((record.until(), kind, -1));
         }
     }
-    events
+    changes.sort_unstable();
+    let span = changes.last().map_or(0, |last| last.0 - changes[0].0);
+    let (mut counts, mut next) = ([0; 3], 0);
+    for (index, (time, kind, by)) in changes.iter().enumerate() {
+        counts[*kind] += by;
+        if *time >= next || index == changes.len() - 1 {
+            next = time + span / SAMPLES_MAX;
+            let [sends, receives, collectives] = counts;
+            let args = json!({"sends": sends, "receives": receives, "collectives": collectives});
+            let (pid, ts) = (pid(process.who), microseconds(*time));
+            each(json!({"ph": "C", "name": "under way", "pid": pid, "tid": 0, "ts": ts, "args": args}))?;
+        }
+    }
+    Ok(())
 }
 
 /// Name, category and arguments of an event in the picture.
 type Described = (String, &'static str, Value);
 
-fn push(
-    events: &mut Vec<Value>,
+fn put(
     (pid, index): (u64, usize),
     record: &Record,
     what: &Event,
     (name, category, args): Described,
-) {
-    let at = |ns: u64| ns as f64 / 1000.0;
+    each: &mut impl FnMut(Value) -> Result<()>,
+) -> Result<()> {
     let (from, until) = (record.from(), record.until());
     let mut event = json!({
-        "name": name, "cat": category, "pid": pid, "tid": record.thread(), "ts": at(from), "args": args,
+        "name": name, "cat": category, "pid": pid, "tid": record.thread(), "ts": microseconds(from), "args": args,
     });
     match what {
-        Event::Operation { .. } => {
+        Event::Operation { .. } | Event::Message(_) => {
             // The bars of several operations may cross, so each is an asynchronous pair instead of a nested
             // bar. An operation that has not completed has no second half.
             event["id2"] = json!({"local": format!("{pid}.{index}")});
             event["ph"] = "b".into();
             let mut last = event.clone();
-            events.push(event);
+            each(event)?;
             if until != 0 {
                 last["ph"] = "e".into();
-                last["ts"] = at(until).into();
-                events.push(last);
+                last["ts"] = microseconds(until).into();
+                last["args"] = json!({});
+                each(last)?;
             }
+            return Ok(());
         }
         // The process ended in it.
-        Event::Call { .. } if until == 0 => {
-            event["ph"] = "B".into();
-            events.push(event);
-        }
-        _ if until == 0 => {
+        Event::Call { .. } if until == 0 => event["ph"] = "B".into(),
+        _ if until == 0 || matches!(what, Event::Cancelled { .. }) => {
             event["ph"] = "i".into();
             event["s"] = "t".into();
-            events.push(event);
         }
         _ => {
             event["ph"] = "X".into();
-            event["dur"] = at(until.saturating_sub(from)).into();
-            events.push(event);
+            event["dur"] = microseconds(until.saturating_sub(from)).into();
         }
     }
+    if let Event::Wait = what {
+        event["cname"] = WAIT_COLOUR.into();
+    }
+    each(event)
 }
 
 /// Nothing of an event that only tells more of others.
-fn describe(event: &Event, index: usize, names: &Names, told: &Told) -> Option<Described> {
+fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &Told) -> Option<Described> {
     let operation = |context: u64, sequence: u32| match names.get(&(context, sequence)) {
         Some(name) => name.clone(),
         None => format!("{context:x}.{sequence}"),
@@ -137,14 +285,21 @@ fn describe(event: &Event, index: usize, names: &Names, told: &Told) -> Option<D
     let proxied = |what: &str, proxy: u32, context, sequence| {
         (what.into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
     };
+    let locate = |args: &mut Value, site: u32| {
+        if let Some(site) = told.sites.get(&site) {
+            args["site"] = site.as_str().into();
+        }
+    };
     Some(match *event {
-        Event::Call { function } => (function.into(), "call", json!({})),
+        Event::Call { function, site } => {
+            let mut args = json!({});
+            locate(&mut args, site);
+            (function.into(), "call", args)
+        }
         Event::Wait => ("wait".into(), "wait", json!({})),
-        Event::Operation { name, number, bytes, site, .. } => {
-            let mut args = json!({"bytes": bytes});
-            if let Some(site) = told.sites.get(&site) {
-                args["site"] = site.as_str().into();
-            }
+        Event::Operation { name, number, bytes, site, context, .. } => {
+            let mut args = json!({"bytes": bytes, "context": format!("{context:x}")});
+            locate(&mut args, site);
             if let Some((choice, algorithm)) = told.carried.get(&index) {
                 args["by"] = choice.by().into();
                 args["why"] = choice.why().into();
@@ -152,53 +307,78 @@ fn describe(event: &Event, index: usize, names: &Names, told: &Told) -> Option<D
             }
             (format!("{name} #{number}"), "operation", args)
         }
-        Event::Step { kind, peer, context, sequence, bytes } => {
-            let args = json!({"peer": peer, "operation": operation(context, sequence), "bytes": bytes});
+        Event::Message(message) => {
+            let mut args = describe_message(&message, number);
+            locate(&mut args, message.site);
+            (message.name.into(), "message", args)
+        }
+        Event::Cancelled { name } => (name.into(), "cancelled", json!({})),
+        Event::Rendezvous { what, peer, bytes, .. } => {
+            (what.into(), "rendezvous", json!({"peer": peer, "bytes": bytes}))
+        }
+        Event::Step { kind, rank, peer, context, sequence, bytes } => {
+            let operation = operation(context, sequence);
+            let args = json!({"rank": rank, "peer": peer, "operation": operation, "bytes": bytes});
             (kind.into(), "step", args)
         }
         Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
         Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
-        Event::Carried { .. } | Event::Site { .. } => return None,
+        Event::Carried { .. } | Event::Site { .. } | Event::Thread { .. } | Event::About { .. } => {
+            return None;
+        }
     })
 }
 
-/// Whether every event has what the format asks of its kind; `Err` names the first that has not.
-pub fn check(events: &[Value]) -> Result<(), String> {
-    for event in events {
-        let has = |key: &str, test: fn(&Value) -> bool| event.get(key).is_some_and(test);
-        let common = has("name", Value::is_string) && has("pid", Value::is_u64) && has("tid", Value::is_u64);
-        let timed = has("ts", |ts| ts.as_f64().is_some_and(|ts| ts >= 0.0)) && has("cat", Value::is_string);
-        let right = match event.get("ph").and_then(Value::as_str) {
-            Some("M") => has("args", Value::is_object),
-            Some("B") => timed,
-            Some("i") => timed && has("s", Value::is_string),
-            Some("X") => timed && has("dur", |dur| dur.as_f64().is_some_and(|dur| dur >= 0.0)),
-            Some("b" | "e") => timed && has("id2", Value::is_object),
-            _ => false,
-        };
-        if !(common && right) {
-            return Err(format!("not an event of the Chrome trace format: {event}"));
-        }
+/// The number is that of the message among those of its comm, tag, sender and receiver, on both ends.
+fn describe_message(message: &Message, number: u32) -> Value {
+    let Message { name, sends, peer, tag, context, bytes, choice, .. } = message;
+    let comm = name.split_once(" on ").map_or("", |(_, comm)| comm);
+    let mut args = json!({
+        "direction": if *sends { "send" } else { "receive" }, "bytes": bytes, "comm": comm,
+        "context": format!("{context:x}"), "by": choice.by(), "why": choice.why(),
+    });
+    if *peer != ANY_PEER {
+        args["peer"] = (*peer).into();
     }
-    Ok(())
+    if *tag != ANY_TAG {
+        args["tag"] = (*tag).into();
+    }
+    if number != 0 {
+        args["number"] = number.into();
+    }
+    args
+}
+
+/// Whether the events are those of a file of this format; `Err` names the first that is not.
+pub fn check(events: &[Value]) -> std::result::Result<(), String> {
+    events.iter().try_for_each(schema::check)?;
+    schema::check_arrows(events)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_kind_of_event_is_valid_and_operations_are_named_everywhere() {
-        let name = "MPI_Ialltoall on MPI_COMM_WORLD";
+    const NAME: &str = "MPI_Ialltoall on MPI_COMM_WORLD";
+
+    fn message(sends: bool, peer: u32, number: u64) -> Record {
+        let (name, choice) = ("MPI_Send on c", Choice::Eager);
+        let message = Message { name, sends, peer, tag: 3, context: 7, bytes: 8, site: 2, choice };
+        Record::new(&Event::Message(message), 5 + number, 9 + number)
+    }
+
+    /// Two ranks and a proxy with all kinds of events.
+    fn processes() -> Vec<Process> {
+        let name = NAME;
         let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9, site: 2 };
         let choice = Choice::ProxyLong;
         let rank = [
-            Record::new(&Event::Call { function: "MPI_Wait" }, 1000, 3500),
+            Record::new(&Event::Call { function: "MPI_Wait", site: 2 }, 1000, 3500),
             Record::new(&Event::Wait, 1, 2),
             Record::new(&operation, 5, 9),
             Record::new(&Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
             Record::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
-            Record::new(&Event::Call { function: "MPI_Recv" }, 5, 0),
+            Record::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 0),
             Record::new(
                 &Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9, site: 0 },
                 5,
@@ -209,31 +389,103 @@ mod tests {
             Record::new(&Event::Site { number: 2, text: "a+0x7" }, 9, 0),
         ];
         let proxy = [Record::new(
-            &Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 },
+            &Event::Step { kind: "reduce", rank: 1, peer: 0, context: 255, sequence: 1, bytes: 9 },
             5,
             9,
         )];
-        let text = file(&[(Who::Rank(1), rank.to_vec()), (Who::Proxy(2), proxy.to_vec())]);
-        let events = parse(&text).unwrap();
+        vec![
+            Process { who: Who::Rank(1), clock: 0, records: [&rank[..], &[message(true, 2, 0)]].concat() },
+            Process {
+                who: Who::Rank(2),
+                clock: 0,
+                records: vec![
+                    message(false, 1, 1),
+                    Record::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 20),
+                    Record::new(&Event::About { what: About::Host, text: "n1" }, 1, 0),
+                    Record::new(&Event::Thread { number: 1, text: "main thread" }, 1, 0),
+                    Record::new(&Event::Cancelled { name: "MPI_Irecv on c" }, 7, 9),
+                ],
+            },
+            Process { who: Who::Proxy(2), clock: 0, records: proxy.to_vec() },
+        ]
+    }
+
+    /// The events of that category or kind of a process.
+    fn of<'a>(events: &'a [Value], pid: u64, what: &str) -> Vec<&'a Value> {
+        let is_it = |event: &&Value| event["pid"] == pid && (event["cat"] == what || event["ph"] == what);
+        events.iter().filter(is_it).collect()
+    }
+
+    #[test]
+    fn every_kind_of_event_is_valid_and_operations_are_named_everywhere() {
+        let events = parse(&file(processes())).unwrap();
         check(&events).unwrap();
-        let of = |pid: u64, at: usize| events.iter().filter(|event| event["pid"] == pid).nth(at).unwrap();
-        assert_eq!((of(1, 2)["ts"].as_f64(), of(1, 2)["dur"].as_f64()), (Some(1.0), Some(2.5)));
-        assert_eq!((&of(1, 4)["name"], &of(1, 4)["ph"]), (&json!(format!("{name} #17")), &json!("b")));
-        assert_eq!((&of(1, 5)["ph"], &of(1, 5)["id2"]), (&json!("e"), &of(1, 4)["id2"]));
-        assert_eq!(of(1, 6)["args"]["operation"], format!("{name} #17"));
-        assert_eq!(of(1, 7)["args"]["operation"], "ff.2");
-        assert_eq!((&of(1, 8)["name"], &of(1, 8)["ph"]), (&json!("MPI_Recv"), &json!("B")));
-        let told = json!({"bytes": 9, "site": "/bin/a+0x7", "by": "proxy", "why": choice.why(), "algorithm": "ring"});
-        assert_eq!((&of(1, 4)["args"], &of(1, 9)["args"]), (&told, &json!({"bytes": 9})));
-        assert_eq!(of(1, 9)["ph"], "b");
-        assert_eq!(of(1_000_002, 2)["args"]["operation"], format!("{name} #17"));
-        assert_eq!(events.len(), 2 + 9 + 2);
+        let of = |pid, what| of(&events, pid, what);
+        let call = of(1, "call");
+        assert_eq!((call[0]["ts"].as_f64(), call[0]["dur"].as_f64()), (Some(1.0), Some(2.5)));
+        assert_eq!(call[0]["args"]["site"], "/bin/a+0x7");
+        assert_eq!((&call[1]["name"], &call[1]["ph"]), (&json!("MPI_Recv"), &json!("B")));
+        assert_eq!(of(1, "wait")[0]["cname"], WAIT_COLOUR);
+        let spans = of(1, "operation");
+        assert_eq!((&spans[0]["name"], &spans[0]["ph"]), (&json!(format!("{NAME} #17")), &json!("b")));
+        assert_eq!((&spans[1]["ph"], &spans[1]["id2"]), (&json!("e"), &spans[0]["id2"]));
+        let by = json!({
+            "bytes": 9, "context": "ff", "site": "/bin/a+0x7", "by": "proxy", "why": Choice::ProxyLong.why(), "algorithm": "ring",
+        });
+        assert_eq!((&spans[0]["args"], &spans[2]["args"]["bytes"]), (&by, &json!(9)));
+        assert_eq!((&spans[2]["ph"], spans.len()), (&json!("b"), 3));
+        let proxied: Vec<_> = of(1, "proxy").iter().map(|event| event["args"]["operation"].clone()).collect();
+        assert_eq!(proxied, [json!(format!("{NAME} #17")), json!("ff.2")]);
+        assert_eq!(of(1_000_002, "step")[0]["args"]["operation"], format!("{NAME} #17"));
+    }
+
+    #[test]
+    fn messages_arrows_names_and_counters() {
+        let events = parse(&file(processes())).unwrap();
+        let of = |pid, what| of(&events, pid, what);
+        let told = json!({
+            "direction": "send", "peer": 2, "tag": 3, "bytes": 8, "comm": "c", "context": "7", "number": 1, "by": "rank",
+            "why": Choice::Eager.why(), "site": "/bin/a+0x7",
+        });
+        let ends = of(1, "message");
+        assert_eq!((&ends[0]["args"], &ends[1]["args"]), (&told, &json!({})));
+        assert_eq!(of(2, "message")[0]["args"]["number"], 1);
+        // From the send to the receive's end, and from the hand-over by the step to the operation's end.
+        let arrows = |phase| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+        let (from, to) = (arrows("s"), arrows("f"));
+        assert_eq!((from.len(), arrows("t").len(), to.len()), (2, 1, 2));
+        let message = to.iter().find(|event| event["name"] == "message").unwrap();
+        assert_eq!(
+            (&message["pid"], message["ts"].as_f64(), &message["bp"]),
+            (&json!(2), Some(0.01), &json!("e"))
+        );
+        let names = |pid| of(pid, "M").iter().map(|event| event["args"].clone()).collect::<Vec<_>>();
+        let labels = json!({"labels": "host n1, process "});
+        let known =
+            [json!({"name": "rank 2"}), json!({"sort_index": 4}), labels, json!({"name": "main thread"})];
+        assert_eq!(names(2), known);
+        // Behind rank 1, which it serves.
+        assert_eq!(names(1_000_002)[1], json!({"sort_index": 3}));
+        assert_eq!(of(2, "cancelled")[0]["ph"], "i");
+        let counts: Vec<_> = of(2, "C").iter().map(|event| event["args"]["receives"].clone()).collect();
+        assert_eq!(counts, [1, 0]);
     }
 
     #[test]
     fn a_broken_file_and_a_broken_event_are_refused() {
         assert!(parse("{\"traceEvents\":[").is_err());
         assert!(parse("[]").is_err());
+        let point = |phase: &str, pid: u32, ts: f64| json!({"ph": phase, "name": "a", "cat": "arrow", "id": 1, "pid": pid, "tid": 1, "ts": ts, "bp": "e"});
+        let bar = |pid: u32| json!({"ph": "X", "name": "a", "cat": "call", "pid": pid, "tid": 1, "ts": 1.0, "dur": 9.0});
+        assert_eq!(check(&[bar(0), bar(1), point("s", 0, 2.0), point("f", 1, 3.0)]), Ok(()));
+        for wrong in [
+            vec![point("s", 0, 2.0), point("f", 1, 1.5)],
+            vec![point("s", 0, 2.0)],
+            vec![point("s", 0, 2.0), point("f", 1, 11.0)],
+            vec![point("s", 0, 2.0), point("s", 0, 2.0), point("f", 1, 3.0)],
+        ] {
+            assert!(check(&[vec![bar(0), bar(1)], wrong].concat()).is_err());
+        }
         assert!(
             check(&[json!({"ph": "X", "name": "a", "cat": "b", "pid": 1, "tid": 1, "ts": 1.0})]).is_err()
         );

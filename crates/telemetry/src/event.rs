@@ -5,6 +5,7 @@
 //! end, an MPI call or an operation, is opened and closed, so its record exists from its beginning. Without
 //! tracing, `begin` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the records.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock::now;
 use sys::memory::Map;
 
-use crate::record::{Event, NAME_BYTES, RECORD_BYTES, Record, Who, Word, decode};
+use crate::record::{About, Event, NAME_BYTES, Process, RECORD_BYTES, Record, Who, Word, decode, thread};
 use crate::{Choice, Counter, chrome, count};
 
 /// How much the file grows at a time.
@@ -74,8 +75,35 @@ pub fn trace(who: Who, file: &Path, alone: bool, capacity: usize) -> std::io::Re
     let map = Map::shared(&part, 0, capacity * RECORD_BYTES)?;
     let whole = alone.then(|| file.to_path_buf());
     *lock() = Some(Trace { who, whole, part, map, used: 0, capacity, bytes: 0 });
+    introduce();
     TRACING.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// Keeps what is known of this process.
+fn introduce() {
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let facts = [
+        (About::Host, sys::host::name()),
+        (About::Version, env!("CARGO_PKG_VERSION").into()),
+        (About::Command, words.join(" ").trim_end().into()),
+        (About::Pid, std::process::id().to_string()),
+    ];
+    for (what, text) in &facts {
+        tell(text, |text| Event::About { what: *what, text });
+    }
+}
+
+/// Keeps the name of this thread.
+#[cold]
+fn introduce_thread() {
+    let of_thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let name = match of_thread.file_name().and_then(|tid| tid.to_str()?.parse::<u32>().ok()) {
+        Some(tid) if tid == std::process::id() => "main thread".into(),
+        _ => std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default(),
+    };
+    tell(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
 /// The time, for [`end`]; 0 where tracing is off.
@@ -107,21 +135,23 @@ pub fn open(event: Event, begun: u64) -> Option<usize> {
 
 /// An event that `open` has kept ended at `until`.
 pub fn close(record: Option<usize>, until: u64) {
-    rewrite(record, Word::Until, |_| until);
+    change(record, |record| record.set(Word::Until, until));
 }
 
 /// Says by which number of its context peers and proxies know an open operation.
 pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
-    rewrite(record, Word::Context, |_| context);
-    rewrite(record, Word::Sequence, |word| word >> 32 << 32 | u64::from(sequence));
+    change(record, |record| {
+        record.set(Word::Context, context);
+        record.set(Word::Sequence, record.word(Word::Sequence) >> 32 << 32 | u64::from(sequence));
+    });
 }
 
 /// Keeps a text that may be longer than a record's name, in parts.
-pub(crate) fn tell<'a>(number: u32, mut text: &'a str, event: impl Fn(u32, &'a str) -> Event<'a>) {
+pub(crate) fn tell<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) {
     while !text.is_empty() {
         let end = (1..=NAME_BYTES.min(text.len())).rfind(|&at| text.is_char_boundary(at));
         let (part, rest) = text.split_at(end.unwrap_or(text.len()));
-        keep(&event(number, part), now(), 0);
+        push(&event(part), now(), 0);
         text = rest;
     }
 }
@@ -133,17 +163,27 @@ pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static
     }
 }
 
-fn rewrite(record: Option<usize>, word: Word, change: impl FnOnce(u64) -> u64) {
+/// Changes what `open` has kept.
+pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut Record)) {
     if let (Some(at), Some(trace)) = (record, lock().as_ref()) {
-        let place = trace.map.span().slice(at * RECORD_BYTES + 8 * word as usize, 8);
-        let mut bytes = [0; 8];
-        place.read(&mut bytes);
-        place.write(&change(u64::from_ne_bytes(bytes)).to_ne_bytes());
+        let place = trace.map.span().slice(at * RECORD_BYTES, RECORD_BYTES);
+        let mut record = Record([0; RECORD_BYTES]);
+        place.read(&mut record.0);
+        change(&mut record);
+        place.write(&record.0);
     }
 }
 
 #[cold]
 fn keep(event: &Event, from: u64, until: u64) -> Option<usize> {
+    thread_local!(static IS_INTRODUCED: Cell<bool> = const { Cell::new(false) });
+    if IS_INTRODUCED.try_with(|it| it.replace(true)) == Ok(false) {
+        introduce_thread();
+    }
+    push(event, from, until)
+}
+
+fn push(event: &Event, from: u64, until: u64) -> Option<usize> {
     let record = Record::new(event, from, until);
     let mut trace = lock();
     let at = trace.as_mut()?.push(&record);
@@ -179,7 +219,7 @@ pub(crate) fn write() -> std::io::Result<()> {
     let Some(whole) = trace.whole else { return Ok(()) };
     let mut bytes = vec![0; trace.used * RECORD_BYTES];
     trace.map.span().slice(0, bytes.len()).read(&mut bytes);
-    std::fs::write(whole, chrome::file(&[(trace.who, decode(&bytes))]))
+    chrome::save(&whole, vec![Process { who: trace.who, clock: 0, records: decode(&bytes) }])
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
@@ -201,17 +241,28 @@ mod tests {
         assert_eq!(begin(), 0);
         event(Event::Wait);
         let file = std::env::temp_dir().join(format!("outboard-telemetry-{}.json", std::process::id()));
-        trace(Who::Rank(3), &file, true, 3).unwrap();
+        trace(Who::Rank(3), &file, true, 100).unwrap();
         assert!(!part(&file, Who::Rank(3)).exists(), "nobody would remove it");
         for who in [Who::Rank(3), Who::Proxy(12)] {
             assert_eq!(whose(&part(&file, who)), Some(who));
         }
         assert_eq!(whose(Path::new("/tmp/a.json.rank-3.part (deleted)")), Some(Who::Rank(3)));
         assert_eq!(whose(Path::new("/tmp/a.json")), None);
+        event(Event::Wait);
         write().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let events = chrome::parse(&text).unwrap();
+        chrome::check(&events).unwrap();
+        let threads: Vec<_> = events.iter().filter(|event| event["name"] == "thread_name").collect();
+        assert_eq!(threads.len(), 1, "{text}");
         std::fs::remove_file(&file).unwrap();
 
-        trace(Who::Rank(3), &file, false, 3).unwrap();
+        // What a process tells of itself comes first.
+        trace(Who::Rank(3), &file, false, 100).unwrap();
+        let facts = decode(&std::fs::read(part(&file, Who::Rank(3))).unwrap()).len();
+        assert!(facts >= 4, "{facts}");
+        write().unwrap();
+        trace(Who::Rank(3), &file, false, facts + 3).unwrap();
         let lost = crate::value(Counter::EventsLost);
         let begun = begin();
         event(Event::HandOver { proxy: 0, context: 7, sequence: 1 });
@@ -221,7 +272,7 @@ mod tests {
             open(event, begun)
         };
         identify(operation, 7, 1);
-        open(Event::Call { function: "MPI_Recv" }, begun);
+        open(Event::Call { function: "MPI_Recv", site: 0 }, begun);
         event(Event::Wait);
         assert_eq!(crate::value(Counter::EventsLost), lost + 1);
         close(operation, begun + 5);
@@ -229,11 +280,12 @@ mod tests {
         let part = part(&file, Who::Rank(3));
         let records = decode(&std::fs::read(&part).unwrap());
         std::fs::remove_file(&part).unwrap();
-        let events: Vec<_> = records.iter().map(|record| (record.event().unwrap(), record.until())).collect();
+        let events = records[facts..].iter().map(|record| (record.event().unwrap(), record.until()));
+        let events: Vec<_> = events.collect();
         assert_eq!(events[0], (Event::HandOver { proxy: 0, context: 7, sequence: 1 }, 0));
         let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0, site: 9 };
         assert_eq!(events[1], (named, begun + 5));
-        assert_eq!(events[2], (Event::Call { function: "MPI_Recv" }, 0));
+        assert_eq!(events[2], (Event::Call { function: "MPI_Recv", site: 0 }, 0));
         assert_eq!(events.len(), 3);
         write().unwrap();
         assert!(!tracing() && !file.exists());

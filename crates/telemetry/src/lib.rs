@@ -6,9 +6,10 @@
 //! Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
 //!
 //! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `choice.rs`, `event.rs`,
-//! `chrome.rs` (the file format), `summary.rs`.
+//! `chrome.rs` (the file format), `arrow.rs`, `summary.rs`.
 #![forbid(unsafe_code)]
 
+mod arrow;
 mod choice;
 pub mod chrome;
 mod counter;
@@ -16,6 +17,7 @@ pub mod event;
 mod operation;
 mod page;
 mod record;
+pub mod schema;
 mod site;
 pub mod summary;
 
@@ -23,10 +25,10 @@ pub use choice::Choice;
 pub use counter::{Counter, Unit};
 pub use event::{begin, end, event, tracing};
 pub use operation::{
-    Carried, Operation, Operations, Row, Sum, enter, leave, operations, sum_up_in, time, timed,
+    Carried, Operation, Operations, Row, Sum, enter, function, leave, operations, sum_up_in, time, timed,
 };
 pub use page::{Page, attach, count, page, set, value};
-pub use record::{Event, Record, Who, decode};
+pub use record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who, decode};
 
 /// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Does nothing without
 /// tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.

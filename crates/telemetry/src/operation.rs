@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives from start to completion: a row for each function and comm in the rank's page, which outlives
-//! the rank, and the time that the host spends in MPI meanwhile. Active only if OUTBOARD_STATS or
-//! OUTBOARD_TRACE is set.
+//! Collectives and messages from start to completion: a row for each function and comm in the rank's page,
+//! which outlives the rank, and the time that the host spends in MPI meanwhile. Active only if OUTBOARD_STATS
+//! or OUTBOARD_TRACE is set.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sys::clock::now;
 
-use crate::record::{Event, thread};
+use crate::record::{Event, Message, thread};
 use crate::{Choice, event, site};
 
 /// Rows of a page. The last one is for all that come when the others are taken.
@@ -22,6 +22,8 @@ const NAME_WORDS: usize = 9;
 pub enum Sum {
     /// Operations started.
     Calls,
+    /// Of those, messages: calls of a rank, not of all ranks of a comm.
+    Messages,
     /// Of those, completed.
     Over,
     /// Bytes of their buffers: the longer of what a rank gives and gets.
@@ -44,6 +46,7 @@ impl Sum {
     /// All of them, in their order.
     pub const ALL: &[Sum] = &[
         Sum::Calls,
+        Sum::Messages,
         Sum::Over,
         Sum::Bytes,
         Sum::HostNs,
@@ -181,15 +184,24 @@ pub fn timed() -> bool {
 struct Host {
     /// Calls within calls: the program's functions may call MPI.
     depth: Cell<u32>,
-    /// When the outermost began, and the trace's record of it.
+    /// When the outermost began, its name, where the program called it, and the trace's record of it.
     entered: Cell<u64>,
+    function: Cell<&'static str>,
+    site: Cell<u32>,
     record: Cell<Option<usize>>,
     /// Time in those before.
     in_mpi: Cell<u64>,
 }
 
 thread_local!(static HOST: Host = const {
-    Host { depth: Cell::new(0), entered: Cell::new(0), record: Cell::new(None), in_mpi: Cell::new(0) }
+    Host {
+        depth: Cell::new(0),
+        entered: Cell::new(0),
+        function: Cell::new(""),
+        site: Cell::new(0),
+        record: Cell::new(None),
+        in_mpi: Cell::new(0),
+    }
 });
 
 /// An MPI call begins: the time, or 0 where nothing is timed.
@@ -209,14 +221,22 @@ pub fn leave(begun: u64) {
 #[cold]
 fn entered(function: &'static str) -> u64 {
     let begun = now();
-    let record = event::open(Event::Call { function }, begun);
+    let site = if event::tracing() { site::caller() } else { 0 };
+    let record = event::open(Event::Call { function, site }, begun);
     HOST.with(|host| {
         if host.depth.replace(host.depth.get() + 1) == 0 {
             host.entered.set(begun);
+            host.function.set(function);
+            host.site.set(site);
             host.record.set(record);
         }
     });
     begun
+}
+
+/// The MPI function that this thread is in.
+pub fn function() -> &'static str {
+    HOST.with(|host| host.function.get())
 }
 
 #[cold]
@@ -274,18 +294,50 @@ pub struct Operation {
 impl Operation {
     /// Operation `number` of those in the row, which this call starts.
     pub fn begin(row: usize, name: &str, number: u32, bytes: u64) -> Operation {
-        let (begun, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
+        let event = |site| Event::Operation { name, number, context: 0, sequence: 0, bytes, site };
+        Operation::open(row, bytes, event)
+    }
+
+    /// A message of those in the row, which this call starts to send or to receive.
+    pub fn message(row: usize, message: Message) -> Operation {
+        operations().rows[row].add(Sum::Messages, 1);
+        Operation::open(row, message.bytes, |site| Event::Message(Message { site, ..message }))
+    }
+
+    fn open<'a>(row: usize, bytes: u64, event: impl FnOnce(u32) -> Event<'a>) -> Operation {
+        let (begun, in_mpi, site) =
+            HOST.with(|host| (host.entered.get(), host.in_mpi.get(), host.site.get()));
         let page = &operations().rows[row];
         page.add(Sum::Calls, 1);
         page.add(Sum::Bytes, bytes);
-        let site = if event::tracing() { site::caller() } else { 0 };
-        let event = Event::Operation { name, number, context: 0, sequence: 0, bytes, site };
-        let record = event::open(event, begun);
+        let record = event::open(event(site), begun);
         let (thread, carried) = (thread(), Carried::default());
         let mut operation =
             Operation { row, record, thread, begun, in_mpi, host: 0, call: begun, looked: 0, carried };
         operation.look();
         operation
+    }
+
+    /// The message is over: it came from or went to this peer, with this tag and so many bytes.
+    #[cold]
+    pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
+        self.look();
+        operations().rows[self.row].add(Sum::Over, 1);
+        operations().rows[self.row].add(Sum::HostNs, self.host + self.looked);
+        event::change(self.record, |record| {
+            record.tell_message(peer, tag, bytes, choice);
+            record.end(self.call + self.looked, self.call);
+        });
+    }
+
+    /// The message was cancelled.
+    #[cold]
+    pub fn cancelled(self) {
+        operations().rows[self.row].add(Sum::Over, 1);
+        event::change(self.record, |record| {
+            record.cancel();
+            record.end(now(), self.call);
+        });
     }
 
     /// How it is carried out, as is known so far; nothing for one that waits in a queue.
@@ -333,7 +385,7 @@ impl Operation {
             row.add(Sum::BesideNs, lasted.saturating_sub(inside));
             row.add(Sum::ProxyCpuNs, carried.cpu_ns);
         }
-        event::close(self.record, completed);
+        event::change(self.record, |record| record.end(completed, self.call));
     }
 }
 

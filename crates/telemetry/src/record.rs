@@ -5,62 +5,142 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Choice;
 
-/// What happened. Peers are ranks of MPI_COMM_WORLD; `context` and `sequence` name an operation on all ranks.
+/// What happened. Peers are numbers of processes of the job (ranks of MPI_COMM_WORLD, behind them spawned
+/// ones); `context` and `sequence` name an operation on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are what they are called.
 pub enum Event<'a> {
-    /// An MPI call, from its entry to its return.
-    Call { function: &'a str },
+    /// An MPI call, from its entry to its return; `site` says where the program called it.
+    Call { function: &'a str, site: u32 },
     /// A wait inside an MPI call: the wait loop with nothing to move.
     Wait,
     /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
-    /// counts the calls of that function on that comm, `site` says where it was called.
+    /// counts the calls of that function on that comm.
     Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64, site: u32 },
+    /// A message from the start of its send, or of its receive, to completion.
+    Message(Message<'a>),
+    /// A message that was cancelled: nothing came of it.
+    Cancelled { name: &'a str },
+    /// A step of a rendezvous; the sender's ticket names it on both ends.
+    Rendezvous { what: &'a str, peer: u32, ticket: u64, bytes: u64 },
     /// How the operation was carried out whose record has this index.
     Carried { operation: u32, choice: Choice, algorithm: &'a str },
     /// A part of the name of a call site.
     Site { number: u32, text: &'a str },
-    /// One piece of a schedule step was carried out.
-    Step { kind: &'a str, peer: u32, context: u64, sequence: u32, bytes: u64 },
+    /// A part of the name of a thread.
+    Thread { number: u32, text: &'a str },
+    /// A part of what is known of the process.
+    About { what: About, text: &'a str },
+    /// One piece of a schedule step of a rank was carried out.
+    Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
     /// An instance was given to a proxy.
     HandOver { proxy: u32, context: u64, sequence: u32 },
     /// An instance was taken back from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
 
+/// One end of a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Message<'a> {
+    /// The function and comm.
+    pub name: &'a str,
+    /// Whether this is the sender's end.
+    pub sends: bool,
+    /// The other process: [`ANY_PEER`] while a receive may match several.
+    pub peer: u32,
+    /// The tag: [`ANY_TAG`] while a receive may match several.
+    pub tag: i32,
+    /// The context of the comm.
+    pub context: u64,
+    /// Bytes of the message: of a receive that is not complete, those of its buffer.
+    pub bytes: u64,
+    /// Where the program called the function.
+    pub site: u32,
+    /// How it went.
+    pub choice: Choice,
+}
+
+/// The peer of a receive from any source, until it is complete.
+pub const ANY_PEER: u32 = u32::MAX;
+/// The tag of a receive of any tag, until it is complete.
+pub const ANY_TAG: i32 = -1;
+
+/// A fact of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum About {
+    /// The name of its host.
+    Host,
+    /// The version of Outboard.
+    Version,
+    /// Its command line.
+    Command,
+    /// Its process id.
+    Pid,
+}
+
+impl About {
+    const ALL: [About; 4] = [About::Host, About::Version, About::Command, About::Pid];
+
+    /// Its name in the file.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            About::Host => "host",
+            About::Version => "version",
+            About::Command => "command",
+            About::Pid => "pid",
+        }
+    }
+}
+
 /// Bytes of a name that a record keeps.
 pub(crate) const NAME_BYTES: usize = 64;
-/// Bytes of a record: seven words and a name.
-pub(crate) const RECORD_BYTES: usize = 7 * 8 + NAME_BYTES;
+/// The words of a record before its name.
+const WORDS: usize = 8;
+/// Bytes of a record.
+pub(crate) const RECORD_BYTES: usize = WORDS * 8 + NAME_BYTES;
 /// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
 /// event that has not ended.
 #[derive(Clone, Copy)]
 pub struct Record(pub(crate) [u8; RECORD_BYTES]);
 
 /// The words of a record, by index. The first is 0 where there is none yet, or no name.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// 1 and the event's place in the enumeration; the thread in the high half.
+    /// 1 and the event's place in the enumeration (8 bits), a message's choice (8 bits); the thread in the
+    /// high half.
     Kind = 0,
     From = 1,
     Until = 2,
     Context = 3,
     Bytes = 4,
-    /// The sequence; the peer, proxy or number in the high half.
+    /// The sequence, or a message's tag; the peer, proxy or number in the high half.
     Sequence = 5,
-    /// The bytes of the name; an operation's call site in the high half.
+    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half.
     NameBytes = 6,
+    /// When the call began that found it ended; the rank of a step.
+    Detail = 7,
+}
+
+/// The kinds of messages, and of what becomes of them when they are cancelled.
+pub(crate) const SEND: u64 = 9;
+pub(crate) const RECEIVE: u64 = 10;
+pub(crate) const CANCELLED: u64 = 11;
+
+/// Two numbers in a word.
+fn both(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 impl Record {
     pub(crate) fn new(event: &Event, from: u64, until: u64) -> Record {
-        let both = |sequence: u32, other: u32| u64::from(sequence) | u64::from(other) << 32;
         let (kind, context, bytes, sequence, name) = match *event {
-            Event::Call { function } => (1, 0, 0, 0, function),
+            Event::Call { function, .. } => (1, 0, 0, 0, function),
             Event::Wait => (2, 0, 0, 0, ""),
             Event::Operation { name, number, context, sequence, bytes, .. } => {
                 (3, context, bytes, both(sequence, number), name)
             }
-            Event::Step { kind, peer, context, sequence, bytes } => {
+            Event::Step { kind, peer, context, sequence, bytes, .. } => {
                 (4, context, bytes, both(sequence, peer), kind)
             }
             Event::HandOver { proxy, context, sequence } => (5, context, 0, both(sequence, proxy), ""),
@@ -69,19 +149,32 @@ impl Record {
                 (7, choice as u64, 0, operation.into(), algorithm)
             }
             Event::Site { number, text } => (8, 0, 0, number.into(), text),
+            Event::Message(Message { name, sends, peer, tag, context, bytes, choice, .. }) => {
+                let kind = if sends { SEND } else { RECEIVE };
+                (kind | (choice as u64) << 8, context, bytes, both(tag as u32, peer), name)
+            }
+            Event::Cancelled { name } => (CANCELLED, 0, 0, 0, name),
+            Event::Rendezvous { what, peer, ticket, bytes } => (12, ticket, bytes, both(0, peer), what),
+            Event::Thread { number, text } => (13, 0, 0, number.into(), text),
+            Event::About { what, text } => (14, 0, 0, (what as u32).into(), text),
         };
-        let site = if let Event::Operation { site, .. } = *event { u64::from(site) } else { 0 };
+        let site = match *event {
+            Event::Operation { site, .. } | Event::Call { site, .. } => site,
+            Event::Message(message) => message.site,
+            _ => 0,
+        };
+        let detail = if let Event::Step { rank, .. } = *event { rank.into() } else { 0 };
         let mut name_bytes = name.len().min(NAME_BYTES);
         while !name.is_char_boundary(name_bytes) {
             name_bytes -= 1;
         }
         let mut record = Record([0; RECORD_BYTES]);
-        let words =
-            [kind | thread() << 32, from, until, context, bytes, sequence, name_bytes as u64 | site << 32];
+        let names = both(name_bytes as u32, site);
+        let words = [kind | thread() << 32, from, until, context, bytes, sequence, names, detail];
         for (index, word) in words.into_iter().enumerate() {
             record.0[8 * index..8 * index + 8].copy_from_slice(&word.to_ne_bytes());
         }
-        record.0[56..56 + name_bytes].copy_from_slice(&name.as_bytes()[..name_bytes]);
+        record.0[8 * WORDS..8 * WORDS + name_bytes].copy_from_slice(&name.as_bytes()[..name_bytes]);
         record
     }
 
@@ -90,13 +183,40 @@ impl Record {
         u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
     }
 
-    /// Moves its times by so many nanoseconds.
-    pub fn shift(&mut self, by: i64) {
-        for word in [Word::From as usize, Word::Until as usize] {
-            let at = 8 * word;
-            let time = u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));
-            if time != 0 {
-                self.0[at..at + 8].copy_from_slice(&time.wrapping_add_signed(by).to_ne_bytes());
+    pub(crate) fn set(&mut self, word: Word, value: u64) {
+        let at = 8 * word as usize;
+        self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// It ended at `until`, as this thread found in the call that began at `call`.
+    pub(crate) fn end(&mut self, until: u64, call: u64) {
+        let names = self.word(Word::NameBytes) & !0xffff_0000;
+        let thread = thread();
+        self.set(Word::NameBytes, names | if thread <= 0xffff { thread << 16 } else { 0 });
+        self.set(Word::Until, until);
+        self.set(Word::Detail, call);
+    }
+
+    /// The message that this receive got, or this send sent.
+    pub(crate) fn tell_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
+        self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
+        self.set(Word::Bytes, bytes);
+        self.set(Word::Sequence, both(tag as u32, peer));
+    }
+
+    /// The message was cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.set(Word::Kind, self.word(Word::Kind) & !0xffff | CANCELLED);
+    }
+
+    /// Moves its times by what `by` says of each, in nanoseconds.
+    pub fn shift(&mut self, by: impl Fn(u64) -> i64) {
+        for word in [Word::From, Word::Until, Word::Detail] {
+            let time = self.word(word);
+            // The rank of a step is no time.
+            let is_time = !(word == Word::Detail && self.word(Word::Kind) as u8 == 4);
+            if time != 0 && is_time {
+                self.set(word, time.saturating_add_signed(by(time)));
             }
         }
     }
@@ -111,9 +231,22 @@ impl Record {
         self.word(Word::Until)
     }
 
+    /// When the call began that found it ended; 0 if none did.
+    pub(crate) fn found_by(&self) -> u64 {
+        self.word(Word::Detail)
+    }
+
     /// A small number for the thread that kept it.
     pub(crate) fn thread(&self) -> u64 {
         self.word(Word::Kind) >> 32
+    }
+
+    /// The same for the thread that found it ended.
+    pub(crate) fn last_thread(&self) -> u64 {
+        match self.word(Word::NameBytes) >> 16 & 0xffff {
+            0 => self.thread(),
+            thread => thread,
+        }
     }
 
     /// What happened; nothing if these bytes are no record.
@@ -121,18 +254,36 @@ impl Record {
         let (context, bytes) = (self.word(Word::Context), self.word(Word::Bytes));
         let (sequence, other) = (self.word(Word::Sequence) as u32, (self.word(Word::Sequence) >> 32) as u32);
         let (site, name_bytes) =
-            ((self.word(Word::NameBytes) >> 32) as u32, self.word(Word::NameBytes) as u32);
+            ((self.word(Word::NameBytes) >> 32) as u32, self.word(Word::NameBytes) as u16);
         let end = (name_bytes as usize).min(NAME_BYTES);
-        let name = std::str::from_utf8(&self.0[56..56 + end]).ok()?;
-        Some(match self.word(Word::Kind) as u32 {
-            1 => Event::Call { function: name },
+        let name = std::str::from_utf8(&self.0[8 * WORDS..8 * WORDS + end]).ok()?;
+        let kind = self.word(Word::Kind);
+        Some(match kind & 0xff {
+            1 => Event::Call { function: name, site },
             2 => Event::Wait,
             3 => Event::Operation { name, number: other, context, sequence, bytes, site },
-            4 => Event::Step { kind: name, peer: other, context, sequence, bytes },
+            4 => {
+                let rank = self.word(Word::Detail) as u32;
+                Event::Step { kind: name, rank, peer: other, context, sequence, bytes }
+            }
             5 => Event::HandOver { proxy: other, context, sequence },
             6 => Event::Recover { proxy: other, context, sequence },
             7 => Event::Carried { operation: sequence, choice: Choice::of(context)?, algorithm: name },
             8 => Event::Site { number: sequence, text: name },
+            SEND | RECEIVE => Event::Message(Message {
+                name,
+                sends: kind & 0xff == SEND,
+                peer: other,
+                tag: sequence as i32,
+                context,
+                bytes,
+                site,
+                choice: Choice::of(kind >> 8 & 0xff)?,
+            }),
+            CANCELLED => Event::Cancelled { name },
+            12 => Event::Rendezvous { what: name, peer: other, ticket: context, bytes },
+            13 => Event::Thread { number: sequence, text: name },
+            14 => Event::About { what: *About::ALL.get(sequence as usize)?, text: name },
             _ => return None,
         })
     }
@@ -160,6 +311,16 @@ impl std::fmt::Display for Who {
             Who::Proxy(proxy) => write!(f, "proxy {proxy}"),
         }
     }
+}
+
+/// What a process has kept.
+pub struct Process {
+    /// Who it is.
+    pub who: Who,
+    /// Processes of one host have the same clock.
+    pub clock: u32,
+    /// Its records, in the order in which they were kept.
+    pub records: Vec<Record>,
 }
 
 /// A small number for this thread: 1 for the first that kept an event, and so on.

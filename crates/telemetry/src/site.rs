@@ -56,7 +56,7 @@ impl Sites {
             }
             *count += 1;
             let text = format!("{}+{:#x}", place.file, place.offset);
-            event::tell(*count, &text, |number, text| Event::Site { number, text });
+            event::tell(&text, |text| Event::Site { number: *count, text });
             Some(*count)
         })
     }

@@ -102,7 +102,11 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     let of = |sum: Sum| sums[sum as usize];
     let each = |sum: Sum| spaced(of(sum) / ranks, Unit::Nanoseconds);
     let (calls, carried, over) = (of(Sum::Calls), of(Sum::Carried), of(Sum::Over));
-    let mut text = format!("{name}, {} calls", calls.div_ceil(ranks));
+    // All ranks of a comm make one call of a collective; a message has one call at each end.
+    let mut text = match of(Sum::Messages) {
+        0 => format!("{name}, {} calls", calls.div_ceil(ranks)),
+        messages => format!("{name}, {messages} messages"),
+    };
     if ranks > 1 {
         write!(text, " of {ranks} ranks").expect("a String takes all");
     }
@@ -176,16 +180,24 @@ mod tests {
         for page in [&a, &b] {
             page.enter("MPI_Ialltoall on MPI_COMM_WORLD");
             let row = page.rows().next().unwrap().1;
-            let sums = [100, 100, 838860800, 400_000, 100, 858993459, 145_000_000, 134_850_000, 185_000_000];
+            let sums =
+                [100, 0, 100, 838860800, 400_000, 100, 858993459, 145_000_000, 134_850_000, 185_000_000];
             Sum::ALL.iter().zip(sums).for_each(|(sum, value)| row.add(*sum, value));
         }
         a.enter("MPI_Barrier on c");
         a.rows().nth(1).unwrap().1.add(Sum::Calls, 1);
+        for (page, sends) in [(&a, 7), (&b, 5)] {
+            let row = page.enter("MPI_Send on c");
+            let sums = [sends, sends, sends, 1024 * sends];
+            let (_, row) = page.rows().nth(row).unwrap();
+            Sum::ALL.iter().zip(sums).for_each(|(sum, n)| row.add(*sum, n));
+        }
         assert_eq!(
             sentences(&[&a, &b]),
             "MPI_Ialltoall on MPI_COMM_WORLD, 100 calls of 2 ranks: proxy carried 1.6 GiB in 145 ms, 93 % of it beside \
              computation; host 400 us in MPI; proxy CPU 370 ms\n\
-             MPI_Barrier on c, 1 calls: 0 B by the ranks themselves; host 0 ns in MPI; 1 not complete\n"
+             MPI_Barrier on c, 1 calls: 0 B by the ranks themselves; host 0 ns in MPI; 1 not complete\n\
+             MPI_Send on c, 12 messages of 2 ranks: 12.0 KiB by the ranks themselves; host 0 ns in MPI\n"
         );
     }
 }

@@ -22,7 +22,11 @@ macro_rules! sends {
                 guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
                 comm: Handle,
             ) -> Result<()> {
-                match guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
+                let send = guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?;
+                if telemetry::timed() {
+                    return finish_timed(guard, send);
+                }
+                match send.start(guard)? {
                     Ticket::DONE => Ok(()),
                     ticket => guard.finish(Work::Send(ticket)).error.map_or(Ok(()), Err),
                 }
@@ -175,9 +179,20 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
+/// A blocking send that is timed.
+#[cold]
+fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
+    let work = send.time(guard, |send, process| Ok(Work::Send(send.start(process)?)))?;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
 /// Sends and receives, and waits for both. The receive's status counts, and the send's error before the
 /// receive's.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
+    if telemetry::timed() {
+        let both = start_both(guard, send, recv, None)?;
+        return Ok(guard.finish(both));
+    }
     let send = send.start(guard)?;
     if send == Ticket::DONE {
         return recv.finish(guard);
@@ -300,6 +315,10 @@ impl Receive {
     /// Receives the message. If it is the next packet of its source, this takes no request.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
+        if telemetry::timed() {
+            let work = self.time(guard, Receive::start)?;
+            return Ok(guard.finish(work));
+        }
         if let Source::Peer { peer, .. } = self.source {
             let next = |process: &mut Process| {
                 process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()

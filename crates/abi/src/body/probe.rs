@@ -4,7 +4,7 @@
 use super::p2p::envelope;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Awaiting, Guard, On, Process};
-use crate::request::{Completion, MatchedMessage, Source, Work, status_of};
+use crate::request::{Completion, End, MatchedMessage, Source, Timed, Work, status_of};
 use error::Result;
 use objects::{Group, constants};
 use std::sync::Arc;
@@ -121,7 +121,15 @@ fn start_matched(
     message.set(constants::MESSAGE_NULL)?;
     let ticket =
         guard.job().p2p.imrecv(taken.message, buffer).expect("a message in the table has not been received");
-    Ok((taken.comm, Work::Recv(ticket, Source::Any(taken.group))))
+    let end = taken.operation.is_some().then(|| End::matched(taken.context, &taken.group, taken.probe));
+    let work = Work::Recv(ticket, Source::Any(taken.group));
+    Ok((
+        taken.comm,
+        match end {
+            Some(end) => Work::Timed(Box::new(Timed::new(work, end, taken.operation))),
+            None => work,
+        },
+    ))
 }
 
 /// A probe's arguments, checked.
@@ -156,7 +164,11 @@ impl ProbeArguments {
         let Some((message, found)) = found else { return Ok(None) };
         let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
         let (context, group) = (self.context, self.group.clone());
-        let taken = MatchedMessage { comm: self.comm, context, group, message, probe: found };
+        let operation = match telemetry::timed() {
+            true => process.message(&End::matched(context, &group, found), Some(found.source_peer)),
+            false => None,
+        };
+        let taken = MatchedMessage { comm: self.comm, context, group, message, probe: found, operation };
         Ok(Some((process.job().messages.insert(taken)?, status)))
     }
 }

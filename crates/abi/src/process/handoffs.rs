@@ -163,6 +163,11 @@ impl Send {
     /// Starts the send of a nonblocking call.
     #[inline(always)]
     pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
+        if telemetry::timed() { self.time(process, Send::begin_now) } else { self.begin_now(process) }
+    }
+
+    #[inline(always)]
+    fn begin_now(self, process: &mut Process) -> Result<Work> {
         let may_hand_over = process.job().may_hand_over(self.buffer.bytes());
         if may_hand_over
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
@@ -205,6 +210,11 @@ impl Receive {
     /// Starts the receive of a nonblocking call.
     #[inline(always)]
     pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
+        if telemetry::timed() { self.time(process, Receive::begin_now) } else { self.begin_now(process) }
+    }
+
+    #[inline(always)]
+    fn begin_now(self, process: &mut Process) -> Result<Work> {
         if process.job().may_hand_over(self.buffer.bytes()) && !matches!(self.source, Source::Nobody) {
             return self.begin_long(process.job());
         }

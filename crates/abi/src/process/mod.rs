@@ -14,6 +14,7 @@ mod handoffs;
 mod join;
 mod lock;
 mod memo;
+mod message;
 pub(crate) mod operation;
 mod poll;
 pub(crate) mod raise;
@@ -126,7 +127,7 @@ pub struct Job {
     pub messages: Table<MatchedMessage>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
-    /// The collectives started so far by function and comm, if operations are timed.
+    /// The collectives and messages started so far by function and comm, if operations are timed.
     pub operations: operation::Counted,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,

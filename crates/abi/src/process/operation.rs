@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Timed collectives for OUTBOARD_STATS and OUTBOARD_TRACE: by function, comm, and number of the call.
+//! `message.rs` has the messages.
 
 use super::{Guard, Process};
 use objects::Handle;
@@ -10,13 +11,33 @@ use telemetry::{Carried, Choice, Operation};
 const COUNTED_MAX: usize = 10_000;
 
 /// The calls, by context and function.
-pub type Counted = HashMap<(u64, &'static str), Calls>;
+#[derive(Default)]
+pub struct Counted(HashMap<(u64, &'static str), Calls>);
 
 /// The calls of a function on a comm.
 pub struct Calls {
-    name: String,
-    row: usize,
+    pub(super) name: String,
+    pub(super) row: usize,
     number: u32,
+}
+
+impl Counted {
+    /// Those of a function on the comm of a context, whose name is asked once; nothing if there are too many.
+    pub(super) fn calls(
+        &mut self,
+        context: u64,
+        function: &'static str,
+        comm: impl FnOnce() -> String,
+    ) -> Option<&mut Calls> {
+        let key = (context, function);
+        if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&key) {
+            return None;
+        }
+        Some(self.0.entry(key).or_insert_with(|| {
+            let name = format!("{function} on {}", comm());
+            Calls { row: telemetry::operations().enter(&name), name, number: 0 }
+        }))
+    }
 }
 
 impl Process {
@@ -40,15 +61,7 @@ impl Process {
     ) -> Option<Box<Operation>> {
         let (objects, job) = self.parts();
         let comm = objects.comm(handle).ok()?;
-        let key = (comm.context, function);
-        if job.operations.len() >= COUNTED_MAX && !job.operations.contains_key(&key) {
-            return None;
-        }
-        let calls = job.operations.entry(key).or_insert_with(|| {
-            let named = if comm.name.is_empty() { handle.to_string() } else { comm.name.clone() };
-            let name = format!("{function} on {named}");
-            Calls { row: telemetry::operations().enter(&name), name, number: 0 }
-        });
+        let calls = job.operations.calls(comm.context, function, || comm.name_or(handle))?;
         calls.number = calls.number.wrapping_add(1);
         Some(Box::new(Operation::begin(calls.row, &calls.name, calls.number, bytes)))
     }

@@ -5,6 +5,7 @@
 use crate::process::{Awaiting, Job, On, Process};
 use crate::request::Recipe;
 use executor::Pending;
+use objects::Objects;
 use objects::constants::{COMM_SELF, COMM_WORLD};
 use p2p::{Operation, What};
 use std::fmt::Write as _;
@@ -119,7 +120,7 @@ pub(crate) fn report(process: &Process) -> String {
         text.push('\n');
     }
     for (calls, rank) in job.coll.pending_on_flat() {
-        let comm = comms(process).find(|(_, comm)| match calls {
+        let comm = comms(&process.objects).find(|(_, comm)| match calls {
             coll::Calls::Blocking(set) => comm.flat == objects::Flat::Attached(set),
             coll::Calls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
         });
@@ -153,13 +154,14 @@ fn capital(name: &str) -> String {
 /// The comm of a context.
 fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let context = context?;
-    comms(process).find(|(_, comm)| comm.has_context(context))
+    comms(&process.objects).find(|(_, comm)| comm.has_context(context))
 }
 
-fn comms(process: &Process) -> impl Iterator<Item = (objects::Handle, &objects::Comm)> {
+/// The predefined comms and those that the program made.
+pub(super) fn comms(objects: &Objects) -> impl Iterator<Item = (objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
-    let predefined = predefined.filter_map(|handle| Some((handle, process.objects.comm(handle).ok()?)));
-    predefined.chain(process.objects.comms.iter())
+    let predefined = predefined.filter_map(|handle| Some((handle, objects.comm(handle).ok()?)));
+    predefined.chain(objects.comms.iter())
 }
 
 fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {

@@ -12,6 +12,7 @@ mod on_device;
 mod partitioned;
 mod planned;
 mod stream;
+mod timed;
 mod work;
 
 use crate::args::Status;
@@ -34,6 +35,8 @@ pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
 use std::sync::Arc;
 pub use stream::{Enqueued, Held};
 pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};
+pub use timed::Timed;
+pub(crate) use timed::{End, choice};
 pub use work::{Both, Long, Work};
 
 /// How an operation ended.
@@ -173,6 +176,8 @@ pub struct MatchedMessage {
     pub(crate) group: Arc<Group>,
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
+    /// The record of its receive, if operations are timed.
+    pub(crate) operation: Option<Box<telemetry::Operation>>,
 }
 
 // They are moved for each operation. A commit that raises a number must say why.

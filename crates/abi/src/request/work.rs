@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! An operation under way, and whether it is over.
 
-use super::{Carried, Checked, Completion, Enqueued, Generalized, Image, OnDevice, Operator, Parts, Source};
+use super::{
+    Carried, Checked, Completion, Enqueued, Generalized, Image, OnDevice, Operator, Parts, Source, Timed,
+};
 use crate::staging::{self, StandIns};
 use coll::Coll;
 use error::Result;
@@ -42,6 +44,8 @@ pub enum Work {
     Enqueued(Arc<Enqueued>),
     /// An operation for whose memory other memory stands in.
     Staged(Box<Work>, Arc<StandIns>),
+    /// A send or a receive, if operations are timed.
+    Timed(Box<Timed>),
     /// An operation of the program.
     Generalized {
         /// The program's functions.
@@ -112,6 +116,7 @@ impl Work {
                 Some(Completion::of(outcome, source))
             }
             Work::Both(both) => both.poll(p2p, coll, operators),
+            Work::Timed(timed) => timed.poll(p2p, coll, operators),
             Work::Checked(checked) => {
                 let next = checked.poll(coll)?;
                 if next.is_err() {
@@ -198,6 +203,7 @@ impl Work {
             Work::Recv(..) | Work::Both(_) => true,
             Work::Long(long) => long.source.is_some(),
             Work::Staged(work, _) => work.receives(),
+            Work::Timed(timed) => timed.work.receives(),
             _ => false,
         }
     }
@@ -208,6 +214,7 @@ impl Work {
             Work::Send(ticket) | Work::Recv(ticket, _) => Some(*ticket),
             Work::Long(long) => Some(long.ticket),
             Work::Staged(work, _) => work.ticket(),
+            Work::Timed(timed) => timed.work.ticket(),
             _ => None,
         }
     }
@@ -228,9 +235,13 @@ impl Work {
         *self = Work::Staged(Box::new(work), staged);
     }
 
-    /// The operation itself, whatever stands in for its memory.
+    /// The operation itself, whatever stands in for its memory or times it.
     pub(crate) fn plain(&self) -> &Work {
-        if let Work::Staged(work, _) = self { work.plain() } else { self }
+        match self {
+            Work::Staged(work, _) => work.plain(),
+            Work::Timed(timed) => timed.work.plain(),
+            work => work,
+        }
     }
 
     /// Ends the operation's record when this work ends.

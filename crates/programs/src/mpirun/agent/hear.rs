@@ -56,7 +56,7 @@ impl Job {
             }
             Down::End { worlds, signal, code } => self.end(&worlds, code, signal),
             Down::Close { signal, code } => self.obey_close(signal, code),
-            Down::Start(_) | Down::Alive => {}
+            Down::Start(_) | Down::Clock { .. } | Down::Alive => {}
         }
     }
 

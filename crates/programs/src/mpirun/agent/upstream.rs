@@ -104,8 +104,14 @@ impl Upstream {
             .map_err(|error| wrong(error.into()))?;
         let (sender, inbox) = channel();
         let mut from = input()?;
+        let asked = way.clone();
         let listen = move || {
             while let Ok(Some(frame)) = frame::read(&mut from) {
+                // At once: what it waits would count as the way.
+                if let Down::Clock { sent } = frame {
+                    asked.tell(Up::Clock { sent, there: sys::clock::now(), back: 0 });
+                    continue;
+                }
                 if sender.send((0, frame)).is_err() {
                     return;
                 }

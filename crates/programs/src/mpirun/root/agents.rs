@@ -4,6 +4,7 @@
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use crate::mpirun::wire::clock::Clock;
 use crate::mpirun::wire::frame::Down;
 
 /// An agent, seen from `mpirun`.
@@ -31,6 +32,8 @@ pub(super) struct Agent {
     pub(super) done: Option<u8>,
     pub(super) is_closed: bool,
     pub(super) heard: Instant,
+    /// Its clock, if a trace is wanted.
+    pub(super) clock: Clock,
     /// The last lines that its command wrote before it started.
     pub(super) lines: Vec<String>,
     /// Whether no more lines come.
@@ -69,6 +72,7 @@ impl Agent {
             done: None,
             is_closed: false,
             heard: now,
+            clock: Clock::default(),
             lines: Vec::new(),
             has_said_all: false,
         }
@@ -87,6 +91,19 @@ impl Agent {
         (self.is_open, self.heard) = (true, Instant::now());
         let held = std::mem::take(&mut self.held);
         held.into_iter().for_each(|frame| self.frames.send(frame));
+    }
+
+    /// Asks for its clock.
+    pub(super) fn ask_clock(&mut self) {
+        self.clock.begin();
+        self.send(Down::Clock { sent: 0 });
+    }
+
+    /// What its clock says.
+    pub(super) fn hear_clock(&mut self, sent: u64, there: u64, back: u64) {
+        if self.clock.hear(sent, there, back) {
+            self.send(Down::Clock { sent: 0 });
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {

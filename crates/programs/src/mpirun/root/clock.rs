@@ -27,6 +27,13 @@ impl Root {
         }
     }
 
+    /// Asks all agents for their clocks, if a trace is wanted.
+    pub(super) fn ask_clocks(&mut self) {
+        if self.trace.is_some() && self.has_begun {
+            self.agents.iter_mut().for_each(Agent::ask_clock);
+        }
+    }
+
     /// Tells all agents that we live, and finds those that do not.
     fn look_at_hosts(&mut self, now: Instant) {
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
@@ -36,6 +43,7 @@ impl Root {
         if now.duration_since(self.pulse) > PULSE {
             self.pulse = now;
             self.send_all(&Down::Alive);
+            self.ask_clocks();
         }
         if self.end_at.is_some() {
             return;

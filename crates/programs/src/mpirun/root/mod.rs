@@ -43,6 +43,7 @@ use super::command::variables;
 use super::place::hosts::Placement;
 use super::place::places::Places;
 use super::streams::input::Credit;
+use super::wire::clock::Clock;
 use super::wire::frame::{Down, Start, Up};
 use super::wire::launch::Launch;
 use super::wire::link::{Event, Link, Listener};
@@ -84,7 +85,7 @@ struct Root {
     is_here: bool,
     /// Where the trace goes, and what has come of it.
     trace: Option<PathBuf>,
-    parts: Vec<Part>,
+    parts: Vec<(usize, Part)>,
     timeout: Option<(f64, Instant)>,
     looked: Instant,
     pulse: Instant,
@@ -191,10 +192,12 @@ impl Root {
                 break;
             }
         }
+        let clocks: Vec<Clock> =
+            self.agents.iter_mut().map(|agent| std::mem::take(&mut agent.clock)).collect();
         self.give_up();
         self.worlds.iter_mut().for_each(SpreadWorld::tell);
         if let Some(file) = self.trace.take() {
-            trace::write_all(&file, std::mem::take(&mut self.parts));
+            trace::write_all(&file, std::mem::take(&mut self.parts), &clocks);
         }
         self.failed.unwrap_or(0)
     }
@@ -260,6 +263,7 @@ impl Root {
             self.send_start(index);
             self.agents[index].open();
         }
+        self.ask_clocks();
         if let Err(refusal) = self.read_input() {
             self.fail(&refusal.message, refusal.code);
         }
@@ -285,7 +289,8 @@ impl Root {
             Up::Stillborn { first, sentence } => self.stillborn(first, sentence),
             Up::Connected { first, to } => self.connected(index, first, to),
             Up::Counted { first, counted } => self.counted(first, counted),
-            Up::Traced(part) => self.parts.push(part),
+            Up::Traced(part) => self.parts.push((index, part)),
+            Up::Clock { sent, there, back } => self.agents[index].hear_clock(sent, there, back),
             Up::Over { first, is_broken } => self.over(index, first, is_broken),
             Up::Said(sentence) if self.agents.len() > 1 => {
                 let name = &self.agents[index].name;

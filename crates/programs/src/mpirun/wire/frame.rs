@@ -176,6 +176,8 @@ pub enum Down {
     End { worlds: Vec<u32>, signal: i32, code: u8 },
     /// End, with all ranks that still live.
     Close { signal: i32, code: u8 },
+    /// What does your clock say? `mpirun` asked at this time of its own.
+    Clock { sent: u64 },
     /// `mpirun` lives.
     Alive,
 }
@@ -216,6 +218,8 @@ pub enum Up {
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
     /// Nothing of the job is left here; the exit code of the node's first failure, or 0.
     Done { code: u8 },
+    /// What the clock of this node says, to the question of that time; `back` is when the answer has come.
+    Clock { sent: u64, there: u64, back: u64 },
     /// The agent lives.
     Alive,
 }

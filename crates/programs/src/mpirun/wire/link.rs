@@ -177,7 +177,11 @@ fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Dow
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
         return;
     }
-    for (node, frame) in frames {
+    for (node, mut frame) in frames {
+        // The root's time, not that of a relay.
+        if let Down::Clock { sent: sent @ 0 } = &mut frame {
+            *sent = sys::clock::now();
+        }
         let written = match is_relay {
             true => frame::write(&mut input, &(node, frame)),
             false => frame::write(&mut input, &frame),
@@ -247,6 +251,9 @@ impl Ear {
                 {
                     self.listener.tell(node, Event::Said(Up::not_written(to.name(), &error)));
                 }
+            }
+            (listener @ Listener::Root { .. }, Event::Said(Up::Clock { sent, there, .. })) => {
+                listener.tell(node, Event::Said(Up::Clock { sent, there, back: sys::clock::now() }));
             }
             (listener, event) => listener.tell(node, event),
         }

@@ -3,6 +3,7 @@
 //!
 //! Read next: `frame.rs`, `way.rs`, `launch.rs`, `link.rs`, `relay.rs`.
 
+pub mod clock;
 pub mod frame;
 pub mod launch;
 pub mod link;

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use telemetry::event::part;
-use telemetry::{Who, chrome, decode};
+use telemetry::{Process, Who, chrome, decode};
 use transport::shm::Segment;
 
+use super::clock::Clock;
 use crate::mpirun::command::say::say;
 
 /// What a process has kept.
@@ -18,8 +19,6 @@ pub struct Part {
     number: u32,
     /// Nothing of a process that never came to MPI_Init.
     records: Option<Vec<u8>>,
-    /// What must be added to its times to get the time of day, in nanoseconds.
-    to_wall_ns: u64,
 }
 
 /// Takes the parts of `file` of the processes of a segment, of which the first `used` places were ever used,
@@ -37,34 +36,34 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = P
             Who::Rank(rank) => (false, rank),
             Who::Proxy(proxy) => (true, first_proxy + proxy),
         };
-        Part { is_proxy, number, records, to_wall_ns: sys::clock::to_wall() }
+        Part { is_proxy, number, records }
     })
 }
 
-/// Writes `file` from parts, with the times of other hosts brought to the clock of this one by the time of
-/// day. Returns how many parts were missing; if all were missing, no file is written.
-pub fn write(file: &Path, mut parts: Vec<Part>) -> std::io::Result<usize> {
-    parts.sort_by_key(|part| (part.is_proxy, part.number));
-    let (count, here) = (parts.len(), sys::clock::to_wall());
-    let process = |part: Part| {
+/// Writes `file` from the parts of nodes, whose clocks these are. Returns how many parts were missing; if all
+/// were missing, no file is written.
+pub fn write(file: &Path, mut parts: Vec<(usize, Part)>, clocks: &[Clock]) -> std::io::Result<usize> {
+    parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
+    let count = parts.len();
+    let process = |(node, part): (usize, Part)| {
+        let who = if part.is_proxy { Who::Proxy(part.number) } else { Who::Rank(part.number) };
         let mut records = decode(&part.records?);
-        let late_ns = part.to_wall_ns.wrapping_sub(here) as i64;
-        // Below, it is the same clock, read twice.
-        if late_ns.unsigned_abs() > 1_000_000 {
-            records.iter_mut().for_each(|record| record.shift(late_ns));
+        if let Some(clock) = clocks.get(node) {
+            records.iter_mut().for_each(|record| record.shift(|time| clock.offset(time)));
         }
-        Some((if part.is_proxy { Who::Proxy(part.number) } else { Who::Rank(part.number) }, records))
+        Some(Process { who, clock: node as u32, records })
     };
     let processes: Vec<_> = parts.into_iter().filter_map(process).collect();
+    let missing = count - processes.len();
     if !processes.is_empty() {
-        std::fs::write(file, chrome::file(&processes))?;
+        chrome::save(file, processes)?;
     }
-    Ok(count - processes.len())
+    Ok(missing)
 }
 
 /// Writes the trace that the user asked for, from the parts of all processes.
-pub fn write_all(file: &Path, parts: Vec<Part>) {
-    match write(file, parts) {
+pub fn write_all(file: &Path, parts: Vec<(usize, Part)>, clocks: &[Clock]) {
+    match write(file, parts, clocks) {
         Ok(0) => {}
         Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
         Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
@@ -84,12 +83,12 @@ mod tests {
         whos.iter().for_each(|who| std::fs::write(part(&file, *who), []).unwrap());
         // Nothing was written behind a record that is not whole.
         std::fs::write(part(&file, Who::Rank(1)), [1; 7]).unwrap();
-        let mut parts: Vec<Part> = take(&file, &segment, 4).collect();
+        let mut parts: Vec<(usize, Part)> = take(&file, &segment, 4).map(|part| (0, part)).collect();
         // One of another host.
         segment.set_nodes(1, 2, &[1; 4], 0);
         std::fs::write(part(&file, Who::Proxy(0)), []).unwrap();
-        parts.extend(take(&file, &segment, 0));
-        assert_eq!(write(&file, parts).unwrap(), 2);
+        parts.extend(take(&file, &segment, 0).map(|part| (1, part)));
+        assert_eq!(write(&file, parts, &[]).unwrap(), 2);
         let text = std::fs::read_to_string(&file).unwrap();
         for who in ["rank 0", "rank 1", "proxy 0", "proxy 1"] {
             assert!(text.contains(who), "{who}: {text}");
@@ -99,7 +98,8 @@ mod tests {
         assert_eq!(events.len(), 8);
         assert!(!part(&file, Who::Rank(0)).exists() && !part(&file, Who::Rank(1)).exists());
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(write(&file, take(&file, &segment, 1).collect()).unwrap(), 2);
+        let parts = take(&file, &segment, 1).map(|part| (0, part)).collect();
+        assert_eq!(write(&file, parts, &[]).unwrap(), 2);
         assert!(!file.exists());
     }
 }

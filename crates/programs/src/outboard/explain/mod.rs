@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard explain`: who carried out the collectives of each call site, why, and what overlapped. It reads
-//! what ranks keep while OUTBOARD_TRACE is set, from the file at the end or from the running processes.
+//! `outboard explain`: who carried out the collectives and messages of each call site, why, and what
+//! overlapped. It reads what ranks keep while OUTBOARD_TRACE is set, from the file at the end or from the
+//! running processes.
 //!
 //! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
 
@@ -16,7 +17,7 @@ use clap::Args;
 use schedule::{Algorithm, Order};
 use serde_json::{Value, json};
 use telemetry::summary::short;
-use telemetry::{Record, Unit, Who, chrome, decode};
+use telemetry::{Process, Unit, chrome, decode};
 use transport::shm::Segment;
 
 use super::jobs::{Job, ranks, running};
@@ -24,8 +25,8 @@ use super::plan::collective;
 use rows::{Row, Way};
 use sites::{Site, Sites};
 
-/// For each call site, communicator and size, report who carried out the collective (a proxy or the rank),
-/// with which algorithm and why, what overlapped with computation, and how long the other took for them.
+/// For each call site, communicator and size, report who carried out the collective or message (a proxy or
+/// the rank), with which algorithm and why, what overlapped with computation, and how long the other took.
 ///
 /// The job must run with OUTBOARD_TRACE=FILE. Then FILE can be explained after its end, and the job itself
 /// while it runs. Debug information (-g) gives call sites their lines.
@@ -72,7 +73,7 @@ fn of_job(pid: u32) -> Result<String, String> {
             return Err(format!("job {pid} keeps no trace: it must be started with OUTBOARD_TRACE=FILE"));
         }
     }
-    Ok(chrome::file(&processes))
+    Ok(chrome::file(processes))
 }
 
 /// The processes of a job on this host.
@@ -83,32 +84,36 @@ fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
 }
 
 /// What a process has kept so far, in the file that it holds open for that.
-fn part_of(pid: u32) -> Option<(Who, Vec<Record>)> {
+fn part_of(pid: u32) -> Option<Process> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     descriptors.flatten().find_map(|entry| {
         let target = std::fs::read_link(entry.path()).ok()?;
         let who = telemetry::event::whose(&target)?;
-        Some((who, decode(&std::fs::read(entry.path()).ok()?)))
+        Some(Process { who, clock: 0, records: decode(&std::fs::read(entry.path()).ok()?) })
     })
 }
 
 fn text_of(what: &str, told: &[(Site, &Row)], rows: &[Row]) -> String {
     let mut text = String::new();
     if told.is_empty() {
-        return format!("{what}: no collective has been called\n");
+        return format!("{what}: no collective was called and no message sent\n");
     }
     for (site, row) in told {
-        let ranks = row.ranks.len();
-        let (size, plural) = (size(row), if ranks == 1 { "" } else { "s" });
-        writeln!(text, "{site}: {}, {size}, {ranks} rank{plural}", row.call).expect("a String takes all");
+        let what = counted(row.calls.len(), if row.is_message { "message" } else { "call" });
+        let ranks = counted(row.ranks.len(), "rank");
+        writeln!(text, "{site}: {}, {}, {what} of {ranks}", row.call, size(row)).expect("a String takes all");
         for way in &row.ways {
             line(&mut text, row, way, rows);
         }
-        if row.under_way > 0 {
-            writeln!(text, "  {} not complete", row.under_way).expect("a String takes all");
+        if !row.under_way.is_empty() {
+            writeln!(text, "  {} not complete", row.under_way.len()).expect("a String takes all");
         }
     }
     text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn size(row: &Row) -> String {
@@ -134,10 +139,14 @@ fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
         _ if percent >= 1.0 => format!("{} of it the program computed, and nothing moved", time(outside)),
         _ => "all of it in MPI".into(),
     };
+    let mixed = match row.mixed(way) {
+        0 => String::new(),
+        mixed => format!(" ({mixed} of them on some ranks only)"),
+    };
     writeln!(
         text,
-        "  {} {by}{algorithm}: {}\n      {} each, {beside}{}",
-        way.calls,
+        "  {} {by}{mixed}{algorithm}: {}\n      {} each, {beside}{}",
+        way.calls.len(),
         way.why,
         time(took),
         compared(row, way, rows)
@@ -168,14 +177,14 @@ fn compared(row: &Row, way: &Way, rows: &[Row]) -> String {
 fn described(site: &Site, row: &Row) -> Value {
     let ways = row.ways.iter().map(|way| {
         json!({
-            "by": way.by, "why": way.why, "algorithm": way.algorithm, "calls": way.calls,
-            "took_ns": way.took_ns(), "outside_mpi_ns": way.outside_ns(),
+            "by": way.by, "why": way.why, "algorithm": way.algorithm, "calls": way.calls.len(),
+            "on_some_ranks_only": row.mixed(way), "took_ns": way.took_ns(), "outside_mpi_ns": way.outside_ns(),
         })
     });
     json!({
         "site": row.site, "function": site.function, "file": site.file, "line": site.line,
         "call": row.call, "bytes_min": row.bytes[0], "bytes_max": row.bytes[1],
-        "ranks": row.ranks, "not_complete": row.under_way, "ways": ways.collect::<Vec<_>>(),
+        "calls": row.calls.len(), "ranks": row.ranks, "not_complete": row.under_way.len(), "ways": ways.collect::<Vec<_>>(),
     })
 }
 

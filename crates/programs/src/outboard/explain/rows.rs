@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What became of the collectives in a trace: a row for each call site, function, comm and size class.
+//! What became of the collectives and messages in a trace: a row for each call site, function, comm and size
+//! class.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
 /// Calls of one site, function, comm and size class (powers of two).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Row {
     /// A file of code and an offset there; empty if it is not known.
     pub site: String,
@@ -16,11 +17,19 @@ pub struct Row {
     pub bytes: [u64; 2],
     /// Ranks of MPI_COMM_WORLD that called.
     pub ranks: BTreeSet<u64>,
+    /// Whether they are messages, each with one call at this end.
+    pub is_message: bool,
+    /// The calls; one of all ranks is one.
+    pub calls: BTreeSet<Call>,
     /// How they were carried out, the most frequent first.
     pub ways: Vec<Way>,
     /// Calls that have not completed.
-    pub under_way: u64,
+    pub under_way: BTreeSet<Call>,
 }
+
+/// What all ranks know a call of a collective by, its name with its number and the context of its comm; of a
+/// message, its rank and record.
+pub type Call = (String, String);
 
 /// Calls that were carried out in one way.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +37,10 @@ pub struct Way {
     pub by: String,
     pub algorithm: String,
     pub why: String,
-    pub calls: u64,
+    /// The calls that at least one rank carried out so.
+    pub calls: BTreeSet<Call>,
+    /// The same, each counted by rank.
+    pub operations: u64,
     /// The sum of their times, from start to completion, in ns.
     lasted: f64,
     /// Of that, in MPI calls.
@@ -38,12 +50,20 @@ pub struct Way {
 impl Way {
     /// The mean time from start to completion.
     pub fn took_ns(&self) -> f64 {
-        self.lasted / self.calls.max(1) as f64
+        self.lasted / self.operations.max(1) as f64
     }
 
     /// The mean time of that in which the thread was not in MPI.
     pub fn outside_ns(&self) -> f64 {
-        (self.lasted - self.inside).max(0.0) / self.calls.max(1) as f64
+        (self.lasted - self.inside).max(0.0) / self.operations.max(1) as f64
+    }
+}
+
+impl Row {
+    /// How many calls of a way some ranks carried out in another.
+    pub fn mixed(&self, way: &Way) -> usize {
+        let others = || self.ways.iter().filter(|other| !std::ptr::eq(*other, way));
+        way.calls.iter().filter(|call| others().any(|other| other.calls.contains(*call))).count()
     }
 }
 
@@ -52,8 +72,13 @@ impl Way {
 pub fn took(rows: &[Row], row: &Row, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&Row| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);
-    let (lasted, calls) = ways.fold((0.0, 0), |(ns, calls), way| (ns + way.lasted, calls + way.calls));
-    (calls > 0).then(|| (lasted / calls as f64, calls))
+    let (mut lasted, mut operations, mut calls) = (0.0, 0, BTreeSet::new());
+    for way in ways {
+        lasted += way.lasted;
+        operations += way.operations;
+        calls.extend(&way.calls);
+    }
+    (operations > 0).then(|| (lasted / operations as f64, calls.len() as u64))
 }
 
 /// The rows of the events of a Chrome trace, by call site.
@@ -67,18 +92,16 @@ pub fn of(events: &[Value]) -> Vec<Row> {
         let name = event["name"].as_str().unwrap_or_default();
         let call = name.rsplit_once(" #").map_or(name, |(call, _)| call).to_string();
         let (site, bytes) = (text("site"), event["args"]["bytes"].as_u64().unwrap_or(0));
-        let row = rows.entry((site.clone(), call.clone(), class(bytes))).or_insert_with(|| Row {
-            site,
-            call,
-            bytes: [bytes; 2],
-            ranks: BTreeSet::new(),
-            ways: Vec::new(),
-            under_way: 0,
-        });
+        let is_message = event["cat"] == "message";
+        let number = if is_message { (id(event), String::new()) } else { (name.into(), text("context")) };
+        let key = (site.clone(), call.clone(), class(bytes));
+        let new = || Row { site, call, bytes: [bytes; 2], is_message, ..Row::default() };
+        let row = rows.entry(key).or_insert_with(new);
+        row.calls.insert(number.clone());
         row.bytes = [row.bytes[0].min(bytes), row.bytes[1].max(bytes)];
         row.ranks.extend(event["pid"].as_u64());
         let (Some(from), Some(until)) = (event["ts"].as_f64(), ends.get(&id(event))) else {
-            row.under_way += 1;
+            row.under_way.insert(number);
             continue;
         };
         let [by, algorithm, why] = ["by", "algorithm", "why"].map(text);
@@ -91,13 +114,14 @@ pub fn of(events: &[Value]) -> Vec<Row> {
             }
         };
         let calls = threads.get(&thread(event)).map_or(&[][..], |calls| calls);
-        way.calls += 1;
+        way.calls.insert(number);
+        way.operations += 1;
         way.lasted += 1000.0 * (until - from);
         way.inside += 1000.0 * inside(calls, from, *until);
     }
     rows.into_values()
         .map(|mut row| {
-            row.ways.sort_by_key(|way| std::cmp::Reverse(way.calls));
+            row.ways.sort_by_key(|way| std::cmp::Reverse(way.calls.len()));
             row
         })
         .collect()
@@ -108,9 +132,10 @@ fn class(bytes: u64) -> u32 {
     bytes.checked_ilog2().map_or(0, |log| log + 1)
 }
 
-/// The two halves of an operation's bar.
+/// The two halves of the bar of a collective or message.
 fn operations<'a>(events: &'a [Value], half: &'a str) -> impl Iterator<Item = &'a Value> {
-    events.iter().filter(move |event| event["cat"] == "operation" && event["ph"] == half)
+    let is_one = |event: &Value| event["cat"] == "operation" || event["cat"] == "message";
+    events.iter().filter(move |event| event["ph"] == half && is_one(event))
 }
 
 fn id(event: &Value) -> String {
@@ -170,7 +195,8 @@ mod tests {
         let rows = of(&events);
         assert_eq!(rows.len(), 2);
         let row = &rows[0];
-        assert_eq!((row.bytes, row.ranks.len(), row.under_way), ([1024, 1500], 2, 1));
+        let counts = (row.ranks.len(), row.calls.len(), row.under_way.len());
+        assert_eq!((row.bytes, counts), ([1024, 1500], (2, 4, 1)));
         assert_eq!(
             (row.site.as_str(), row.call.as_str()),
             ("/bin/a+0x7", "MPI_Iallreduce on MPI_COMM_WORLD")
@@ -180,11 +206,39 @@ mod tests {
         assert_eq!((way.took_ns(), way.outside_ns()), (95_000.0, 80_000.0));
         assert_eq!(took(&rows, row, "rank"), Some((10_000.0, 2)));
         assert_eq!(
-            row.ways.iter().map(|way| way.calls).collect::<Vec<_>>(),
+            row.ways.iter().map(|way| way.calls.len()).collect::<Vec<_>>(),
             [2, 1],
             "the most frequent first"
         );
         assert_eq!(took(&rows, &rows[1], "proxy"), None);
+    }
+
+    #[test]
+    fn a_call_of_all_ranks_counts_once_and_messages_by_their_end() {
+        let on_rank = |mut events: [Value; 2], rank: u64| {
+            events.iter_mut().for_each(|event| {
+                event["pid"] = rank.into();
+                event["id2"]["local"] = format!("{rank}.{}", event["id2"]["local"]).into();
+            });
+            events
+        };
+        let mut events = Vec::new();
+        for call in 1..=20 {
+            events.extend(on_rank(operation(call, 8, [1.0, 5.0], "rank"), 0));
+            events
+                .extend(on_rank(operation(call, 8, [1.0, 3.0], if call > 2 { "rank" } else { "proxy" }), 1));
+        }
+        let row = &of(&events)[0];
+        let ways: Vec<_> =
+            row.ways.iter().map(|way| (way.calls.len(), row.mixed(way), way.took_ns())).collect();
+        assert_eq!((row.calls.len(), ways.len(), ways[1]), (20, 2, (2, 2, 2_000.0)));
+        assert_eq!((ways[0].0, ways[0].1), (20, 2));
+        for event in &mut events {
+            event["cat"] = "message".into();
+            event["name"] = "MPI_Send on c".into();
+        }
+        let row = &of(&events)[0];
+        assert_eq!((row.call.as_str(), row.is_message, row.calls.len()), ("MPI_Send on c", true, 40));
     }
 
     #[test]

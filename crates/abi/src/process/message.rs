@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each end by function and comm, from its start to its
+//! completion. While they are timed, no message takes the fast path (`fast/message.rs`).
+
+use super::{Process, report};
+use crate::request::{Completion, End, Receive, Send, Source, Timed, Work, choice};
+use error::Result;
+use p2p::Ticket;
+use telemetry::{ANY_PEER, ANY_TAG, Message, Operation};
+
+impl Process {
+    /// The record of a message that begins now in the running call.
+    pub(crate) fn message(&mut self, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
+        let End { sends, context, tag, bytes, .. } = *end;
+        let (objects, job) = self.parts();
+        let named = || {
+            let found = report::comms(objects).find(|(_, comm)| comm.context == context);
+            found.map_or_else(|| "a freed comm".into(), |(handle, comm)| comm.name_or(handle))
+        };
+        let calls = job.operations.calls(context, telemetry::function(), named)?;
+        let (row, name, peer) = (calls.row, &*calls.name, peer.unwrap_or(ANY_PEER));
+        let choice = choice(&mut job.p2p, peer, bytes);
+        let message = Message { name, sends, peer, tag, context, bytes, site: 0, choice };
+        Some(Box::new(Operation::message(row, message)))
+    }
+
+    /// Times a message that `begin` starts.
+    fn time(&mut self, end: End, begin: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
+        let mut operation = self.message(&end, end.source.peer());
+        match begin(self) {
+            Ok(work) => {
+                let is_over = matches!(work, Work::Send(Ticket::DONE));
+                let mut timed = Timed::new(work, end, operation);
+                if is_over {
+                    timed.over(&mut self.job().p2p, &Completion::EMPTY);
+                    return Ok(timed.work);
+                }
+                Ok(Work::Timed(Box::new(timed)))
+            }
+            Err(error) => {
+                operation.take().into_iter().for_each(|operation| operation.cancelled());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Send {
+    /// Times the send that `begin` starts.
+    #[cold]
+    pub(crate) fn time(
+        self,
+        process: &mut Process,
+        begin: impl FnOnce(Send, &mut Process) -> Result<Work>,
+    ) -> Result<Work> {
+        // MPI_PROC_NULL gets nothing.
+        let Some(peer) = self.peer else { return begin(self, process) };
+        let (context, tag, bytes) = (self.context, self.tag, self.buffer.bytes() as u64);
+        let end = End { sends: true, context, source: Source::Peer { peer, rank: 0 }, tag, bytes };
+        process.time(end, |process| begin(self, process))
+    }
+}
+
+impl Receive {
+    /// Times the receive that `begin` starts.
+    #[cold]
+    pub(crate) fn time(
+        self,
+        process: &mut Process,
+        begin: impl FnOnce(Receive, &mut Process) -> Result<Work>,
+    ) -> Result<Work> {
+        if let Source::Nobody = self.source {
+            return begin(self, process);
+        }
+        let (source, bytes) = (self.source.clone(), self.buffer.bytes() as u64);
+        let end =
+            End { sends: false, context: self.context, source, tag: self.tag.unwrap_or(ANY_TAG), bytes };
+        process.time(end, |process| begin(self, process))
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! A send or a receive that is timed, for OUTBOARD_STATS and OUTBOARD_TRACE.
+
+use super::{Completion, Operator, Source, Work};
+use coll::Coll;
+use p2p::P2p;
+use slab::Slab;
+use std::sync::Arc;
+use telemetry::{ANY_PEER, Choice, Operation};
+
+/// One end of a message, as far as it is known when it begins.
+#[derive(Clone)]
+pub struct End {
+    pub(crate) sends: bool,
+    pub(crate) context: u64,
+    pub(crate) source: Source,
+    pub(crate) tag: i32,
+    pub(crate) bytes: u64,
+}
+
+impl End {
+    /// The message that a matched probe took, with its sender in `group`.
+    pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> End {
+        let source = Source::Any(group.clone());
+        End { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
+    }
+}
+
+/// A send or a receive that is timed.
+pub struct Timed {
+    pub(crate) work: Work,
+    end: End,
+    /// Until it is over.
+    operation: Option<Box<Operation>>,
+}
+
+impl Timed {
+    /// Follows work that is under way.
+    pub(crate) fn new(work: Work, end: End, operation: Option<Box<Operation>>) -> Timed {
+        Timed { work, end, operation }
+    }
+
+    /// As `Work::poll`.
+    pub(crate) fn poll(
+        &mut self,
+        p2p: &mut P2p,
+        coll: &mut Coll,
+        operators: &mut Slab<Operator>,
+    ) -> Option<Completion> {
+        if let Some(operation) = &mut self.operation {
+            operation.look();
+        }
+        let completion = self.work.poll(p2p, coll, operators)?;
+        self.over(p2p, &completion);
+        Some(completion)
+    }
+
+    /// Ends the record, if the message is over.
+    pub(crate) fn over(&mut self, p2p: &mut P2p, completion: &Completion) {
+        let Some(operation) = self.operation.take() else { return };
+        let status = &completion.status;
+        if status.is_cancelled() {
+            return operation.cancelled();
+        }
+        let End { sends, source, tag, bytes, .. } = &self.end;
+        let (peer, tag, bytes) = match (sends, source) {
+            (false, Source::Any(group)) => {
+                let peer = usize::try_from(status.source).ok().and_then(|rank| group.peers.get(rank));
+                (peer.copied().unwrap_or(ANY_PEER), status.tag, status.bytes())
+            }
+            (false, source) => (source.peer().unwrap_or(ANY_PEER), status.tag, status.bytes()),
+            (true, source) => (source.peer().unwrap_or(ANY_PEER), *tag, *bytes),
+        };
+        operation.passed(peer, tag, bytes, choice(p2p, peer, bytes));
+    }
+}
+
+/// How a message of so many bytes goes.
+pub(crate) fn choice(p2p: &mut P2p, peer: u32, bytes: u64) -> Choice {
+    if p2p.is_long(peer, bytes as usize).is_ok_and(|is_long| is_long) {
+        Choice::Rendezvous
+    } else {
+        Choice::Eager
+    }
+}

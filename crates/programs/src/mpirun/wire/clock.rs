@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! By how much the clock of another host differs from ours. The frames measure it (`Down::Clock` and
+//! `Up::Clock`): we note when we ask and when we hear, and the host what its clock says between.
+
+/// How often in a row a host is asked. Of these answers the fastest counts.
+const ASKED: u32 = 12;
+/// Clocks differ in speed by less than this part. What would be more is an error of the measurement.
+const DRIFT_MAX: f64 = 1e-3;
+
+/// An answer. Its offset is wrong by at most half of the time that it took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Answer {
+    took: u64,
+    /// When, on our clock.
+    at: u64,
+    /// What must be added to times of the host to get ours.
+    offset: i64,
+}
+
+/// The clock of a host.
+#[derive(Debug, Default)]
+pub struct Clock {
+    left: u32,
+    best: Option<Answer>,
+    /// The best answers of the first row and of the last.
+    first: Option<Answer>,
+    last: Option<Answer>,
+}
+
+impl Clock {
+    /// Begins a row of questions.
+    pub fn begin(&mut self) {
+        (self.left, self.best) = (ASKED, None);
+    }
+
+    /// An answer has come to the question of `sent`. Whether there is another one.
+    pub fn hear(&mut self, sent: u64, there: u64, back: u64) -> bool {
+        let Some(took) = back.checked_sub(sent) else { return false };
+        let at = sent + took / 2;
+        if self.best.is_none_or(|best| took < best.took) {
+            self.best = Some(Answer { took, at, offset: at.wrapping_sub(there) as i64 });
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.first = self.first.or(self.best);
+            self.last = self.best;
+        }
+        self.left > 0
+    }
+
+    /// What must be added to a time of the host to get ours.
+    pub fn offset(&self, there: u64) -> i64 {
+        let (Some(first), Some(last)) = (self.first.or(self.best), self.last.or(self.best)) else { return 0 };
+        let apart = last.at.saturating_sub(first.at) as f64;
+        let drift = (last.offset - first.offset) as f64 / apart.max(1.0);
+        if drift.abs() > DRIFT_MAX {
+            let best = if last.took < first.took { last } else { first };
+            return best.offset;
+        }
+        let here = there.saturating_add_signed(first.offset);
+        let since = (here as f64 - first.at as f64).clamp(0.0, apart);
+        first.offset + (drift * since).round() as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of answers by a clock that is behind by `behind`, with the ways there and back.
+    fn row(clock: &mut Clock, at: u64, behind: u64, ways: &[(u64, u64)]) {
+        clock.begin();
+        let mut asks = true;
+        for (there, back) in ways.iter().cycle() {
+            if !asks {
+                return;
+            }
+            asks = clock.hear(at, at + there - behind, at + there + back);
+        }
+    }
+
+    #[test]
+    fn the_fastest_answer_counts_and_a_slow_drift_is_followed() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.offset(5), 0);
+        let second = 1_000_000_000;
+        row(&mut clock, 10 * second, 4000, &[(900, 100), (20, 20), (400, 10)]);
+        assert_eq!(clock.offset(9 * second), 4000);
+        row(&mut clock, 20 * second, 5000, &[(20, 20)]);
+        assert_eq!(clock.offset(15 * second - 4500), 4500);
+        // Nothing is known of what lies outside.
+        assert_eq!((clock.offset(0), clock.offset(90 * second)), (4000, 5000));
+        // No clock runs so wrong: the answers that took longer are.
+        row(&mut clock, 20 * second + 100, 9_000_000_000, &[(900_000, 20)]);
+        assert_eq!(clock.offset(15 * second), 4000);
+        assert!(!clock.hear(10, 5, 9));
+    }
+}

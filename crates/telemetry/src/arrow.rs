@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What belongs together in the records of several processes: the ends of messages, the steps of a
+//! rendezvous, and what a proxy does for a rank. An arrow joins them in time.
+//!
+//! A message is known on both ends by its number among those of its context, tag, sender and receiver.
+//! Messages with the same envelope match in the order in which they were sent, and receives that get such
+//! messages in the order in which they were posted (MPI 5.0, section 3.5), so each end counts for itself.
+//!
+//! The clocks of hosts differ. What was measured of them is put right before; what is left of the error is
+//! less than a message takes mostly, and [`align`] takes away the rest.
+
+use std::collections::HashMap;
+
+use crate::record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who};
+
+/// A point of an arrow: a record of a process, and which of its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) process: usize,
+    pub(crate) record: usize,
+    moment: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// When it began.
+    From,
+    /// When it ended, or later, when a call found that it had.
+    Found,
+}
+
+/// What happened, in the order in which it must have happened.
+#[derive(Debug)]
+pub(crate) struct Arrow {
+    /// What it shows.
+    pub(crate) name: &'static str,
+    pub(crate) points: Vec<Point>,
+}
+
+impl Point {
+    /// When, and in which thread of its process.
+    pub(crate) fn at(&self, processes: &[Process]) -> (u64, u64) {
+        let record = &processes[self.process].records[self.record];
+        match self.moment {
+            Moment::From => (record.from(), record.thread()),
+            Moment::Found => (record.until().max(record.found_by()), record.last_thread()),
+        }
+    }
+}
+
+/// The numbers of the messages of a process, by record: 0 for all else, and for receives of which it is not
+/// known what they get.
+pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
+    let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
+    let mut number = |record: &Record| match record.event() {
+        Some(Event::Message(Message { sends, peer, tag, context, .. }))
+            if peer != ANY_PEER && tag != ANY_TAG =>
+        {
+            let count = counts.entry((context, peer, tag, sends)).or_default();
+            *count += 1;
+            *count
+        }
+        _ => 0,
+    };
+    records.iter().map(&mut number).collect()
+}
+
+/// All arrows between the records of processes. `numbers` has those of each process.
+pub(crate) fn all(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+    let mut arrows = messages(processes, numbers);
+    arrows.extend(rendezvous(processes));
+    arrows.extend(handed_over(processes));
+    arrows
+}
+
+fn records(processes: &[Process]) -> impl Iterator<Item = (usize, usize, Who, &Record, Event<'_>)> {
+    processes.iter().enumerate().flat_map(|(process, it)| {
+        let events = it.records.iter().enumerate();
+        events.filter_map(move |(at, record)| Some((process, at, it.who, record, record.event()?)))
+    })
+}
+
+fn messages(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+    let mut sends: HashMap<(u64, u32, u32, i32, u32), Point> = HashMap::new();
+    let mut arrows = Vec::new();
+    for is_sender in [true, false] {
+        for (process, record, who, kept, event) in records(processes) {
+            let (Who::Rank(rank), Event::Message(message)) = (who, event) else { continue };
+            let number = numbers[process][record];
+            if message.sends != is_sender || number == 0 {
+                continue;
+            }
+            let Message { context, peer, tag, .. } = message;
+            if is_sender {
+                let point = Point { process, record, moment: Moment::From };
+                sends.insert((context, rank, peer, tag, number), point);
+            } else if kept.until() != 0
+                && let Some(from) = sends.get(&(context, peer, rank, tag, number))
+            {
+                let to = Point { process, record, moment: Moment::Found };
+                arrows.push(Arrow { name: "message", points: vec![*from, to] });
+            }
+        }
+    }
+    arrows
+}
+
+/// An offer, its acceptance by the receiver, and the sender's hearing of that.
+fn rendezvous(processes: &[Process]) -> Vec<Arrow> {
+    let mut steps: HashMap<(u32, u64), [Option<Point>; 3]> = HashMap::new();
+    for (process, record, who, _, event) in records(processes) {
+        let (Who::Rank(rank), Event::Rendezvous { what, peer, ticket, .. }) = (who, event) else { continue };
+        let (sender, step) = match what {
+            "offer" => (rank, 0),
+            "accept" => (peer, 1),
+            _ => (rank, 2),
+        };
+        let point = Point { process, record, moment: Moment::From };
+        steps.entry((sender, ticket)).or_default()[step].get_or_insert(point);
+    }
+    let arrow = |points: [Option<Point>; 3]| {
+        let points: Vec<Point> = points.into_iter().map_while(|point| point).collect();
+        (points.len() > 1).then_some(Arrow { name: "rendezvous", points })
+    };
+    steps.into_values().filter_map(arrow).collect()
+}
+
+/// An operation from its rank to the steps of the proxy, and back to the call that finds it complete.
+fn handed_over(processes: &[Process]) -> Vec<Arrow> {
+    let mut operations: HashMap<(u32, u64, u32), [Vec<Point>; 3]> = HashMap::new();
+    for (process, record, who, kept, event) in records(processes) {
+        let (rank, context, sequence, stage, moment) = match (who, event) {
+            (Who::Rank(rank), Event::HandOver { context, sequence, .. }) => {
+                (rank, context, sequence, 0, Moment::From)
+            }
+            (Who::Proxy(_), Event::Step { rank, context, sequence, .. }) => {
+                (rank, context, sequence, 1, Moment::From)
+            }
+            (Who::Rank(rank), Event::Operation { context, sequence, .. }) if kept.until() != 0 => {
+                (rank, context, sequence, 2, Moment::Found)
+            }
+            _ => continue,
+        };
+        let stages = operations.entry((rank, context, sequence)).or_default();
+        stages[stage].push(Point { process, record, moment });
+    }
+    let arrow = |[begin, mut steps, end]: [Vec<Point>; 3]| {
+        let (begin, end) = (*begin.first()?, end.first());
+        steps.sort_by_key(|step| step.at(processes));
+        let points: Vec<Point> = std::iter::once(begin).chain(steps).chain(end.copied()).collect();
+        (points.len() > 1).then_some(Arrow { name: "proxy", points })
+    };
+    operations.into_values().filter_map(arrow).collect()
+}
+
+/// Moves the clocks of hosts so that no arrow points backwards, as little as that takes. What cannot be put
+/// right so, since a clock ran unevenly, stays.
+pub(crate) fn align(processes: &mut [Process], arrows: &[Arrow]) {
+    // By how much the second clock must be later than the first.
+    let mut lags: HashMap<(u32, u32), i64> = HashMap::new();
+    for pair in arrows.iter().flat_map(|arrow| arrow.points.windows(2)) {
+        let clocks = (processes[pair[0].process].clock, processes[pair[1].process].clock);
+        if clocks.0 != clocks.1 {
+            let lag = pair[0].at(processes).0.wrapping_sub(pair[1].at(processes).0) as i64;
+            let most = lags.entry(clocks).or_insert(i64::MIN);
+            *most = lag.max(*most);
+        }
+    }
+    let mut late: HashMap<u32, i64> = processes.iter().map(|process| (process.clock, 0)).collect();
+    for _ in 0..late.len() {
+        for ((from, to), lag) in &lags {
+            late.insert(*to, late[to].max(late[from].saturating_add(*lag)));
+        }
+    }
+    for process in processes {
+        let by = late[&process.clock];
+        if by != 0 {
+            process.records.iter_mut().for_each(|record| record.shift(|_| by));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Choice;
+
+    fn message(sends: bool, peer: u32, tag: i32, from: u64, until: u64) -> Record {
+        let (name, context, bytes, site, choice) = ("MPI_Send", 7, 8, 0, Choice::Eager);
+        let message = Message { name, sends, peer, tag, context, bytes, site, choice };
+        Record::new(&Event::Message(message), from, until)
+    }
+
+    fn rank(rank: u32, clock: u32, records: &[Record]) -> Process {
+        Process { who: Who::Rank(rank), clock, records: records.to_vec() }
+    }
+
+    fn arrows(processes: &[Process]) -> Vec<Arrow> {
+        let numbers: Vec<Vec<u32>> = processes.iter().map(|it| numbers(&it.records)).collect();
+        all(processes, &numbers)
+    }
+
+    #[test]
+    fn messages_are_counted_on_both_ends_and_joined() {
+        let processes = [
+            rank(
+                0,
+                0,
+                &[message(true, 1, 5, 10, 11), message(true, 1, 6, 12, 13), message(true, 1, 5, 14, 15)],
+            ),
+            rank(
+                1,
+                0,
+                &[
+                    // The first gets the second of its tag's messages, and does not know yet what comes next.
+                    message(false, 0, 5, 1, 20),
+                    message(false, ANY_PEER, ANY_TAG, 2, 0),
+                    message(false, 0, 5, 3, 30),
+                    message(false, 0, 6, 4, 0),
+                ],
+            ),
+        ];
+        assert_eq!(numbers(&processes[1].records), [1, 0, 2, 1]);
+        let found: Vec<_> = arrows(&processes)
+            .iter()
+            .map(|arrow| (arrow.points[0].record, arrow.points[1].record, arrow.points[1].at(&processes).0))
+            .collect();
+        assert_eq!(found, [(0, 0, 20), (2, 2, 30)]);
+    }
+
+    #[test]
+    fn no_arrow_points_backwards_between_clocks() {
+        // The clock of rank 1 is 100 behind, that of rank 2 another 50, and only rank 1 hears of rank 0.
+        let mut processes = [
+            rank(0, 0, &[message(true, 1, 5, 1000, 1001)]),
+            rank(1, 1, &[message(false, 0, 5, 890, 905), message(true, 2, 5, 906, 907)]),
+            rank(2, 2, &[message(false, 1, 5, 800, 860)]),
+        ];
+        let found = arrows(&processes);
+        assert_eq!(found.len(), 2);
+        align(&mut processes, &found);
+        for arrow in &found {
+            assert!(arrow.points[0].at(&processes).0 <= arrow.points[1].at(&processes).0, "{arrow:?}");
+        }
+        // As little as it takes.
+        assert_eq!((processes[1].records[0].until(), processes[2].records[0].until()), (1000, 1001));
+        assert_eq!(processes[0].records[0].from(), 1000);
+    }
+
+    #[test]
+    fn a_rendezvous_and_a_proxy_are_followed() {
+        let step =
+            |what, peer, at| Record::new(&Event::Rendezvous { what, peer, ticket: 9, bytes: 1 }, at, 0);
+        let piece = |rank, at| {
+            let event = Event::Step { kind: "recv", rank, peer: 1, context: 3, sequence: 4, bytes: 1 };
+            Record::new(&event, at, at + 1)
+        };
+        let mut over = Record::new(
+            &Event::Operation { name: "a", number: 1, context: 3, sequence: 4, bytes: 1, site: 0 },
+            1,
+            0,
+        );
+        over.end(50, 60);
+        let given = Record::new(&Event::HandOver { proxy: 0, context: 3, sequence: 4 }, 2, 0);
+        let processes = [
+            rank(0, 0, &[step("offer", 1, 5), step("taken", 1, 9), over, given]),
+            rank(1, 0, &[step("accept", 0, 7)]),
+            Process { who: Who::Proxy(0), clock: 0, records: vec![piece(0, 30), piece(1, 25), piece(0, 20)] },
+        ];
+        let times = |name| {
+            let found = arrows(&processes);
+            let arrow = found.iter().find(|arrow| arrow.name == name).unwrap();
+            arrow.points.iter().map(|point| point.at(&processes).0).collect::<Vec<_>>()
+        };
+        assert_eq!(times("rendezvous"), [5, 7, 9]);
+        assert_eq!(times("proxy"), [2, 20, 30, 60]);
+    }
+}
