@@ -137,7 +137,8 @@ class Host:
 
     def left(self):
         """What a job has left here: processes and files."""
-        files = self.command("find", "/dev/shm", "/tmp", "-mindepth", "1", "!", "-path", f"{ROOT}*").split()
+        # Others build in the checkout, whose files come and go.
+        files = self.command("find", "/dev/shm", "/tmp", "-mindepth", "1", "-path", str(ROOT), "-prune", "-o", "-print").split()
         found = [f"process {pid}: {line}" for pid, line in self.processes()]
         return [f"{self}: {it}" for it in found + [name for name in files if not ROOT.is_relative_to(name)]]
 

@@ -32,14 +32,16 @@ impl Job {
         let here: Vec<u32> = ranks.map(|(rank, _)| rank).collect();
         let by_setting: Option<Vec<usize>> =
             settings.proxy_cores.as_ref().map(|cores| cores.iter().map(|core| *core as usize).collect());
-        let proxy_cores = global.proxy_cores.as_ref().map(|cores| &cores.0).or(by_setting.as_ref());
+        // The setting may be there for jobs that have proxies.
+        let by_setting = by_setting.as_ref().filter(|_| global.proxies > 0);
+        let proxy_cores = global.proxy_cores.as_ref().map(|cores| &cores.0).or(by_setting);
         let mut want = Want {
             ranks: here.len() as u32,
             proxies: if start.is_served() { 0 } else { global.proxies },
             bind: global.bind_to,
             map: global.map_by,
             threads: global.use_hwthread_cpus,
-            proxy_cores: proxy_cores.filter(|_| global.proxies > 0).map(Vec::as_slice),
+            proxy_cores: proxy_cores.map(Vec::as_slice),
             given: cores.len(),
             crowded: false,
         };
