@@ -150,8 +150,7 @@ def main():
     parser.add_argument("--stacks", type=float, help="print all stacks if nothing happens for so many seconds")
     options = parser.parse_args()
     if not os.environ.get(lab.INSIDE) and (reason := lab.why_not()):
-        print(f"not run: {reason}")
-        return 0
+        sys.exit(f"no test hosts: {reason}")
     lab.enter()
     hosts = lab.Lab(1 if options.one_host else 2).hosts
     # Else torch 2.15 lets nobody join a later round: agents that are there do not write again where its store is.

@@ -26,4 +26,4 @@ pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
 pub use library::Library;
 pub use provider::{Provider, RULE, Wanted, choose, offers};
 pub use region::{Region, RemoteMemory};
-pub use sizes::set_sizes;
+pub use sizes::{SIZES, set_sizes};

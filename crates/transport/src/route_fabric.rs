@@ -20,7 +20,7 @@ use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
 use fabric::{Address, Endpoint, Library, Region, RemoteMemory};
-pub use fabric::{Wanted, set_sizes};
+pub use fabric::{SIZES, Wanted, set_sizes};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use settings::Settings;
+use transport::route_fabric::SIZES;
 
 use super::guardian::JOB_ID;
 use crate::mpirun::command::arguments::{Global, Program};
@@ -163,6 +164,10 @@ impl Setup {
             }
         }
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
+        // A rank sets these itself only if it has one thread when it loads the library.
+        for (name, value) in SIZES.iter().filter(|(name, _)| settings::foreign::variable(name).is_none()) {
+            command.env(name, value);
+        }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // So a program finds the libmpi_abi.so.1 of this `mpirun`.
         put_before(command, environment, "LD_LIBRARY_PATH", beside_us("../lib").into());
