@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a job shows of itself: deadlock reports, `outboard top`, statistics, traces, debuggers."""
-import json, os, re, shutil, signal, tempfile
+import json, os, re, shutil, signal, tempfile, textwrap
 from pathlib import Path
 
 from job_tests.running import (BIN, HERE, ROOT, children, compile_c, expect, finish, mpirun, read_until, rest,
@@ -165,6 +165,55 @@ def messages_and_proxies_steps_are_joined_by_arrows():
         code, output = run(BIN / "outboard", "explain", "--json", trace)
         rows = [row for row in json.loads(output) if row["call"] == "MPI_Send on MPI_COMM_WORLD"]
         expect(sum(row["calls"] for row in rows) == 60 and {row["function"] for row in rows} == {"main"}, f"{rows}")
+        profiled(trace)
+
+
+def profiled(trace):
+    """What `outboard profile` makes of the trace of traced.c on 3 ranks with a proxy."""
+    code, output = run(BIN / "outboard", "profile", "--json", trace)
+    expect(code == 0, f"outboard profile: {output}")
+    figures = json.loads(output)
+    traffic = {(pair["from"], pair["to"]): pair["messages"] for pair in figures["traffic"]}
+    expect(traffic == {(rank, (rank + 1) % 3): 44 for rank in range(3)}, f"{traffic}")
+    sends = [row for row in figures["functions"] if row["function"] == "MPI_Send"]
+    # 60 messages, and one to nobody from each rank.
+    expect(sum(row["calls"] for row in sends) == 63 and all("traced+0x" in row["site"] for row in sends), f"{sends}")
+    # In MPI a rank waits for no longer than it is there, and all calls are in the sums.
+    for rank in figures["ranks"]:
+        expect(0 <= rank["waited_us"] <= rank["in_mpi_us"], f"{rank}")
+    finalize = sum(row["us"] for row in figures["functions"] if row["function"] == "MPI_Finalize")
+    sums = [sum(row["us"] for row in figures["functions"]) - finalize, sum(rank["in_mpi_us"] for rank in figures["ranks"])]
+    expect(abs(sums[0] - sums[1]) < 1e-3 * sums[0] and figures["cut_off"] == [], f"{sums}, {figures['cut_off']}")
+    code, output = run(BIN / "outboard", "profile", trace)
+    page = Path(output.strip()).read_text()
+    for wanted in ["main (traced.c:", "MPI_Send", "rows: sender", "proxy 0", "Who waits for whom", "<svg"]:
+        expect(wanted in page, f"no {wanted!r} in {page}")
+    cut = trace.with_suffix(".cut")
+    cut.write_bytes(trace.read_bytes()[:20000])
+    code, output = run(BIN / "outboard", "profile", cut)
+    expect(code == 1 and "the file is cut off" in output, f"{code}: {output}")
+
+
+@test
+def the_tutorial_does_what_it_says():
+    """Each command of docs/tutorial.md, and the sentences that it shows but for their figures."""
+    page = (HERE.parent / "docs/tutorial.md").read_text()
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.M)]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "overlap.c").write_text(next(block for block in blocks if "#include" in block).strip("\n") + "\n")
+        said = None
+        for line in "".join(block for block in blocks if "#include" not in block).splitlines():
+            if line.startswith("$ "):
+                command, shell = line[2:], ["env", f"PATH={BIN}:{os.environ['PATH']}", "sh", "-c"]
+                code, said = run(*shell, f"cd {folder} && {line[2:]}")
+                expect(code == 0, f"{command}: {code}\n{said}")
+            elif line.strip():
+                # Times differ, and with them how much of them lies beside computation; a proxy that starts late misses calls.
+                form = re.sub(r"[\d.]+\\? ?([mun]?s|%)", r"[\\d.]+ ?[mun]?[s%]", re.escape(line.strip()).replace("\\.", "."))
+                form = form.replace("50\\ by", r"\d+ by").replace("200\\ MiB", r"[\d.]+ MiB")
+                form = re.sub(r"(a\\ proxy|beside\\ computation)([,;])", r"\1( \\(.*\\))?\2", form)
+                expect(re.search(form, said), f"{command}\nprints no line like\n{line}\nbut\n{said}")
+        expect("MPI_Ialltoall" in (Path(folder) / "trace.html").read_text(), "the page of the tutorial")
 
 
 @test

@@ -140,7 +140,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
 }
 
 /// As `short`, with a space before the unit.
-fn spaced(value: u64, unit: Unit) -> String {
+pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..unit], &text[unit..])

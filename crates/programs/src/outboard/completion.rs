@@ -101,7 +101,7 @@ mod tests {
         for (path, words) in [
             ("bash-completion/completions/mpirun", ["--bind-to", "--proxies"]),
             ("bash-completion/completions/mpiexec", ["--bind-to", "mpiexec"]),
-            ("bash-completion/completions/outboard", ["explain", "--json"]),
+            ("bash-completion/completions/outboard", ["profile", "--output"]),
             ("zsh/site-functions/_mpirun", ["#compdef mpirun", "--bind-to"]),
             ("fish/vendor_completions.d/outboard.fish", ["simulate", "dpu"]),
         ] {

@@ -141,6 +141,7 @@ mod tests {
             ("man1/outboard.1", "outboard"),
             ("man1/outboard-top.1", "top"),
             ("man1/outboard-info.1", "counters"),
+            ("man1/outboard-profile.1", "TRACE"),
             ("man7/outboard-settings.7", "OUTBOARD_OFFLOAD"),
             ("man7/outboard-counters.7", "eager_bytes_sent"),
         ] {

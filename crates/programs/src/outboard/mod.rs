@@ -9,7 +9,9 @@ mod info;
 mod jobs;
 mod man;
 mod monitor;
+mod page;
 mod plan;
+mod profile;
 mod top;
 mod tune;
 
@@ -31,6 +33,7 @@ enum Task {
     Info(info::Info),
     Top(top::Top),
     Explain(explain::Explain),
+    Profile(profile::Profile),
     Plan(plan::Plan),
     Simulate(plan::Simulate),
     Bench(bench::Bench),
@@ -54,6 +57,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Info(info) => info.run(),
         Task::Top(top) => top.run(),
         Task::Explain(explain) => explain.run(),
+        Task::Profile(profile) => profile.run(),
         Task::Plan(plan) => plan.run(),
         Task::Simulate(simulate) => simulate.run(),
         Task::Bench(bench) => bench.run(),

@@ -6,7 +6,7 @@
 //! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
 
 mod rows;
-mod sites;
+pub(super) mod sites;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

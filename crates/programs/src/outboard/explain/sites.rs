@@ -63,6 +63,8 @@ impl Sites {
 
 impl Code {
     fn read(path: &str) -> Option<Code> {
+        // A trace may name anything; to open a pipe would wait.
+        std::fs::metadata(path).ok().filter(|it| it.is_file())?;
         let data = ReadCache::new(File::open(path).ok()?);
         let object = object::File::parse(&data).ok()?;
         let segments = object.segments().map(|segment| {

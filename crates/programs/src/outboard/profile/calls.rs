@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The MPI calls in a trace, by thread, and the spans of collectives and messages.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use telemetry::Unit;
+use telemetry::chrome::FIRST_PROXY_PID;
+use telemetry::summary::spaced;
+
+use super::trace::{Event, Trace};
+
+/// A rank and a thread of it.
+pub type Thread = (u64, u64);
+
+/// An MPI call; calls that the library makes inside another are not counted.
+pub struct Call<'a> {
+    pub thread: Thread,
+    pub from: f64,
+    pub until: f64,
+    pub name: &'a str,
+    pub site: &'a str,
+    /// How long of it a partner had not begun.
+    pub waited: f64,
+}
+
+/// A collective or an end of a message, from its start to its completion.
+pub struct Span<'a> {
+    pub event: &'a Event<'a>,
+    /// None: it did not complete.
+    pub until: Option<f64>,
+}
+
+/// The parts of a trace that a profile is made of. Times are in us.
+pub struct Parts<'a> {
+    /// By thread, then by time.
+    pub calls: Vec<Call<'a>>,
+    /// The calls of each thread.
+    pub threads: HashMap<Thread, Range<usize>>,
+    pub spans: Vec<Span<'a>>,
+    /// What proxies did.
+    pub steps: Vec<&'a Event<'a>>,
+    /// From the first to the last event with a time.
+    pub period: Range<f64>,
+}
+
+impl<'a> Parts<'a> {
+    /// Errors: there is no MPI call.
+    pub fn of(trace: &'a Trace<'a>) -> Result<Parts<'a>, String> {
+        let (mut start, mut end) = (f64::INFINITY, 0.0_f64);
+        for event in trace.events.iter().filter(|event| !matches!(&*event.ph, "M" | "C")) {
+            (start, end) = (start.min(event.ts), end.max(event.ts + event.dur));
+        }
+        let is_of_rank = |event: &&Event| event.pid < FIRST_PROXY_PID;
+        let mut calls: Vec<Call> = trace
+            .events
+            .iter()
+            .filter(|it| it.cat == "call")
+            .filter(is_of_rank)
+            .map(|it| call(it, end))
+            .collect();
+        if calls.is_empty() {
+            return Err("the trace has no MPI call".into());
+        }
+        calls.sort_by(|a, b| (a.thread.cmp(&b.thread)).then(a.from.total_cmp(&b.from)));
+        let mut last = ((u64::MAX, 0), 0.0);
+        calls.retain(|call| {
+            let is_inside = call.thread == last.0 && call.until <= last.1;
+            if !is_inside {
+                last = (call.thread, call.until);
+            }
+            !is_inside
+        });
+        let mut threads: HashMap<Thread, Range<usize>> = HashMap::new();
+        for (at, call) in calls.iter().enumerate() {
+            threads.entry(call.thread).or_insert(at..at).end = at + 1;
+        }
+        let ends: HashMap<&str, f64> =
+            trace.events.iter().filter(|it| it.ph == "e").map(|it| (&*it.id2.local, it.ts)).collect();
+        let spans = trace.events.iter().filter(|it| it.ph == "b").filter(is_of_rank);
+        let spans = spans.map(|event| Span { event, until: ends.get(&*event.id2.local).copied() });
+        let steps = trace.events.iter().filter(|it| it.pid >= FIRST_PROXY_PID && it.cat == "step");
+        Ok(Parts { calls, threads, spans: spans.collect(), steps: steps.collect(), period: start..end })
+    }
+
+    /// The call of a thread in which a time lies.
+    pub fn around(&self, thread: Thread, time: f64) -> Option<usize> {
+        let range = self.threads.get(&thread)?.clone();
+        let before = self.calls[range.clone()].partition_point(|call| call.from <= time);
+        let at = range.start + before.checked_sub(1)?;
+        (time <= self.calls[at].until).then_some(at)
+    }
+}
+
+/// A call that never ended lasts until the end of the trace.
+fn call<'a>(event: &'a Event<'a>, end: f64) -> Call<'a> {
+    let until = if event.ph == "B" { end } else { event.ts + event.dur };
+    let thread = (event.pid, event.tid);
+    Call { thread, from: event.ts, until, name: &event.name, site: &event.args.site, waited: 0.0 }
+}
+
+/// A number of us in words.
+pub fn time(us: f64) -> String {
+    spaced((1000.0 * us).round() as u64, Unit::Nanoseconds)
+}
+
+/// What a function is for, as a colour of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Message,
+    Completion,
+    Collective,
+    Window,
+    File,
+    Other,
+}
+
+impl Kind {
+    pub const ALL: [(Kind, &'static str); 6] = [
+        (Kind::Message, "sends, receives, probes"),
+        (Kind::Completion, "waits and tests"),
+        (Kind::Collective, "collectives"),
+        (Kind::Window, "windows"),
+        (Kind::File, "files"),
+        (Kind::Other, "other calls"),
+    ];
+
+    /// By the name of a function.
+    pub fn of(function: &str) -> Kind {
+        let base = base(function);
+        let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
+        match () {
+            () if begins(&[
+                "win_",
+                "put",
+                "rput",
+                "raccumulate",
+                "rget",
+                "accumulate",
+                "fetch_",
+                "compare_",
+                "get_accumulate",
+            ]) || base == "get" =>
+            {
+                Kind::Window
+            }
+            () if begins(&["file_"]) => Kind::File,
+            () if begins(&["wait", "test"]) => Kind::Completion,
+            () if begins(COLLECTIVE) => Kind::Collective,
+            () if begins(MESSAGE) => Kind::Message,
+            () => Kind::Other,
+        }
+    }
+}
+
+/// The name in small letters, and without the I of what does not block.
+pub fn base(function: &str) -> String {
+    let name = function.strip_prefix("MPI_").unwrap_or(function);
+    match name.as_bytes() {
+        [b'I', second, ..] if second.is_ascii_lowercase() => name[1..].to_ascii_lowercase(),
+        _ => name.to_ascii_lowercase(),
+    }
+}
+
+const COLLECTIVE: &[&str] = &[
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "bcast",
+    "exscan",
+    "gather",
+    "neighbor_",
+    "reduce",
+    "scan",
+    "scatter",
+];
+const MESSAGE: &[&str] = &[
+    "send", "recv", "ssend", "bsend", "rsend", "probe", "mprobe", "mrecv", "start", "psend", "precv",
+    "pready", "parrived",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_kinds() {
+        for (name, kind) in [
+            ("MPI_Isend", Kind::Message),
+            ("MPI_Improbe", Kind::Message),
+            ("MPI_Sendrecv", Kind::Message),
+            ("MPI_Waitall", Kind::Completion),
+            ("MPI_Ialltoallw", Kind::Collective),
+            ("MPI_Barrier", Kind::Collective),
+            ("MPI_Get", Kind::Window),
+            ("MPI_Get_count", Kind::Other),
+            ("MPI_Init", Kind::Other),
+            ("MPI_Info_get", Kind::Other),
+            ("MPI_Win_fence", Kind::Window),
+            ("MPI_File_iread", Kind::File),
+        ] {
+            assert_eq!(Kind::of(name), kind, "{name}");
+        }
+    }
+}

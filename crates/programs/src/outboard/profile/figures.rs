@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The figures of a profile: sums over ranks, functions with their call sites, and pairs of ranks.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use super::calls::{Parts, base};
+use super::trace::Trace;
+use super::waits::{Wait, Why};
+
+/// All figures. Times are in us.
+#[derive(Serialize)]
+pub struct Figures {
+    pub command: String,
+    pub version: String,
+    pub hosts: Vec<String>,
+    pub events: usize,
+    /// From the first event to the last.
+    pub lasted_us: f64,
+    pub ranks: Vec<Rank>,
+    pub functions: Vec<Function>,
+    pub traffic: Vec<Traffic>,
+    pub waits: Vec<Pair>,
+    pub late: Vec<Late>,
+    /// Ranks without a call of MPI_Finalize: their part of the trace ends before the program.
+    pub cut_off: Vec<u64>,
+}
+
+/// A rank's time from its first call in the trace to its last, but for MPI_Finalize; the sum of its threads.
+#[derive(Serialize)]
+pub struct Rank {
+    pub rank: u64,
+    pub in_mpi_us: f64,
+    pub outside_us: f64,
+    /// What it waited in MPI for partners that had not begun.
+    pub waited_us: f64,
+}
+
+/// Calls of a function at one place of the program.
+#[derive(Default, Serialize)]
+pub struct Function {
+    pub function: String,
+    /// A file of code and an offset there; empty if it is not known.
+    pub site: String,
+    pub calls: u64,
+    pub ranks: usize,
+    /// Bytes of the messages and collectives that it started.
+    pub bytes: u64,
+    pub us: f64,
+    pub longest_us: f64,
+    pub waited_us: f64,
+    /// The times of the ranks that spent the least and the most.
+    pub least_us: f64,
+    pub most_us: f64,
+}
+
+/// Messages from a rank to another.
+#[derive(Serialize)]
+pub struct Traffic {
+    pub from: u64,
+    pub to: u64,
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// What a rank waited for another.
+#[derive(Serialize)]
+pub struct Pair {
+    pub rank: u64,
+    pub late: u64,
+    pub us: f64,
+}
+
+/// Waits of one kind for a rank at one place.
+#[derive(Serialize)]
+pub struct Late {
+    pub why: Why,
+    pub late: u64,
+    /// Where the late rank began.
+    pub late_site: String,
+    /// Who waited, and where.
+    pub rank: u64,
+    pub function: String,
+    pub site: String,
+    pub times: u64,
+    pub us: f64,
+    pub longest_us: f64,
+}
+
+impl Figures {
+    pub fn of(trace: &Trace, parts: &Parts, waits: &[Wait]) -> Figures {
+        let about = &trace.about;
+        let ends: BTreeSet<u64> =
+            calls_of(parts, "MPI_Finalize").chain(calls_of(parts, "MPI_Session_finalize")).collect();
+        let ranks = ranks(parts);
+        let cut_off = ranks.iter().map(|rank| rank.rank).filter(|rank| !ends.contains(rank)).collect();
+        Figures {
+            command: about.command.clone().unwrap_or_default(),
+            version: about.version.clone().unwrap_or_default(),
+            hosts: about.hosts.clone(),
+            events: trace.events.len(),
+            lasted_us: parts.period.end - parts.period.start,
+            ranks,
+            functions: functions(parts),
+            traffic: traffic(parts),
+            waits: pairs(parts, waits),
+            late: late(parts, waits),
+            cut_off,
+        }
+    }
+
+    /// The mean and the greatest time outside MPI.
+    pub fn outside_us(&self) -> (f64, f64) {
+        let outside = || self.ranks.iter().map(|rank| rank.outside_us);
+        (outside().sum::<f64>() / self.ranks.len() as f64, outside().fold(0.0, f64::max))
+    }
+}
+
+fn calls_of<'a>(parts: &'a Parts, function: &'a str) -> impl Iterator<Item = u64> {
+    parts.calls.iter().filter(move |call| call.name == function).map(|call| call.thread.0)
+}
+
+fn ranks(parts: &Parts) -> Vec<Rank> {
+    let mut ranks: BTreeMap<u64, Rank> = BTreeMap::new();
+    for (&(rank, _), range) in &parts.threads {
+        let new = Rank { rank, in_mpi_us: 0.0, outside_us: 0.0, waited_us: 0.0 };
+        let sums = ranks.entry(rank).or_insert(new);
+        let calls = parts.calls[range.clone()].iter().filter(|call| call.name != "MPI_Finalize");
+        let (mut from, mut until, mut inside) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
+        for call in calls {
+            (from, until) = (from.min(call.from), until.max(call.until));
+            inside += call.until - call.from;
+            sums.waited_us += call.waited;
+        }
+        // A thread without a call has no time.
+        if from <= until {
+            sums.in_mpi_us += inside;
+            sums.outside_us += (until - from - inside).max(0.0);
+        }
+    }
+    ranks.into_values().collect()
+}
+
+/// The functions with their sites, the longest first.
+fn functions(parts: &Parts) -> Vec<Function> {
+    let mut bytes: HashMap<(String, &str), u64> = HashMap::new();
+    for span in &parts.spans {
+        let function = span.event.name.split(' ').next().unwrap_or_default();
+        let sum = bytes.entry((base(function), &span.event.args.site)).or_default();
+        *sum = sum.saturating_add(span.event.args.bytes);
+    }
+    let mut by_rank: HashMap<(&str, &str), BTreeMap<u64, f64>> = HashMap::new();
+    let mut functions: HashMap<(&str, &str), Function> = HashMap::new();
+    for call in &parts.calls {
+        let (key, us) = ((call.name, call.site), call.until - call.from);
+        *by_rank.entry(key).or_default().entry(call.thread.0).or_default() += us;
+        let row = functions.entry(key).or_default();
+        row.calls += 1;
+        row.us += us;
+        row.longest_us = row.longest_us.max(us);
+        row.waited_us += call.waited;
+    }
+    let whole = |((function, site), row): ((&str, &str), Function)| {
+        let times = || by_rank[&(function, site)].values().copied();
+        Function {
+            function: function.into(),
+            site: site.into(),
+            ranks: times().count(),
+            bytes: bytes.get(&(base(function), site)).copied().unwrap_or(0),
+            least_us: times().fold(f64::INFINITY, f64::min),
+            most_us: times().fold(0.0, f64::max),
+            ..row
+        }
+    };
+    let mut functions: Vec<Function> = functions.into_iter().map(whole).collect();
+    functions.sort_by(|a, b| {
+        b.us.total_cmp(&a.us).then_with(|| (&a.function, &a.site).cmp(&(&b.function, &b.site)))
+    });
+    functions
+}
+
+fn traffic(parts: &Parts) -> Vec<Traffic> {
+    let mut traffic: BTreeMap<(u64, u64), Traffic> = BTreeMap::new();
+    for event in parts.spans.iter().map(|span| span.event) {
+        if let ("message", "send", Some(to)) = (&*event.cat, &*event.args.direction, event.args.peer) {
+            let from = event.pid;
+            let pair = traffic.entry((from, to)).or_insert(Traffic { from, to, messages: 0, bytes: 0 });
+            pair.messages += 1;
+            pair.bytes = pair.bytes.saturating_add(event.args.bytes);
+        }
+    }
+    traffic.into_values().collect()
+}
+
+fn pairs(parts: &Parts, waits: &[Wait]) -> Vec<Pair> {
+    let mut pairs: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    for wait in waits {
+        *pairs.entry((parts.calls[wait.call].thread.0, wait.late)).or_default() += wait.us;
+    }
+    pairs.into_iter().map(|((rank, late), us)| Pair { rank, late, us }).collect()
+}
+
+/// The longest first.
+fn late(parts: &Parts, waits: &[Wait]) -> Vec<Late> {
+    let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
+    for wait in waits {
+        let call = &parts.calls[wait.call];
+        let key = (wait.why, wait.late, wait.late_site, call.thread.0, call.name, call.site);
+        let row = late.entry(key).or_insert_with(|| Late {
+            why: wait.why,
+            late: wait.late,
+            late_site: wait.late_site.into(),
+            rank: call.thread.0,
+            function: call.name.into(),
+            site: call.site.into(),
+            times: 0,
+            us: 0.0,
+            longest_us: 0.0,
+        });
+        row.times += 1;
+        row.us += wait.us;
+        row.longest_us = row.longest_us.max(wait.us);
+    }
+    let mut late: Vec<Late> = late.into_values().collect();
+    late.sort_by(|a, b| b.us.total_cmp(&a.us).then((a.late, a.rank).cmp(&(b.late, b.rank))));
+    late
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! `outboard profile`: a trace as one page: time by function and call site, messages between ranks, who waits
+//! for whom, a timeline.
+//!
+//! Read next: `trace.rs` (the file), `waits.rs` (what counts as waiting), `figures.rs`, `page.rs`.
+
+mod calls;
+mod figures;
+mod page;
+mod timeline;
+mod trace;
+mod waits;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use calls::Parts;
+use figures::Figures;
+
+/// Make a page of a trace: time per function and call site, messages, who waits for whom, and a timeline.
+///
+/// The job must have run with OUTBOARD_TRACE=FILE. The page is one HTML file that needs no server and no
+/// network. Debug information (-g) gives call sites their lines.
+#[derive(Args)]
+pub struct Profile {
+    /// The file that OUTBOARD_TRACE made.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Write the page here. Default: the trace's name with .html instead of .json.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print all figures as JSON, and write no page.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Profile {
+    /// The text to print.
+    pub fn run(&self) -> Result<String, String> {
+        let named = |error: String| format!("{}: {error}", self.trace.display());
+        let text = read(&self.trace).map_err(named)?;
+        let trace = trace::parse(&text).map_err(named)?;
+        let mut parts = Parts::of(&trace).map_err(named)?;
+        let waits = waits::find(&mut parts);
+        let figures = Figures::of(&trace, &parts, &waits);
+        if self.json {
+            let text = serde_json::to_string_pretty(&figures).map_err(|error| named(error.to_string()))?;
+            return Ok(text + "\n");
+        }
+        let to = self.output.clone().unwrap_or_else(|| self.trace.with_extension("html"));
+        if same(&to, &self.trace) {
+            return Err(format!(
+                "{} is the trace itself: please name another file with --output",
+                to.display()
+            ));
+        }
+        let name = self.trace.file_name().unwrap_or_default().to_string_lossy();
+        let page = page::html(&name, &figures, &parts, &waits);
+        std::fs::write(&to, page).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
+        Ok(format!("{}\n", to.display()))
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let is_file = std::fs::metadata(path).map_err(|error| error.to_string())?.is_file();
+    if !is_file {
+        return Err("not a file".into());
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// Whether both names lead to one file.
+fn same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::waits::Why;
+    use super::*;
+
+    fn call(pid: u64, name: &str, from: f64, dur: f64) -> Value {
+        json!({"ph": "X", "cat": "call", "name": name, "pid": pid, "tid": 1, "ts": from, "dur": dur, "args": {"site": format!("/bin/a+0x{pid}")}})
+    }
+
+    /// The span of a message's end or a collective; `args` says which.
+    fn span(pid: u64, name: &str, times: [f64; 2], args: Value) -> [Value; 2] {
+        let id = format!("{pid}.{name}.{}", times[0]);
+        let cat = if args.get("direction").is_some() { "message" } else { "operation" };
+        let half = |ph: &str, ts: f64| {
+            let args = if ph == "b" { args.clone() } else { json!({}) };
+            json!({"ph": ph, "cat": cat, "name": name, "pid": pid, "tid": 1, "ts": ts, "id2": {"local": id}, "args": args})
+        };
+        [half("b", times[0]), half("e", times[1])]
+    }
+
+    fn message(pid: u64, way: &str, peer: u64, number: u64, times: [f64; 2]) -> [Value; 2] {
+        let args =
+            json!({"direction": way, "peer": peer, "tag": 3, "bytes": 100, "context": "7", "number": number});
+        span(pid, &format!("MPI_{way} on c"), times, args)
+    }
+
+    fn file(events: &[Value]) -> String {
+        json!({"otherData": {"command": "a <b>", "hosts": ["n1"], "version": "9"}, "traceEvents": events})
+            .to_string()
+    }
+
+    fn with<T>(text: &str, look: impl FnOnce(&Figures, &Parts, &[waits::Wait]) -> T) -> T {
+        let trace = trace::parse(text).unwrap();
+        let mut parts = Parts::of(&trace).unwrap();
+        let waits = waits::find(&mut parts);
+        look(&Figures::of(&trace, &parts, &waits), &parts, &waits)
+    }
+
+    /// Rank 0 waits 30 us for rank 1's send, rank 1 10 us for rank 0's receive, and rank 0 40 us for rank 1
+    /// in a collective of both. One call lies in another, and the last of rank 1 never ends.
+    fn events() -> Vec<Value> {
+        let mut events = vec![
+            call(0, "MPI_Recv", 100.0, 50.0),
+            call(1, "MPI_Send", 130.0, 10.0),
+            call(1, "MPI_Send", 200.0, 30.0),
+            call(0, "MPI_Recv", 210.0, 30.0),
+            call(0, "MPI_Allreduce", 300.0, 50.0),
+            call(0, "MPI_Send", 310.0, 10.0),
+            call(1, "MPI_Iallreduce", 340.0, 5.0),
+            call(0, "MPI_Finalize", 400.0, 100.0),
+            json!({"ph": "B", "cat": "call", "name": "MPI_Recv", "pid": 1, "tid": 1, "ts": 480.0, "args": {}}),
+            json!({"ph": "X", "cat": "step", "name": "copy", "pid": 1_000_000, "tid": 1, "ts": 340.0, "dur": 10.0, "args": {"rank": 0, "peer": 1, "bytes": 8}}),
+        ];
+        events.extend(message(0, "receive", 1, 1, [100.0, 149.0]));
+        events.extend(message(1, "send", 0, 1, [130.0, 139.0]));
+        events.extend(message(1, "send", 0, 2, [200.0, 229.0]));
+        events.extend(message(0, "receive", 1, 2, [210.0, 239.0]));
+        let args = || json!({"bytes": 8, "context": "7"});
+        events.extend(span(0, "MPI_Allreduce on c #1", [300.0, 349.0], args()));
+        events.extend(span(1, "MPI_Allreduce on c #1", [340.0, 345.0], args()));
+        events
+    }
+
+    #[test]
+    fn a_rank_waits_for_the_partner_that_began_last_and_no_time_counts_twice() {
+        with(&file(&events()), |figures, _, _| {
+            let late = figures.late.iter().map(|row| (row.why, row.late, row.rank, row.us));
+            let wanted =
+                [(Why::Collective, 1, 0, 40.0), (Why::Sender, 1, 0, 30.0), (Why::Receiver, 0, 1, 10.0)];
+            assert_eq!(late.collect::<Vec<_>>(), wanted);
+            let ranks = figures.ranks.iter().map(|it| (it.in_mpi_us, it.outside_us, it.waited_us));
+            assert_eq!(ranks.collect::<Vec<_>>(), [(130.0, 120.0, 70.0), (65.0, 305.0, 10.0)]);
+            let traffic: Vec<_> =
+                figures.traffic.iter().map(|it| (it.from, it.to, it.messages, it.bytes)).collect();
+            assert_eq!(traffic, [(1, 0, 2, 200)]);
+            let calls = |name: &str| {
+                figures.functions.iter().filter(|row| row.function == name).map(|row| row.calls).sum::<u64>()
+            };
+            assert_eq!((calls("MPI_Send"), calls("MPI_Recv")), (2, 3), "a call in another is not counted");
+            assert_eq!(figures.cut_off, [1]);
+        });
+    }
+
+    #[test]
+    fn the_page_has_every_part_and_only_text_of_a_trace() {
+        let page = with(&file(&events()), |figures, parts, waits| page::html("<t>", figures, parts, waits));
+        for wanted in [
+            "Profile of &lt;t&gt;",
+            "a &lt;b&gt;",
+            "prefers-color-scheme:dark",
+            "width=device-width",
+            "waiting for a partner that had not begun",
+            "proxy 0",
+            "<line ",
+            "scope=row",
+            "late sender",
+            "ends before MPI_Finalize",
+        ] {
+            assert!(page.contains(wanted), "no {wanted:?} in {page}");
+        }
+        assert!(!page.contains("http") && !page.contains("src=") && !page.contains("NaN"), "{page}");
+    }
+
+    #[test]
+    fn many_ranks_and_events_make_a_page_that_says_what_it_leaves_out() {
+        let mut events = Vec::new();
+        for rank in 0..300 {
+            for at in 1..=20 {
+                let from = 50.0 * at as f64 + rank as f64;
+                let name = format!("MPI_F{}", rank % 97);
+                events.push(call(rank, &name, from, 20.0));
+                events.extend(message(rank, "send", (rank + 1) % 301, at, [from, from + 1.0]));
+            }
+        }
+        let page = with(&file(&events), |figures, parts, waits| page::html("t", figures, parts, waits));
+        assert!(page.len() < 1 << 20, "{} bytes", page.len());
+        for wanted in [
+            "take 10 ranks together",
+            "more rows are left out",
+            "20 messages to ranks that are not in this trace",
+            ">290-299",
+        ] {
+            assert!(page.contains(wanted), "no {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_with_a_sentence() {
+        let whole = file(&events());
+        let refused = |text: &str| match trace::parse(text) {
+            Ok(trace) => Parts::of(&trace).err().unwrap_or_default(),
+            Err(error) => error,
+        };
+        assert!(refused(&whole[..whole.len() / 2]).contains("cut off"));
+        assert!(refused("[]").contains("no trace that OUTBOARD_TRACE made"));
+        assert!(refused("{\"traceEvents\":[]}").contains("no MPI call"));
+        for (key, value) in
+            [("ts", json!(-1.0)), ("ts", json!(1e300)), ("pid", json!(-3)), ("name", json!(7))]
+        {
+            let mut event = call(0, "MPI_Send", 1.0, 1.0);
+            event[key] = value;
+            assert!(refused(&file(&[event])).contains("no trace that OUTBOARD_TRACE made"), "{key}");
+        }
+        let strange = call(u64::MAX, "MPI_Send", 1.0, 1.0);
+        assert!(refused(&file(&[strange])).contains("no MPI call"));
+    }
+
+    #[test]
+    fn the_trace_is_never_overwritten() {
+        let path = std::env::temp_dir().join(format!("outboard-profile-{}.html", std::process::id()));
+        std::fs::write(&path, file(&events())).unwrap();
+        let profile = |output: Option<PathBuf>| Profile { trace: path.clone(), output, json: false }.run();
+        let said = profile(None).unwrap_err();
+        let to = path.with_extension("page");
+        assert!(profile(Some(to.clone())).is_ok());
+        let folder = Profile { trace: std::env::temp_dir(), output: None, json: true }.run();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&to).unwrap();
+        assert!(said.contains("is the trace itself") && folder.unwrap_err().contains("not a file"));
+    }
+}

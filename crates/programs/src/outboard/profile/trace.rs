@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The events of a trace as values of Rust, as far as a profile needs them; `telemetry::chrome` writes them.
+//! A million events of `serde_json::Value` would take gigabytes.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+/// A whole file.
+#[derive(Deserialize)]
+pub struct Trace<'a> {
+    #[serde(rename = "traceEvents", borrow)]
+    pub events: Vec<Event<'a>>,
+    #[serde(rename = "otherData", default)]
+    pub about: About,
+}
+
+/// What the file says of the job.
+#[derive(Default, Deserialize)]
+pub struct About {
+    pub command: Option<String>,
+    pub version: Option<String>,
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+/// One event. What its kind does not have is empty or 0.
+#[derive(Deserialize)]
+pub struct Event<'a> {
+    #[serde(borrow)]
+    pub ph: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub cat: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub name: Cow<'a, str>,
+    #[serde(default)]
+    pub pid: u64,
+    #[serde(default)]
+    pub tid: u64,
+    #[serde(default)]
+    pub ts: f64,
+    #[serde(default)]
+    pub dur: f64,
+    #[serde(borrow, default)]
+    pub id2: Id<'a>,
+    #[serde(borrow, default)]
+    pub args: Arguments<'a>,
+}
+
+/// What both halves of a span share.
+#[derive(Default, Deserialize)]
+pub struct Id<'a> {
+    #[serde(borrow, default)]
+    pub local: Cow<'a, str>,
+}
+
+/// The arguments of calls, collectives, messages and steps.
+#[derive(Default, Deserialize)]
+pub struct Arguments<'a> {
+    #[serde(borrow, default)]
+    pub site: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub context: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub direction: Cow<'a, str>,
+    #[serde(default)]
+    pub bytes: u64,
+    pub peer: Option<u64>,
+    #[serde(default)]
+    pub tag: i64,
+    #[serde(default)]
+    pub number: u64,
+}
+
+/// No monotonic clock has run for 30 years, in us.
+const TIME_MAX: f64 = 1e15;
+
+/// The trace in `text`. Errors: a sentence that says why it is none.
+pub fn parse(text: &str) -> Result<Trace<'_>, String> {
+    let trace: Trace = serde_json::from_str(text).map_err(|error| match error.is_eof() {
+        true => format!("the file is cut off: {error}"),
+        false => format!("no trace that OUTBOARD_TRACE made: {error}"),
+    })?;
+    let is_time = |time: f64| (0.0..TIME_MAX).contains(&time);
+    match trace.events.iter().find(|event| !is_time(event.ts) || !is_time(event.dur)) {
+        Some(event) => {
+            Err(format!("no trace that OUTBOARD_TRACE made: {} has no time that can be", event.name))
+        }
+        None => Ok(trace),
+    }
+}
