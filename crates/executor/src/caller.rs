@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::habit::{Begun, Habit, Waits};
 use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
-use crate::note::{EdgePort, Kind};
+use crate::note::{EdgePort, Kind, Taken};
 use crate::proxy;
 use crate::record::{COMPLETE, Field, Head};
 use crate::watch::ProxyWatch;
@@ -273,7 +273,7 @@ impl Executor {
                 let ticket = InstanceTicket { index, generation: instance.ticket };
                 self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span });
             }
-            self.far.outbox.extend(std::iter::from_fn(|| instance.block.run.next_note()));
+            self.far.hear(std::iter::from_fn(|| instance.block.run.next_said()), &self.reach);
             watches |= instance.block.run.fetches();
             match polled {
                 Ok(Progress::Idle) => at += 1,
@@ -320,8 +320,13 @@ impl Executor {
             let run = |index: &u32| outstanding[*index as usize].block.run.is_of(news.note());
             if let Some(&index) = driven.iter().find(|index| run(index)) {
                 // A rank's engine stores every fault in its step; only a test's driver dies.
-                let _ = outstanding[index as usize].block.run.take_news(news, reach, reads);
+                return outstanding[index as usize]
+                    .block
+                    .run
+                    .take_news(news, reach, reads)
+                    .unwrap_or(Taken::No);
             }
+            Taken::Early
         })?;
         self.take_orders();
         Ok(moved)

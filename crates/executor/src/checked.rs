@@ -8,10 +8,10 @@ use error::{Class, Result, fail};
 use schedule::{Action, Blocks, Schedule};
 use std::sync::Arc;
 
-/// A send, by the key under which its receiver looks it up.
+/// A send, by the key under which its receiver looks it up, or a receive by that of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Export {
-    /// Receiver (rank of the schedule's comm) in the high half, edge in the low half.
+    /// The peer (a rank of the schedule's comm) in the high half, edge in the low half.
     pub key: u64,
     /// The step.
     pub step: u32,
@@ -19,8 +19,8 @@ pub struct Export {
 
 impl Export {
     /// The key of a message.
-    pub fn key(to: u32, edge: u32) -> u64 {
-        u64::from(to) << 32 | u64::from(edge)
+    pub fn key(peer: u32, edge: u32) -> u64 {
+        u64::from(peer) << 32 | u64::from(edge)
     }
 }
 
@@ -33,6 +33,8 @@ pub struct CheckedSchedule {
     pub waits: Vec<u32>,
     /// Sends by receiver and edge, sorted.
     pub exports: Vec<Export>,
+    /// Receives by sender and edge, sorted.
+    imports: Vec<Export>,
     /// Whether any step reduces.
     pub reduces: bool,
     followers: Vec<u32>,
@@ -67,7 +69,7 @@ impl CheckedSchedule {
         }
         let mut followers = vec![0u32; followers_from[count] as usize];
         let mut at = followers_from.clone();
-        let mut exports = Vec::new();
+        let (mut exports, mut imports) = (Vec::new(), Vec::new());
         let mut reduces = false;
         for (index, step) in schedule.steps.iter().enumerate() {
             for after in schedule.after_of(step).iter().filter(|after| !after.streaming) {
@@ -78,11 +80,15 @@ impl CheckedSchedule {
                 Action::Send { to, edge, .. } => {
                     exports.push(Export { key: Export::key(to, edge), step: index as u32 })
                 }
+                Action::Recv { from, edge, .. } => {
+                    imports.push(Export { key: Export::key(from, edge), step: index as u32 })
+                }
                 Action::Reduce { .. } => reduces = true,
-                _ => {}
+                Action::Copy { .. } => {}
             }
         }
         exports.sort_unstable();
+        imports.sort_unstable();
         if let Some(pair) = exports.windows(2).find(|pair| pair[0].key == pair[1].key) {
             let (to, edge) = (pair[0].key >> 32, pair[0].key as u32);
             fail!(Class::Intern, "two sends of one schedule go to rank {to} with edge {edge}");
@@ -91,12 +97,20 @@ impl CheckedSchedule {
             schedule,
             waits,
             exports,
+            imports,
             reduces,
             followers,
             followers_from,
             streams,
             streams_from,
         })
+    }
+
+    /// The step that receives an edge from a rank of the schedule's comm.
+    pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
+        let key = Export::key(from, edge);
+        let at = self.imports.binary_search_by_key(&key, |import| import.key).ok()?;
+        Some(self.imports[at].step)
     }
 
     /// The steps that wait for the whole of `step`.

@@ -25,7 +25,7 @@ use crate::peer::Peer;
 use crate::record::{
     self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup, STAGED,
 };
-use schedule::{Action, Blocks};
+use schedule::{Action, Blocks, BufferId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,9 +84,11 @@ struct StepState {
     published: u64,
     /// Whether a send has nothing more to publish.
     said_all: bool,
-    /// Whether followers may go on.
+    /// Whether nothing is left of it.
     finished: bool,
-    /// Whether the user's buffers need not wait for it: it is finished, or a send whose bytes are staged.
+    /// Whether followers may go on: it is finished, or a send whose bytes are staged.
+    is_free: bool,
+    /// Whether the user's buffers need not wait for it: its followers need not, or it sends scratch.
     is_local: bool,
     /// A finished receive of a driver that died, which its sender may not know of.
     settling: bool,
@@ -199,21 +201,22 @@ impl Execution {
             let (done, published) = (word(Field::Done), word(Field::Published));
             let schedule = &self.plan.schedule;
             let after = schedule.after_of(&schedule.steps[index]);
-            let unfinished = after.iter().filter(|a| !a.streaming && !self.states[a.step as usize].finished);
+            let waits = after.iter().filter(|a| !a.streaming && !self.states[a.step as usize].is_free);
             let state = StepState {
-                waits: unfinished.count() as u32,
+                waits: waits.count() as u32,
                 done: (done & BYTES).min(total),
                 published: (published & BYTES).min(total),
                 said_all: published & COMPLETE != 0,
                 finished: done & COMPLETE != 0 || published & GIVEN_UP != 0,
                 ..StepState::default()
             };
-            self.states[index] = state;
-            let is_staged = self.is_staged(step);
-            let state = &self.states[index];
-            if state.finished || state.said_all && is_staged {
-                self.close(step);
-            }
+            let (is_free, is_local) = match (state.finished, state.said_all) {
+                (true, _) => (true, true),
+                (_, true) => self.is_sent(step),
+                _ => (false, false),
+            };
+            self.states[index] = StepState { is_free, is_local, ..state };
+            self.open -= usize::from(is_local);
             let received = matches!(self.plan.schedule.steps[index].action, Action::Recv { .. });
             let state = &mut self.states[index];
             if !state.finished {
@@ -393,29 +396,42 @@ impl Execution {
         let mut limit = (total, true);
         for &earlier in self.plan.streams(step) {
             let state = &self.states[earlier as usize];
-            if !state.finished {
+            if !state.is_free {
                 limit = (limit.0.min(state.done), false);
             }
         }
         limit
     }
 
-    /// Whether a send's bytes are copied to the arena before they are published.
-    fn is_staged(&self, step: u32) -> bool {
-        matches!(self.plan.schedule.steps[step as usize].action, Action::Send { .. })
-            && self.record.step(step, Field::Address).load(Ordering::Acquire) & STAGED != 0
+    /// Whether neither followers nor the user's buffers need to wait for a send of which all is published.
+    fn is_sent(&self, step: u32) -> (bool, bool) {
+        let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
+            return (false, false);
+        };
+        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
+        let is_copied = address & STAGED != 0 || self.buffers.spots[step as usize].bytes == 0;
+        (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
     }
 
-    /// The user's buffers need not wait for a step any more.
-    fn close(&mut self, step: u32) {
+    /// The user's buffers need not wait for a step any more; its followers go on if these need not, either.
+    fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
         if !std::mem::replace(&mut state.is_local, true) {
             self.open -= 1;
         }
+        if is_free && !std::mem::replace(&mut state.is_free, true) {
+            for &follower in self.plan.followers(step) {
+                let waits = &mut self.states[follower as usize].waits;
+                *waits -= 1;
+                if *waits == 0 {
+                    self.active.push(follower);
+                }
+            }
+        }
     }
 
     fn finish(&mut self, step: u32) {
-        self.close(step);
+        self.close(step, true);
         let state = &mut self.states[step as usize];
         self.unfinished -= 1;
         if state.settling {
@@ -426,13 +442,6 @@ impl Execution {
         state.done = self.buffers.spots[step as usize].bytes;
         state.source = None;
         self.tell_later(step);
-        for &follower in self.plan.followers(step) {
-            let waits = &mut self.states[follower as usize].waits;
-            *waits -= 1;
-            if *waits == 0 {
-                self.active.push(follower);
-            }
-        }
     }
 
     /// The server of a step that was fetched has to be told: until then the instance does not end.
@@ -572,8 +581,13 @@ impl Execution {
         self.record.step(step, Field::Published).store(word, Ordering::Release);
         reach.fault_point()?;
         (state.published, state.said_all) = (end, complete);
-        if complete && address & STAGED != 0 {
-            self.close(step);
+        if begun == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
+            self.push(step, spot.bytes);
+        }
+        if let (is_free, true) = self.is_sent(step)
+            && complete
+        {
+            self.close(step, is_free);
         }
         self.wake(to, reach);
         Ok(Did::Something)

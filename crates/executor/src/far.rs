@@ -4,19 +4,23 @@
 //! An edge is a fetch. The driver of the receiving instance asks the *server* of the sending rank: its proxy,
 //! or that rank once the proxy is gone. The server sends what is short, or no piece of an arena, in packets.
 //! It exposes the rest, which the driver reads. The driver stores its `done` behind the bytes, and then says
-//! so; the server stores the send's `done`, and acknowledges that. Then the instance may end.
+//! so; the server stores the send's `done`, and acknowledges that. Then the instance may end. A proxy answers
+//! before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`later.rs`).
 //!
 //! Invariants: every note may come twice; a driver or a server that dies at any instant leaves words from
 //! which another goes on; only its driver writes to a receiver's buffer, so nothing of a dead one comes late.
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
-use crate::memory::Reach;
-use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, send_words, words};
+use crate::later::Later;
+use crate::memory::{Driver, Reach};
+use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, Said, Taken, send_words, words};
 use crate::server::Server;
+use crate::unasked::Unasked;
 use error::{Class, Result, fail};
 use slab::Slab;
 use std::collections::VecDeque;
+use std::time::Duration;
 use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Far, Header, Pull, Sent};
@@ -41,6 +45,9 @@ pub(crate) struct FarEdges {
     pub orders: VecDeque<Order>,
     pub ordered: VecDeque<Order>,
     pub server: Server,
+    /// What has come for steps that have not begun.
+    pub unasked: Unasked,
+    later: Later,
     /// Reads that have not begun, and those under way with what exposes their memory to the provider.
     reads: VecDeque<Read>,
     reading: Slab<(Read, Lease)>,
@@ -151,6 +158,28 @@ impl<P: EdgePort> EdgePort for Ways<'_, P> {
 }
 
 impl FarEdges {
+    /// Takes what the driver of an instance has to say.
+    pub fn hear(&mut self, all: impl Iterator<Item = Said>, reach: &Reach) {
+        for said in all {
+            let (to, note, is_awaited) = match said {
+                Said::Note { to, note, is_awaited } => (to, note, is_awaited),
+                Said::Published(note) => {
+                    self.server.push(note, reach);
+                    continue;
+                }
+            };
+            let may_wait = match note.kind {
+                Kind::Fetch => self.later.is_pushed(&note) && !self.unasked.has(&note),
+                _ => !is_awaited,
+            };
+            // A rank may not come back to MPI soon.
+            match reach.driver {
+                Driver::Proxy(_) if may_wait => self.later.push(to, note),
+                _ => self.outbox.push_back((to, note)),
+            }
+        }
+    }
+
     /// Takes notes and ends of reads, and gives `arrived` those for instances, which adds reads. Sends
     /// what is to be sent, and begins reads. Whether anything moved.
     /// Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
@@ -158,20 +187,35 @@ impl FarEdges {
         &mut self,
         port: &mut impl EdgePort,
         reach: &Reach,
-        mut arrived: impl FnMut(News, &mut VecDeque<Read>),
+        mut arrived: impl FnMut(News, &mut VecDeque<Read>) -> Taken,
     ) -> Result<bool> {
         let mut moved = false;
         let mut ended: Vec<Read> = Vec::new();
-        let FarEdges { outbox, orders, ordered, server, reads, reading, own, to_itself } = self;
+        let FarEdges { outbox, orders, ordered, server, unasked, later, reads, reading, own, to_itself } =
+            self;
         let port = &mut Ways { port, own: *own, to_itself };
         while port.take(|from, header, payload| match Note::read(header, payload) {
             None => telemetry::count(Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
-                Kind::Fetch => server.ask(from, note),
+                Kind::Fetch | Kind::Again => server.ask(from, note),
+                Kind::Refused => server.refused(from, &note),
                 Kind::Leave => outbox.push_back((from, server.leave(note))),
-                Kind::Done => outbox.extend(server.done(note, reach).map(|answer| (from, answer))),
-                Kind::Data | Kind::Place | Kind::Failed | Kind::Known | Kind::Elsewhere => {
-                    arrived(News::Note(from, &note, data), reads);
+                Kind::Done => match server.done(from, note, reach) {
+                    Some((answer, false)) => later.push(from, answer),
+                    answer => outbox.extend(answer.map(|(answer, _)| (from, answer))),
+                },
+                Kind::Data | Kind::Copied | Kind::Place | Kind::Failed | Kind::Known | Kind::Elsewhere => {
+                    let is_unasked = note.attempt == 0 && note.kind != Kind::Known;
+                    let taken = match is_unasked && unasked.has(&note) {
+                        true => Taken::Early,
+                        false => arrived(News::Note(from, &note, data), reads),
+                    };
+                    if is_unasked {
+                        later.pushed(&note, taken);
+                    }
+                    if is_unasked && taken == Taken::Early {
+                        outbox.extend(unasked.keep(from, &note, data));
+                    }
                 }
                 _ => ordered.push_back((from, note, words(data))),
             },
@@ -191,20 +235,14 @@ impl FarEdges {
             orders.pop_front();
             moved = true;
         }
+        later.leave(outbox, reach);
         reach.settle(outbox);
-        // One that cannot be reached now keeps no other waiting.
-        for _ in 0..outbox.len() {
-            let Some((to, note)) = outbox.pop_front() else { break };
-            // Whoever waits for an answer of a process that is gone asks another.
-            if reach.segment.is_gone(to) || reach.must_not_tell(&note) {
-                continue;
-            }
-            match port.send(to, &note.header(), NOTE_BYTES, |span| note.write(span)) {
-                Sent::Done => moved = true,
-                Sent::Full => outbox.push_back((to, note)),
-            }
-        }
-        moved |= server.serve(port, reach);
+        moved |= send_notes(port, reach, outbox, unasked, |from, note, data| {
+            arrived(News::Note(from, note, data), reads)
+        });
+        let mut sent = Vec::new();
+        moved |= server.serve(port, reach, &mut sent);
+        later.follow(&sent, outbox);
         moved |= begin_reads(port, reads, reading, arrived);
         acknowledge(port, &ended, reading);
         if !moved
@@ -221,10 +259,48 @@ impl FarEdges {
         !self.orders.is_empty()
     }
 
+    /// How long it may be left alone, if nothing comes.
+    pub fn nap_max(&self) -> Option<Duration> {
+        self.later.nap_max()
+    }
+
     /// Whether there is work for which no bell rings. What the network had no room for is none.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach) || !self.to_itself.is_empty()
     }
+}
+
+/// Sends notes; whether any left, or gives `arrived` what has come unasked of what they ask for.
+fn send_notes(
+    port: &mut impl EdgePort,
+    reach: &Reach,
+    outbox: &mut VecDeque<(u32, Note)>,
+    unasked: &mut Unasked,
+    mut arrived: impl FnMut(u32, &Note, Span) -> Taken,
+) -> bool {
+    let mut moved = false;
+    // One that cannot be reached now keeps no other waiting.
+    for _ in 0..outbox.len() {
+        let Some((to, mut note)) = outbox.pop_front() else { break };
+        if note.kind == Kind::Fetch && unasked.has(&note) {
+            moved = true;
+            let all = unasked.take(&note);
+            // Then the rest is on its way, if it has not come.
+            if all.iter().all(|(from, note, block)| arrived(*from, note, block.span()) == Taken::Yes) {
+                continue;
+            }
+            note.kind = Kind::Again;
+        }
+        // Whoever waits for an answer of a process that is gone asks another.
+        if reach.segment.is_gone(to) || reach.must_not_tell(&note) {
+            continue;
+        }
+        match port.send(to, &note.header(), NOTE_BYTES, |span| note.write(span)) {
+            Sent::Done => moved = true,
+            Sent::Full => outbox.push_back((to, note)),
+        }
+    }
+    moved
 }
 
 /// Acknowledges what was read from servers from which nothing more is being read.
@@ -242,7 +318,7 @@ fn begin_reads(
     port: &mut impl EdgePort,
     reads: &mut VecDeque<Read>,
     reading: &mut Slab<(Read, Lease)>,
-    mut arrived: impl FnMut(News, &mut VecDeque<Read>),
+    mut arrived: impl FnMut(News, &mut VecDeque<Read>) -> Taken,
 ) -> bool {
     let mut moved = false;
     for _ in 0..reads.len() {
@@ -265,7 +341,7 @@ fn begin_reads(
                 reads.push_back(read);
                 continue;
             }
-            Pull::Never => arrived(News::Read(&read, false), reads),
+            Pull::Never => drop(arrived(News::Read(&read, false), reads)),
         }
         moved = true;
     }

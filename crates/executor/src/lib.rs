@@ -23,6 +23,7 @@ mod engine;
 mod far;
 mod fault;
 mod habit;
+mod later;
 mod lent;
 mod memory;
 mod note;
@@ -35,6 +36,7 @@ mod server;
 mod simulation;
 mod staging;
 mod start;
+mod unasked;
 mod watch;
 
 pub use caller::{Counters, Executor};

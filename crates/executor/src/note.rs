@@ -87,10 +87,14 @@ impl EdgePort for transport::route_fabric::Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// To the server: send the bytes from `offset` on.
+    /// To the server: send the bytes from `offset` on, unless that has begun unasked.
     Fetch = transport::route::EDGE,
+    /// To the server: send them, whatever it has sent before.
+    Again,
     /// From the server: bytes from `offset` on.
     Data,
+    /// The same of a copy: the sender's operation does not wait until the receiver has it.
+    Copied,
     /// From the server: all bytes below `offset` may be read. The words of a `Place` follow.
     Place,
     /// From the server: the send fails. The words of a `Fault` follow.
@@ -103,6 +107,8 @@ pub(crate) enum Kind {
     Leave,
     /// From the server: the sending rank drives the instance, and answers for it.
     Elsewhere,
+    /// To the server: what it has sent unasked had no room.
+    Refused,
     /// To a proxy on another computer (`lent.rs`): a rank joins it, ...
     Join,
     /// ... has the instance driven whose record lies at `offset` of its arena, ...
@@ -116,6 +122,8 @@ pub(crate) enum Kind {
     /// From such a proxy: an instance is complete. Only wakes the rank; the record's state says so, too.
     Over,
 }
+
+const _: () = assert!((Kind::Over as u8) < transport::route::EDGE + transport::route::EDGES);
 
 /// A note about one edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,12 +139,32 @@ pub(crate) struct Note {
     /// The edge, and the receiver's rank in the schedule: by these the sender knows the step.
     pub to: u32,
     pub edge: u32,
-    /// The receiver's step, and how often its driver has asked: answers repeat these.
+    /// The receiver's step, and how often its driver has asked: answers repeat these. In what a server sends
+    /// unasked: the sender's rank in the schedule, and 0.
     pub step: u32,
     pub attempt: u32,
     pub offset: u64,
     /// The edge's bytes, as who writes the note knows them.
     pub total: u64,
+}
+
+/// What became of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Yes,
+    /// It says nothing that is wanted.
+    No,
+    /// Its step has not begun.
+    Early,
+}
+
+/// What the driver of an instance has to say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Said {
+    /// A note to an endpoint, and whether somebody waits for it.
+    Note { to: u32, note: Note, is_awaited: bool },
+    /// A send has begun to be published. The note is as its receiver's question.
+    Published(Note),
 }
 
 /// Where the bytes of a send can be read.
@@ -194,7 +222,8 @@ impl Note {
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use Kind::*;
         let kinds = [
-            Fetch, Data, Place, Failed, Done, Known, Leave, Elsewhere, Join, Launch, Keep, End, Welcome, Over,
+            Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Launch,
+            Keep, End, Welcome, Over,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {

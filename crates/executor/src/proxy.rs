@@ -7,7 +7,7 @@ use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
 use crate::lent::{self, Borrow, Launch, LentMemory};
 use crate::memory::{Driver, Reach, Stop};
-use crate::note::{EdgePort, Kind, Note};
+use crate::note::{EdgePort, Kind, Note, Taken};
 use crate::parameters::Parameters;
 use crate::record::{self, COMPLETE, Head, InstanceRecord, LOCAL, RETURNED};
 use crate::{Config, buffers};
@@ -109,11 +109,7 @@ pub fn run(
         if moved {
             continue;
         }
-        let may_sleep = |nap: Duration| match &network {
-            _ if proxy.has_events() => None,
-            Some(network) => network.nap_max().map(|most| most.min(nap)),
-            None => Some(nap),
-        };
+        let may_sleep = |nap: Duration| proxy.nap_max(nap, network.as_ref());
         let descriptor = network.as_ref().and_then(Port::descriptor);
         let sleep = |nap| page.bell.sleep_on(&waiter, descriptor.as_slice(), || may_sleep(nap));
         if idle.wait_by(sleep) != Turn::Spun {
@@ -208,9 +204,10 @@ impl Proxy {
         }
         let Proxy { far, reach, runs, dead, .. } = self;
         let moved = far.exchange(port, reach, |news, reads| {
-            if let Some(run) = runs.iter_mut().find(|run| run.is_of(news.note())) {
-                *dead |= run.take_news(news, reach, reads).is_err();
-            }
+            let run = runs.iter_mut().find(|run| run.is_of(news.note()));
+            let taken = run.map_or(Ok(Taken::Early), |run| run.take_news(news, reach, reads));
+            *dead |= taken.is_err();
+            taken.unwrap_or(Taken::No)
         })?;
         while let Some((from, note, words)) = self.far.ordered.pop_front() {
             if self.obey(from, &note, &words).is_none() {
@@ -268,6 +265,7 @@ impl Proxy {
         self.idle.retain(|&(owner, _), _| owner != rank);
         self.plans.retain(|&(owner, _), _| owner != rank);
         self.far.server.kept.retain(|(owner, ..)| *owner != rank.peer());
+        self.far.unasked.forget(rank.peer(), None);
         self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
     }
 
@@ -344,6 +342,15 @@ impl Proxy {
             || self.far.has_work(&self.reach)
     }
 
+    /// How long it may sleep, of `nap`: nothing if there is work, or if the network does not wake it.
+    fn nap_max(&self, nap: Duration, network: Option<&Port>) -> Option<Duration> {
+        if self.has_events() {
+            return None;
+        }
+        let nap = self.far.nap_max().map_or(nap, |most| most.min(nap));
+        network.map_or(Some(nap), |network| network.nap_max().map(|most| most.min(nap)))
+    }
+
     /// Whether it has instances to drive.
     pub fn is_busy(&self) -> bool {
         !self.runs.is_empty()
@@ -352,7 +359,7 @@ impl Proxy {
     /// Checks its ranks: tries to reach new ones, forgets those that have gone; whether any is left or may
     /// come.
     pub fn look_after_ranks(&mut self) -> bool {
-        let Proxy { ranks, absent, reach, runs, idle, plans, .. } = self;
+        let Proxy { ranks, absent, reach, runs, idle, plans, far, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
         ranks.retain(|&rank| {
             let page = reach.segment.rank(rank);
@@ -369,6 +376,7 @@ impl Proxy {
                     runs.retain(|run| run.rank != rank);
                     idle.retain(|&(owner, _), _| owner != rank);
                     plans.retain(|&(owner, _), _| owner != rank);
+                    far.unasked.forget(rank.peer(), None);
                     absent.push(rank);
                     false
                 }
@@ -508,7 +516,7 @@ impl Proxy {
                 continue;
             }
             let polled = run.poll(&self.reach);
-            self.far.outbox.extend(std::iter::from_fn(|| run.next_note()));
+            self.far.hear(std::iter::from_fn(|| run.next_said()), &self.reach);
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
                 Ok(engine::Progress::Moved) => {
@@ -566,6 +574,7 @@ impl Proxy {
 
     fn end_run(&mut self, run: &Execution, state: u64) {
         let key = (run.rank.peer(), run.context, run.sequence);
+        self.far.unasked.forget(key.0, Some((key.1, key.2)));
         self.end_lent(run.rank, run.record.at(), key, state);
     }
 

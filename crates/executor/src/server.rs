@@ -8,8 +8,8 @@
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};
 use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, send_words};
-use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE};
-use std::collections::HashSet;
+use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE, STAGED};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use transport::route::Sent;
@@ -17,6 +17,9 @@ use transport::shm::LocalRank;
 
 /// Packets of one job in a turn, however fast the network takes them.
 const PACKETS_PER_TURN: usize = 16;
+
+/// Edges up to this length go in packets; longer ones are exposed. Tests have both.
+const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
 /// What no send has published.
 const NOT_SEEN: u64 = u64::MAX;
@@ -31,9 +34,11 @@ pub(crate) struct Server {
     /// Instances, by sending rank, that a rank drives whose memory is another computer's (`lent.rs`): it
     /// answers for them.
     pub kept: HashSet<(u32, u64, u32)>,
+    /// The endpoint that has driven a rank's receives lately.
+    drivers: HashMap<u32, u32>,
 }
 
-/// One edge that somebody fetches.
+/// One edge that somebody fetches, or is to get unasked (attempt 0).
 struct Job {
     /// Who.
     to: u32,
@@ -47,6 +52,12 @@ struct Job {
     exposed: Option<(Place, Lease)>,
     /// The send's `published` as the last turn has seen it.
     seen: u64,
+    /// All has been sent unasked. Until the receiver has it, that answers its question.
+    is_sent: bool,
+    /// Something of it had no room, ...
+    is_refused_there: bool,
+    /// ... and this has been asked meanwhile.
+    question: Option<Note>,
 }
 
 /// A send of a rank on this host.
@@ -57,6 +68,8 @@ struct Source {
     region: Region,
     /// Its length, of which the receiver takes at most what it asked for.
     bytes: u64,
+    /// Its operation does not wait for the receiver.
+    is_copied: bool,
 }
 
 /// What became of a job's turn.
@@ -73,9 +86,42 @@ impl Server {
     /// Takes a question. Two may ask about one edge: what a driver said before it died may come later than
     /// what the next one says.
     pub fn ask(&mut self, from: u32, note: Note) {
+        self.drivers.insert(note.receiver, from);
+        if note.kind == Kind::Fetch
+            && let Some(job) = self.pushed(from, &note)
+            && !job.is_refused_there
+        {
+            job.question = Some(note);
+            return;
+        }
         self.jobs.retain(|job| job.to != from || !job.note.is_edge_of(&note));
-        let job = Job { to: from, note, source: None, is_refused: false, exposed: None, seen: NOT_SEEN };
-        self.jobs.push(job);
+        self.jobs.push(Job::new(from, note));
+    }
+
+    /// Something that was sent unasked had no room.
+    pub fn refused(&mut self, from: u32, note: &Note) {
+        if let Some(job) = self.pushed(from, note) {
+            (job.is_sent, job.is_refused_there, job.exposed) = (true, true, None);
+            if let Some(question) = job.question.take() {
+                self.ask(from, question);
+            }
+        }
+    }
+
+    /// What is sent unasked of an edge to an endpoint.
+    fn pushed(&mut self, to: u32, note: &Note) -> Option<&mut Job> {
+        let is_it = |job: &&mut Job| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
+        self.jobs.iter_mut().find(is_it)
+    }
+
+    /// A send has begun to be published: its receiver gets it, unless somebody has asked for it. `note` is as
+    /// a question, without an attempt.
+    pub fn push(&mut self, note: Note, reach: &Reach) {
+        if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
+            let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
+            let to = driver.copied().unwrap_or_else(|| reach.segment.server_of(note.receiver));
+            self.jobs.push(Job::new(to, note));
+        }
     }
 
     /// Forgets what a receiver has asked that was withdrawn, and returns the answer.
@@ -84,30 +130,34 @@ impl Server {
         Note { kind: Kind::Known, ..note }
     }
 
-    /// Stores that a send has been received, and returns the answer. If its instance has ended, it knows.
-    pub fn done(&mut self, note: Note, reach: &Reach) -> Option<Note> {
+    /// Stores that a send has been received. Returns the answer, and whether the receiver may wait for it. If
+    /// its instance has ended, it knows.
+    pub fn done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
+        self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
         if self.is_kept(&note) {
-            return Some(Note { kind: Kind::Elsewhere, ..note });
+            return Some((Note { kind: Kind::Elsewhere, ..note }, true));
         }
+        let mut is_message = false;
         let rank = reach.segment.local(note.sender)?;
         if let Ok(Some((record, stamp))) = find(rank, &note, reach)
             && let Ok(step) = record::export(&record, reach.me(), note.to, note.edge)
         {
-            let total = record.step(step, Field::Total).load(Ordering::Acquire) & !MESSAGE;
+            let total = record.step(step, Field::Total).load(Ordering::Acquire);
+            is_message = total & MESSAGE != 0;
             let word = record.step(step, Field::Done);
             if record.head(Head::Stamp).load(Ordering::Acquire) == stamp {
-                word.store(total | COMPLETE, Ordering::Release);
+                word.store(total & !MESSAGE | COMPLETE, Ordering::Release);
                 reach.tell(rank, &record, step);
                 reach.wake(rank);
             }
         }
-        Some(Note { kind: Kind::Known, ..note })
+        Some((Note { kind: Kind::Known, ..note }, is_message))
     }
 
-    /// Gives each job a turn; whether anything left.
-    pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach) -> bool {
-        let Server { jobs, packet, kept } = self;
+    /// Gives each job a turn, and adds to `sent` where bytes have left for; whether anything left.
+    pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
+        let Server { jobs, packet, kept, .. } = self;
         let mut moved = false;
         jobs.retain_mut(|job| {
             if reach.segment.is_gone(job.to) {
@@ -119,13 +169,18 @@ impl Server {
                 moved |= sent == Sent::Done;
                 return sent == Sent::Full;
             }
-            for _ in 0..PACKETS_PER_TURN {
+            for _ in 0..if job.is_sent { 0 } else { PACKETS_PER_TURN } {
                 match job.turn(port, reach, packet) {
                     Ok(Turn::Wait) => break,
-                    Ok(Turn::Sent) => moved = true,
+                    Ok(Turn::Sent) => {
+                        moved = true;
+                        sent.push(job.to);
+                    }
                     Ok(Turn::Over) => {
                         moved = true;
-                        return false;
+                        sent.push(job.to);
+                        job.is_sent = job.note.attempt == 0;
+                        return job.is_sent;
                     }
                     // A rank that this proxy does not reach any more answers itself.
                     Err(Fault::Unreachable { .. }) if matches!(reach.driver, Driver::Proxy(_)) => {
@@ -156,7 +211,7 @@ impl Server {
 
     /// Whether a job has something to send.
     pub fn has_work(&self, reach: &Reach) -> bool {
-        self.jobs.iter().any(|job| match &job.source {
+        self.jobs.iter().filter(|job| !job.is_sent).any(|job| match &job.source {
             Some(source) => !job.is_refused && source.published() != job.seen,
             None => reach
                 .segment
@@ -178,6 +233,20 @@ impl Source {
 }
 
 impl Job {
+    fn new(to: u32, note: Note) -> Job {
+        Job {
+            to,
+            note,
+            source: None,
+            is_refused: false,
+            exposed: None,
+            seen: NOT_SEEN,
+            is_sent: false,
+            is_refused_there: false,
+            question: None,
+        }
+    }
+
     fn turn(
         &mut self,
         port: &mut impl EdgePort,
@@ -204,6 +273,7 @@ impl Job {
         if let Some(span) = local
             && reach.lent.is_none()
             && (self.exposed.is_some() || length.saturating_sub(offset) > most)
+            && length > PACKETS_BYTES_MAX
             && let Some(turn) = self.expose(port, span, (seen, have, is_whole))
         {
             return Ok(turn);
@@ -222,7 +292,8 @@ impl Job {
         if self.is_refused {
             return Ok(Turn::Wait);
         }
-        let note = Note { kind: Kind::Data, total: source.bytes, ..self.note };
+        let kind = if source.is_copied { Kind::Copied } else { Kind::Data };
+        let note = Note { kind, total: source.bytes, ..self.note };
         let block = packet.get_or_insert_with(|| Block::new(most as usize));
         let copy = match &source.region {
             Region::Local(span) => span.slice(offset as usize, bytes),
@@ -309,7 +380,8 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
         return Err(corrupt(Corruption::Progress));
     }
     let region = reach.lies(rank, address, total)?;
-    Ok(Some(Source { record, stamp, step, region, bytes: total }))
+    let is_copied = !is_message && (total == 0 || address & STAGED != 0);
+    Ok(Some(Source { record, stamp, step, region, bytes: total, is_copied }))
 }
 
 /// The sender's instance and its stamp, if it is certainly there.

@@ -57,7 +57,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            packet_bytes_max: (64 << 10) + 64,
+            // An edge of 64 KiB with its headers fits.
+            packet_bytes_max: (64 << 10) + 128,
             sends_max: 32,
             receive_buffers: 4,
             receive_buffer_bytes: 256 << 10,

@@ -20,7 +20,7 @@ pub struct Header {
 /// point-to-point; `EDGES` kinds from this on.
 pub const EDGE: u8 = 0x40;
 /// See `EDGE`.
-const EDGES: u8 = 16;
+pub const EDGES: u8 = 32;
 
 impl Header {
     /// Whether the packet is about an edge.

@@ -7,7 +7,9 @@
 //!
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
-pub use crate::packet::{EDGE, Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take};
+pub use crate::packet::{
+    EDGE, EDGES, Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take,
+};
 use crate::shm::Segment;
 use crate::{route_fabric, route_shm, sim};
 use error::Result;

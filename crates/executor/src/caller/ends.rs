@@ -96,8 +96,11 @@ impl Executor {
             self.retiring_bytes -= instance.block.data_bytes();
         }
         self.take_back(&instance.lent);
+        let run = &instance.block.run;
+        if run.fetches() {
+            self.far.unasked.forget(self.rank.peer(), Some((run.context, run.sequence)));
+        }
         if instance.kept {
-            let run = &instance.block.run;
             self.say_kept(Kind::End, (run.context, run.sequence));
         }
         if instance.choice.is_proxy() {

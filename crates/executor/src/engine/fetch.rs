@@ -8,8 +8,8 @@ use super::{Did, Execution};
 use crate::far::{News, Read};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
-use crate::note::{self, Kind, Note, Place};
-use crate::record::{COMPLETE, Field};
+use crate::note::{self, Kind, Note, Place, Said, Taken};
+use crate::record::{COMPLETE, Field, MESSAGE};
 use crate::server;
 use schedule::{Action, Blocks};
 use std::collections::VecDeque;
@@ -28,8 +28,8 @@ const FAILURES_MAX: u32 = 16;
 pub(super) struct Fetches {
     /// By step.
     fetches: Vec<Fetch>,
-    /// Notes to leave, with where they go.
-    pub(super) notes: Vec<(u32, Note)>,
+    /// What is to be said.
+    pub(super) said: Vec<Said>,
     attempts: u32,
     /// Another driver is to go on once no read is under way.
     is_stopped: bool,
@@ -40,6 +40,10 @@ pub(super) struct Fetches {
 struct Fetch {
     /// The server that was asked or told, and the number of that note.
     asked: Option<(u32, u32)>,
+    /// It is not the first question.
+    is_again: bool,
+    /// The sender's operation does not wait for this receive.
+    is_copied: bool,
     /// The server knows that all has been received.
     is_known: bool,
     /// The sending rank answers itself, not its server.
@@ -71,14 +75,14 @@ impl Fetch {
 
 impl Fetches {
     pub(super) fn new(steps: usize) -> Fetches {
-        Fetches { fetches: vec![Fetch::default(); steps], notes: Vec::new(), attempts: 0, is_stopped: false }
+        Fetches { fetches: vec![Fetch::default(); steps], said: Vec::new(), attempts: 0, is_stopped: false }
     }
 
     /// Forgets all but the number of the last note, so that no earlier answer passes for a later one.
     pub(super) fn restart(&mut self) {
         self.is_stopped = false;
         self.fetches.fill(Fetch::default());
-        self.notes.clear();
+        self.said.clear();
     }
 
     /// Whether an answer has come that the step has not seen.
@@ -94,9 +98,39 @@ impl Execution {
         self.fetches.is_some()
     }
 
-    /// The next note to leave, and where it goes.
-    pub(crate) fn next_note(&mut self) -> Option<(u32, Note)> {
-        self.fetches.as_mut()?.notes.pop()
+    /// The next that it has to say.
+    pub(crate) fn next_said(&mut self) -> Option<Said> {
+        self.fetches.as_mut()?.said.pop()
+    }
+
+    /// A send has begun to be published. What a message sends nobody may want yet.
+    pub(super) fn push(&mut self, step: u32, bytes: u64) {
+        let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
+        let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
+        let Some(fetches) = self.fetches.as_mut().filter(|_| !is_message) else { return };
+        let note = Note {
+            kind: Kind::Fetch,
+            context: self.context,
+            sequence: self.sequence,
+            sender: self.rank.peer(),
+            receiver: self.peers[to as usize].number(),
+            to,
+            edge,
+            step: self.plan.schedule.rank,
+            attempt: 0,
+            offset: 0,
+            total: bytes,
+        };
+        fetches.said.push(Said::Published(note));
+    }
+
+    /// The step that a note is about.
+    fn step_of(&self, note: &Note) -> Option<u32> {
+        if note.attempt != 0 {
+            return Some(note.step);
+        }
+        let peer = self.peers.get(note.step as usize)?;
+        if peer.number() == note.sender { self.plan.receive_of(note.step, note.edge) } else { None }
     }
 
     /// Whether a note is about this instance.
@@ -125,28 +159,45 @@ impl Execution {
         news: News,
         reach: &Reach,
         reads: &mut VecDeque<Read>,
-    ) -> Result<(), Stop> {
-        let step = news.note().step;
-        match news {
-            News::Note(from, note, data) => self.take_note(from, note, data, reach)?,
-            News::Read(read, is_there) => self.read_ended(read, is_there, reach)?,
-        }
+    ) -> Result<Taken, Stop> {
+        let Some(step) = self.step_of(news.note()) else { return Ok(Taken::No) };
+        let taken = match news {
+            News::Note(from, note, data) => self.take_note(step, from, note, data, reach)?,
+            News::Read(read, is_there) => {
+                self.read_ended(read, is_there, reach)?;
+                Taken::Yes
+            }
+        };
         self.read_on(step, reads);
-        Ok(())
+        Ok(taken)
     }
 
-    /// Takes a server's answer. One to an earlier question means nothing any more.
-    fn take_note(&mut self, from: u32, note: &Note, data: Span, reach: &Reach) -> Result<(), Stop> {
-        let step = note.step;
-        let Some(fetches) = &mut self.fetches else { return Ok(()) };
-        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(()) };
-        if fetch.asked != Some((from, note.attempt)) {
-            return Ok(());
-        }
+    /// Takes what a server says. An answer to an earlier question means nothing any more.
+    fn take_note(
+        &mut self,
+        step: u32,
+        from: u32,
+        note: &Note,
+        data: Span,
+        reach: &Reach,
+    ) -> Result<Taken, Stop> {
+        let Some(fetches) = &mut self.fetches else { return Ok(Taken::No) };
+        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(Taken::No) };
         let state = &self.states[step as usize];
-        let has_bytes = matches!(note.kind, Kind::Data | Kind::Place);
+        let is_unasked = note.attempt == 0;
+        match fetch.asked {
+            None if is_unasked && !state.finished => return Ok(Taken::Early),
+            Some((server, attempt)) if server == from && (is_unasked || attempt == note.attempt) => {}
+            _ => return Ok(Taken::No),
+        }
+        let capacity = self.buffers.spots[step as usize].bytes;
+        let has_bytes = matches!(note.kind, Kind::Data | Kind::Copied | Kind::Place);
         if has_bytes && !state.settling && !self.record.begin() {
-            return Ok(());
+            return Ok(Taken::No);
+        }
+        if has_bytes && is_unasked && note.total != capacity {
+            fetch.fault = Some(Fault::Truncated { peer: note.sender, sent: note.total, expected: capacity });
+            return Ok(Taken::Yes);
         }
         match (note.kind, state.settling) {
             (Kind::Known, true) => fetch.is_known = true,
@@ -161,25 +212,25 @@ impl Execution {
                 {
                     let corrupt = Fault::Corrupt { peer: note.sender, what: Corruption::Progress };
                     fetch.fault = Some(corrupt);
-                    return Ok(());
+                    return Ok(Taken::Yes);
                 }
                 (fetch.place, fetch.total) = (place, note.total);
                 fetch.readable = fetch.readable.max(note.offset);
             }
-            (Kind::Data, false) => {
+            (Kind::Data | Kind::Copied, false) => {
+                fetch.is_copied = note.kind == Kind::Copied;
                 let begun = state.done;
                 let end = begun + data.bytes() as u64;
-                let capacity = self.buffers.spots[step as usize].bytes;
-                if note.offset != begun || end > note.total.min(capacity) {
-                    return Ok(());
+                if note.offset != begun || end > note.total.min(capacity) || !fetch.reads.is_empty() {
+                    return Ok(Taken::No);
                 }
                 if self.store_or_fail(step, begun, data, reach) {
                     self.received(step, end, note.total, reach)?;
                 }
             }
-            _ => {}
+            _ => return Ok(Taken::No),
         }
-        Ok(())
+        Ok(Taken::Yes)
     }
 
     /// A read has ended. What it has brought counts once all bytes before are there.
@@ -344,10 +395,12 @@ impl Execution {
         }
         (fetch.place, fetch.readable) = (None, 0);
         fetch.reads.clear();
-        fetches.attempts += 1;
+        // 0 is for what comes unasked.
+        fetches.attempts = fetches.attempts.wrapping_add(1).max(1);
         fetch.asked = Some((server, fetches.attempts));
         let note = Note {
             kind: match is_settling {
+                false if std::mem::replace(&mut fetch.is_again, true) => Kind::Again,
                 false => Kind::Fetch,
                 true if is_withdrawn => Kind::Leave,
                 true => Kind::Done,
@@ -363,7 +416,8 @@ impl Execution {
             offset: done,
             total: bytes,
         };
-        fetches.notes.push((server, note));
+        let is_awaited = !(is_settling && fetch.is_copied);
+        fetches.said.push(Said::Note { to: server, note, is_awaited });
         Ok(Did::Something)
     }
 }
@@ -380,7 +434,9 @@ mod tests {
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, true);
         run.poll(&reach).unwrap();
-        let (mut from, asked) = run.next_note().expect("it asks for its bytes");
+        let Some(Said::Note { to: mut from, note: asked, .. }) = run.next_said() else {
+            panic!("it asks for its bytes")
+        };
         assert_eq!((asked.kind, asked.offset, asked.total), (Kind::Fetch, 0, BYTES));
         let place = Place { far: Far { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
         let mut note = Note { kind: Kind::Place, offset: BYTES, ..asked };

@@ -61,9 +61,10 @@ impl Peers {
 }
 
 impl Remote {
-    /// Whether an answer to a packet is wanted, so that the window of edges moves on.
+    /// Whether an answer to a packet is wanted, so that the window of edges moves on. Packets the other way
+    /// mostly have answered before.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
-        header.is_edge() && number.is_multiple_of(WINDOW / 2)
+        header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }
 
     /// Where a packet waits.

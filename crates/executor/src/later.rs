@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Notes of a proxy that can wait. Those for which nobody waits go with the next bytes to the same process; a
+//! question to a rank that sends unasked is not asked if the bytes come before. Each leaves in time, since a
+//! sender keeps its copies until it hears.
+
+use crate::memory::{Driver, Reach};
+use crate::note::{Kind, Note, Taken};
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+/// How long a note waits at most, in nanoseconds; in tests, in turns.
+const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
+/// Notes that wait at most: a rank's operations wait for each other once 64 are not settled.
+const NOTES_MAX: usize = 16;
+
+/// The notes of a process, in the order in which they must leave.
+#[derive(Default)]
+pub(crate) struct Later {
+    notes: VecDeque<(u64, u32, Note)>,
+    /// Ranks whose bytes came unasked lately.
+    pushers: HashSet<u32>,
+    #[cfg(test)]
+    turns: u64,
+}
+
+impl Later {
+    /// Keeps a note to an endpoint.
+    pub fn push(&mut self, to: u32, note: Note) {
+        self.notes.push_back((self.now() + LATER, to, note));
+    }
+
+    /// Whether what a question asks for will probably come unasked.
+    pub fn is_pushed(&self, question: &Note) -> bool {
+        self.pushers.contains(&question.sender)
+    }
+
+    /// Something has come unasked, and this became of it.
+    pub fn pushed(&mut self, note: &Note, taken: Taken) {
+        self.pushers.insert(note.sender);
+        if taken == Taken::Yes {
+            self.notes.retain(|(.., one)| one.kind != Kind::Fetch || !one.is_edge_of(note));
+        }
+    }
+
+    /// Moves to `outbox` what must leave now.
+    pub fn leave(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
+        #[cfg(test)]
+        {
+            self.turns += 1;
+        }
+        let now = if self.notes.is_empty() { 0 } else { self.now() };
+        let may_wait = matches!(reach.driver, Driver::Proxy(_));
+        while let Some(&(due, to, note)) = self.notes.front()
+            && (due <= now || self.notes.len() > NOTES_MAX || !may_wait)
+        {
+            self.notes.pop_front();
+            if note.kind == Kind::Fetch {
+                self.pushers.remove(&note.sender);
+            }
+            outbox.push_back((to, note));
+        }
+    }
+
+    /// Moves to `outbox` what follows the bytes that have left for these endpoints.
+    pub fn follow(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
+        self.notes.retain(|&(_, to, note)| {
+            let follows = note.kind != Kind::Fetch && sent.contains(&to);
+            if follows {
+                outbox.push_back((to, note));
+            }
+            !follows
+        });
+    }
+
+    /// How long none must leave.
+    pub fn nap_max(&self) -> Option<Duration> {
+        self.notes.front().map(|(due, ..)| Duration::from_nanos(due.saturating_sub(self.now())))
+    }
+
+    #[cfg(not(test))]
+    fn now(&self) -> u64 {
+        sys::clock::now()
+    }
+
+    #[cfg(test)]
+    fn now(&self) -> u64 {
+        self.turns
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What servers have sent for steps that have not begun. It waits here until they begin.
+//!
+//! Invariants: no piece of an edge is taken before those that wait; a server is told of what had no room, and
+//! then answers questions about it.
+
+use crate::note::{Kind, Note};
+use std::collections::VecDeque;
+use sys::{Block, Span};
+
+/// Bytes and edges that may wait in a process. Tests fill these.
+const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
+const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
+
+/// An edge of an instance: receiver, context, sequence, sender, edge.
+type Key = (u32, u64, u32, u32, u32);
+
+/// A note, the endpoint that sent it, and what follows it.
+pub(crate) type Waiting = (u32, Note, Block);
+
+/// What waits in a process, by the age of its edges.
+#[derive(Default)]
+pub(crate) struct Unasked {
+    edges: VecDeque<(Key, Vec<Waiting>)>,
+    bytes: usize,
+}
+
+fn key(note: &Note) -> Key {
+    (note.receiver, note.context, note.sequence, note.sender, note.edge)
+}
+
+impl Unasked {
+    /// Whether something waits of the edge that a note is about.
+    pub fn has(&self, note: &Note) -> bool {
+        self.edges.iter().any(|(one, _)| *one == key(note))
+    }
+
+    /// Keeps a note from an endpoint. Returns what to say to whom about the edges for which there is no more
+    /// room.
+    pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
+        let block = Block::new(data.bytes());
+        data.copy_to(block.span());
+        self.bytes += block.span().bytes();
+        let waiting = (from, *note, block);
+        match self.edges.iter_mut().find(|(one, _)| *one == key(note)) {
+            Some((_, all)) => all.push(waiting),
+            None => self.edges.push_back((key(note), vec![waiting])),
+        }
+        let mut refused = Vec::new();
+        while self.bytes > BYTES_MAX || self.edges.len() > EDGES_MAX {
+            let Some((_, all)) = self.edges.pop_front() else { break };
+            self.release(&all);
+            refused.extend(all.first().map(|&(from, note, _)| (from, Note { kind: Kind::Refused, ..note })));
+        }
+        refused
+    }
+
+    /// Takes what waits of an edge.
+    pub fn take(&mut self, note: &Note) -> Vec<Waiting> {
+        let at = self.edges.iter().position(|(one, _)| *one == key(note));
+        let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
+        self.release(&all);
+        all
+    }
+
+    /// Forgets what waits for an instance of a rank that has ended, or for all of the rank.
+    pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
+        let is_of = |key: &Key| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
+        while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {
+            if let Some((_, all)) = self.edges.remove(at) {
+                self.release(&all);
+            }
+        }
+    }
+
+    fn release(&mut self, all: &[Waiting]) {
+        self.bytes -= all.iter().map(|(.., block)| block.span().bytes()).sum::<usize>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_edges_make_room_and_their_servers_are_told() {
+        let mut unasked = Unasked::default();
+        let note = |edge| Note { kind: Kind::Data, edge, ..Note::order(Kind::Data, 1, 2, 3, 0) };
+        let block = Block::new(900);
+        let refused = |unasked: &mut Unasked, from, edge| -> Vec<(u32, u32)> {
+            let said = unasked.keep(from, &note(edge), block.span());
+            assert!(said.iter().all(|(_, note)| note.kind == Kind::Refused));
+            said.iter().map(|(to, note)| (*to, note.edge)).collect()
+        };
+        assert!((0..4).all(|edge| refused(&mut unasked, 7, edge).is_empty()));
+        assert_eq!(refused(&mut unasked, 8, 4), [(7, 0)], "too many edges");
+        assert_eq!(refused(&mut unasked, 8, 4), [(7, 1)], "too many bytes");
+        assert!(!unasked.has(&note(0)) && !unasked.has(&note(1)) && unasked.has(&note(4)));
+        assert_eq!((unasked.take(&note(4)).len(), unasked.take(&note(4)).len()), (2, 0));
+        assert_eq!(unasked.bytes, 1800);
+        unasked.forget(1, Some((2, 4)));
+        assert!(unasked.has(&note(2)), "another instance");
+        unasked.forget(1, Some((2, 3)));
+        assert!((unasked.bytes, unasked.edges.len()) == (0, 0));
+    }
+}
