@@ -174,6 +174,8 @@ int main(int argc, char **argv)
     for (size_t at = 0; at < sizeof pairs / sizeof *pairs; at++)
         tests[many++] = (test){pairs[at].name, "Overall(us)", 2, 1, row, 0, &pairs[at], more};
     takes_devices = 1;
-    return bench_main(argc, argv, "Nonblocking collectives and messages beside work: overlap by OSU's formula and by fixed work.", tests,
+    return bench_main(argc, argv, "Nonblocking collectives and messages beside work: overlap by OSU's formula and by fixed work.\n"
+                      "Overlap(%) is OSU's: from averages, so a few slow iterations pull it down, and it ends at 0. Fixed(%) is from\n"
+                      "medians of fixed work; where the two contradict each other, the machine was not quiet, and Fixed(%) is right.", tests,
                       MPI_THREAD_SINGLE);
 }

@@ -11,7 +11,7 @@ body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:
 h1{font-size:1.6em;margin:.2em 0}h2{font-size:1.2em;margin:2em 0 .3em}p{margin:.4em 0;max-width:60em}\
 table{border-collapse:collapse;margin:.5em 0 1em}td,th{padding:.2em .6em;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}\
 caption,th{font-weight:600}.scroll{overflow-x:auto}.n{text-align:left}.s{color:var(--weak)}code{overflow-wrap:anywhere}\
-pre{background:var(--box);padding:.7em;overflow:auto}.bar{display:inline-block;height:.75em;background:var(--ours)}\
+pre{background:var(--box);padding:.7em;overflow:auto}a{color:inherit}.bar{display:inline-block;height:.75em;background:var(--ours)}\
 @media(max-width:40em){body{margin:1em auto;padding:0 .8em;font-size:14px}td,th{padding:.2em .4em}}";
 
 /// The beginning of a page; `style` is what it has of its own.

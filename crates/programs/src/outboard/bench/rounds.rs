@@ -55,6 +55,10 @@ pub struct Conditions {
     pub steal_s: Option<f64>,
 }
 
+/// What a measure of two ranks needs, less a few tenths, since a load average falls slowly.
+const CORES_NEEDED: f64 = 1.5;
+/// The load of an idle machine, at most.
+const LOAD_OF_NOTHING: f64 = 0.3;
 /// The least number of rounds for a verdict.
 const ROUNDS_JUDGED: u32 = 5;
 
@@ -62,10 +66,11 @@ impl Table {
     /// Why goals are not judged, if so.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_JUDGED {
-            return Some(format!("{} rounds are fewer than {ROUNDS_JUDGED}", self.rounds));
+            let are = if self.rounds == 1 { "round is" } else { "rounds are" };
+            return Some(format!("{} {are} fewer than {ROUNDS_JUDGED}", self.rounds));
         }
         let (load, cores) = (self.conditions.load?, self.conditions.cores?);
-        (load > cores as f64)
+        (load > (cores as f64 - CORES_NEEDED).max(LOAD_OF_NOTHING))
             .then(|| format!("before it began, the load was {load:.1} on {cores} processors"))
     }
 }
