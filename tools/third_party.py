@@ -2,8 +2,8 @@
 """What others wrote of what is in our programs and libraries: third_party.py library|monitor --to FILE writes their names and the texts
 of their licences; with --debian it writes a copyright file in Debian's form (DEP-5) instead.
 
-Crates are those that cargo links into what is shipped: no proc-macros, nothing of builds and tests. The monitor's page has packages of npm,
-as package-lock.json names them. `tools/sbom.py` writes the same list for programs."""
+Crates are those that cargo links into what is shipped: no proc-macros, nothing of builds and tests. Beside the library lies libfabric, where
+tools/libfabric has built it. The monitor's page has packages of npm, as package-lock.json names them. `tools/sbom.py` writes the same list for programs."""
 import argparse, hashlib, json, re, shutil, subprocess, sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +69,13 @@ def crates(manifest):
         yield Package("cargo", package["name"], package["version"], package["license"] or "", authors, Path(package["manifest_path"]).parent, not package["source"])
 
 
+def libfabric():
+    """The one that tools/libfabric has built."""
+    for text in (ROOT / ".cache/libfabric").glob("libfabric-*/COPYING"):
+        folder = text.parent
+        yield Package("generic", "libfabric", folder.name.split("-")[1], "BSD-2-Clause OR GPL-2.0-only", "Intel Corporation, Cisco Systems, Inc., and others", folder, False)
+
+
 def scripts(page):
     """Those that are bundled into the monitor's page; none where npm has not fetched them."""
     for place, package in json.loads((page / "package-lock.json").read_text())["packages"].items():
@@ -80,7 +87,7 @@ def scripts(page):
 def shipped(part):
     """All that is in the library with its programs, or in the monitor; ours, too. In order."""
     if part == "library":
-        found = crates(ROOT / "Cargo.toml")
+        found = [*crates(ROOT / "Cargo.toml"), *libfabric()]
     else:
         found = [*crates(ROOT / "monitor/Cargo.toml"), *scripts(ROOT / "monitor/web")]
     return sorted(found, key=lambda package: (package.kind, package.name, package.version))
@@ -95,10 +102,10 @@ def write(packages, to):
     line = "=" * 100
     with to.open("w") as file:
         print("Programs and libraries of Outboard contain code of the packages below. The texts of their licences follow; where", file=file)
-        print("a package offers several, Outboard takes Apache-2.0 or MIT. SQLite, in outboard-monitor, is in the public domain.", file=file)
+        print("a package offers several, Outboard takes Apache-2.0, MIT or BSD-2-Clause. SQLite, in outboard-monitor, is in the public domain.", file=file)
         print("The Rust standard library is under MIT or Apache-2.0; THIRD-PARTY-rust.html has the notices of its parts.\n", file=file)
         for package in packages:
-            print(f"{package.kind:6}{package.name} {package.version}: {package.licence}", file=file)
+            print(f"{package.kind} {package.name} {package.version}: {package.licence}", file=file)
         for text, users in sorted(texts.values(), key=lambda entry: entry[1]):
             print(f"\n{line}\n{', '.join(users)}\n{line}\n\n{text}", file=file)
 

@@ -113,6 +113,11 @@ def install_and_uninstall():
         flags = run("pkg-config", "--libs", "outboard-fort", env={"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")})[1]
         expect("-lmpifort_abi" in flags and "-lmpi_abi" in flags, flags)
         licences = (prefix / "share/doc/outboard/THIRD-PARTY").read_text()
+        own = prefix / "lib/outboard/libfabric.so.1"
+        if (ROOT / "target/release/libfabric.so.1").exists():
+            fabric = run(prefix / "bin/outboard", "info", "--fabric")[1]
+            expect(own.exists() and "generic libfabric" in licences, licences[:2000])
+            expect(str(own) in fabric or "the system's" in fabric, fabric)
         expect("cargo rustix" in licences and "Permission is hereby granted" in licences, licences[:2000])
         complete = f"source '{prefix}/share/bash-completion/completions/mpirun'; COMP_WORDS=(mpirun --bind-); COMP_CWORD=1; _mpirun mpirun --bind- mpirun; echo ${{COMPREPLY[*]}}"
         expect("--bind-to" in run("bash", "-c", complete)[1], "bash does not complete --bind-to")

