@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Outboard as a backend of torch.distributed: `import outboard_torch`, then `init_process_group("outboard")`.
+"""Outboard as a backend of torch.distributed: `init_process_group("outboard")`, which imports this.
 
 Under `mpirun` (or srun, mpiexec) the import also sets what `env://` reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), with
 the store of c10d in rank 0. Under `torchrun` MPI starts through the store of the first process group.
@@ -12,6 +12,8 @@ import sys
 
 import torch  # noqa: F401  (its libraries first)
 import torch.distributed as dist
+
+import outboard_torch_autoload
 
 from . import _backend
 
@@ -58,8 +60,8 @@ def _finalize_child():
         _backend.finalize()
 
 
-dist.Backend.register_backend("outboard", _create, extended_api=True, devices=["cpu"])
-if _backend.is_launched():
+outboard_torch_autoload.register()
+if outboard_torch_autoload.is_launched():
     # All ranks, so that the first group may have some of them.
     _backend.init()
     if "MASTER_PORT" not in os.environ:

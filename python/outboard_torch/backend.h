@@ -60,7 +60,8 @@ class Backend : public c10d::Backend {
 public:
     struct Options : c10d::Backend::Options {
         explicit Options(Milliseconds timeout) : c10d::Backend::Options("outboard", timeout) {}
-        c10::intrusive_ptr<c10d::Backend::Options> clone() const override { return c10::make_intrusive<Options>(*this); }
+        // Older torches have no such function to override.
+        c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<Options>(*this); }
     };
     using Returned = c10::intrusive_ptr<c10d::Work>;
 
@@ -120,18 +121,12 @@ private:
     std::optional<std::vector<Returned>> coalesced_;
 };
 
-// Whether a launcher of MPI started this process.
-bool is_launched();
-
 // Initialises MPI in a process that a launcher has started, if that has not been done. Collective over the job.
 void start_launched();
 
 // The rank in MPI_COMM_WORLD of each member of a group, which all call it. Where no launcher started them, MPI starts here: among the
 // members, through the store.
 std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout);
-
-// Under torchrun: has the ranks of other hosts end, too. Called when this process ends badly.
-void tell_of_the_end();
 
 // Copies `text` of rank 0 to all ranks of MPI_COMM_WORLD.
 std::string share(std::string text);

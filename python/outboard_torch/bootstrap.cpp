@@ -1,6 +1,7 @@
 // Starts MPI in a process that no MPI launcher has started: a thread of this process is its PMI-1 server (PMI_FD), and what a
 // rank puts, gets and fences there goes through the c10d store.
 // SPDX-License-Identifier: BSD-3-Clause
+#include "ends.h"
 #include "meeting.h"
 
 #include <fcntl.h>
@@ -16,15 +17,6 @@ namespace {
 
 // A value as a rank sends it; Outboard takes longer ones apart.
 constexpr int value_bytes_max = 1024;
-
-// Where a rank says that it has ended the job, by a connection of its own. Never freed: the process may end at any time.
-struct Ending {
-    c10::intrusive_ptr<c10d::Store> store;
-    std::string key, who;
-    // A fork of it says nothing.
-    pid_t process = ::getpid();
-};
-std::atomic<Ending *> ending{nullptr};
 
 class Server {
 public:
@@ -89,11 +81,11 @@ private:
             store_->wait({key + "/done"}, std::chrono::hours(24));
             return "cmd=barrier_out rc=0\n";
         }
-        if (is("finalize")) return "cmd=finalize_ack rc=0\n";
-        if (is("abort")) {
-            tell_of_the_end();
-            ::_exit(1);
+        if (is("finalize")) {
+            say_finalized();
+            return "cmd=finalize_ack rc=0\n";
         }
+        if (is("abort")) ::_exit(1);
         return "cmd=error rc=-1\n";
     }
 
@@ -103,28 +95,12 @@ private:
     std::string prefix_;
 };
 
-// Ends the process when another rank has ended the job. A rank sees its host's ranks only, and an agent of torchrun its own workers.
-void hear_of_the_end(const c10::intrusive_ptr<c10d::Store> &store, const Ending &own) {
-    std::string who;
-    try {
-        store->wait({own.key}, std::chrono::hours(24 * 365));
-        const auto value = store->get(own.key);
-        who.assign(value.begin(), value.end());
-    } catch (const std::exception &) {
-        // The store has gone: the job has ended, or torchrun will say so.
-        return;
-    }
-    if (who == own.who) return;
-    std::fprintf(stderr, "outboard_torch: %s: %s has ended the job\n", own.who.c_str(), who.c_str());
-    ::_exit(1);
-}
-
 // The MPI job of this process, by a word that its members share; empty before MPI has started.
 std::string job;
 std::mutex starting;
 
-// What a member says of itself in a meeting: its job and its rank there.
-std::string place() { return job.empty() ? "" : job + " " + std::to_string(outboard_dl_world_rank()); }
+// What a member that is in a job says of itself in a meeting: its job and its rank there. Others begin with a space.
+std::string place() { return job.empty() ? " " : job + " " + std::to_string(outboard_dl_world_rank()); }
 
 // Starts MPI among the members of a meeting.
 void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &prefix) {
@@ -135,8 +111,6 @@ void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, con
     // A connection of its own: a wait in the store must not hold up the program's.
     Server server(ends[0], store->clone(), size, prefix);
     std::thread([server]() mutable { server.run(); }).detach();
-    ending = new Ending{store->clone(), prefix + "/ended", "rank " + std::to_string(rank)};
-    std::thread([other = store->clone()] { hear_of_the_end(other, *ending); }).detach();
     ::setenv("PMI_FD", std::to_string(ends[1]).c_str(), 1);
     ::setenv("PMI_RANK", std::to_string(rank).c_str(), 1);
     ::setenv("PMI_SIZE", std::to_string(size).c_str(), 1);
@@ -148,22 +122,6 @@ void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, con
 }
 
 } // namespace
-
-void tell_of_the_end() {
-    const auto *own = ending.load();
-    if (!own || own->process != ::getpid()) return;
-    try {
-        own->store->set(own->key, std::vector<uint8_t>(own->who.begin(), own->who.end()));
-    } catch (const std::exception &) {
-        // Without a store there is nobody to be told.
-    }
-}
-
-bool is_launched() {
-    for (const char *name : {"OUTBOARD_JOB_FD", "PMI_FD", "PMIX_NAMESPACE"})
-        if (std::getenv(name)) return true;
-    return false;
-}
 
 std::string share(std::string text) {
     check(outboard_dl_init());
@@ -193,7 +151,6 @@ void start_launched() {
 }
 
 std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout) {
-    if (is_launched()) start_launched();
     std::unique_lock<std::mutex> guard(starting);
     if (size == 1) {
         // Alone: without a launcher a job of its own.
@@ -201,7 +158,11 @@ std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int ran
         return {outboard_dl_world_rank()};
     }
     TORCH_CHECK(store, "outboard: group ", group, " has no store");
-    const auto own = place();
+    if (timeout.count() <= 0) timeout = store->getTimeout();
+    auto own = place();
+    // Rank 0 of a new job says where it hears the others.
+    std::optional<Listener> listener;
+    if (job.empty() && rank == 0) own += listener.emplace(*store).address();
     // Others may make groups meanwhile.
     guard.unlock();
     const auto met = meet(*store, rank, size, own, group, timeout);
@@ -209,15 +170,16 @@ std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int ran
     bool is_first = true;
     for (int who = 0; who < size; who++) {
         const auto &said = met.members[static_cast<size_t>(who)];
-        const auto space = said.find(' ');
-        TORCH_CHECK(said.substr(0, space) == met.members[0].substr(0, met.members[0].find(' ')), "outboard: ranks 0 and ", who, " of group ", group,
+        const auto job_of = [](const std::string &one) { return one.substr(0, one.find(' ')); };
+        TORCH_CHECK(job_of(said) == job_of(met.members[0]), "outboard: ranks 0 and ", who, " of group ", group,
                     " are in different MPI jobs. A process joins one with the first group of this backend that it is in, if no launcher of MPI "
                     "started it. So make a group of all processes first: init_process_group(\"outboard\"), or \"cpu:outboard\"");
-        if (space != std::string::npos) is_first = false, ranks.push_back(std::stoi(said.substr(space + 1)));
+        if (!job_of(said).empty()) is_first = false, ranks.push_back(std::stoi(said.substr(said.find(' '))));
     }
     if (!is_first) return ranks;
     guard.lock();
     TORCH_CHECK(job.empty(), "outboard: two threads of a process made its first groups at the same time");
+    hear_of_ends(*store, met.members[0].substr(1), listener ? listener->take() : -1, met.prefix.substr(met.prefix.find('/') + 1), rank, size, timeout);
     start(store, rank, size, met.prefix);
     // Which of MPI's ranks each member is: those that it was given.
     for (int who = 0; who < size; who++) ranks.push_back(who);

@@ -87,7 +87,6 @@ std::string new_word() {
 }
 
 Meeting meet(Store &store, int rank, int size, const std::string &own, const std::string &group, Milliseconds timeout) {
-    if (timeout.count() <= 0) timeout = store.getTimeout();
     const auto word = new_word();
     if (rank == 0) return lead(store, size, own, word, group, timeout);
     put(store, hello(rank, size), word + " " + own);

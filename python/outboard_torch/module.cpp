@@ -17,7 +17,6 @@ void end_with_process() {
     static std::once_flag once;
     const auto end = [](int status, void *) {
         detach();
-        if (status != 0) tell_of_the_end();
         if (status == 0 && outboard_dl_finalize() != OUTBOARD_DL_OK) std::fprintf(stderr, "outboard_torch: %s\n", outboard_dl_message());
     };
     std::call_once(once, [&] { ::on_exit(end, nullptr); });
@@ -37,7 +36,6 @@ PYBIND11_MODULE(_backend, module) {
     using Release = py::call_guard<py::gil_scoped_release>;
     module.def("create", &create, Release());
     module.def("share", &share, Release());
-    module.def("is_launched", &is_launched);
     module.def("init", [] { start_launched(), end_with_process(); }, Release());
     module.def("detach", &detach, Release());
     module.def("rank", &outboard_dl_world_rank);

@@ -3,7 +3,7 @@
 """Agents of torchrun on two test hosts, or two on one: `hosts.py PYTHON restarts|death|elastic [--deaths N] [--one-host]`. Needs root (tests/hosts/lab.py).
 
 restarts: in each of N lives one rank of four ends, in turns and at several points; the last life ends well.
-death: one of four ranks ends without restarts; those on the other host hear of it.
+death: ranks of one host end without restarts, and those on the other host hear of it (--ranks 3 --how sys.exit --per-host 2).
 elastic: an agent is killed with its workers, and started again: the job goes on with 2 of 4 ranks, then with 4."""
 import argparse
 import os
@@ -18,14 +18,14 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "hosts")]
 sys.dont_write_bytecode = True
 import lab  # noqa: E402
 
-PATIENCE_S = 200
+PATIENCE_S, PAUSE_S = 200, 0.05
 
 
 class Agent:
-    """One torchrun with two workers."""
+    """One torchrun and its workers."""
 
-    def __init__(self, host, python, program, *options):
-        words = [python, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "h1:29555",
+    def __init__(self, host, python, program, *options, per_host=2):
+        words = [python, "-m", "torch.distributed.run", "--nproc-per-node", per_host, "--rdzv-backend", "c10d", "--rdzv-endpoint", "h1:29555",
                  "--monitor-interval", "0.1", *options, *program]
         self.output = open(lab.STATE / f"agent-{time.monotonic_ns()}", "w+", encoding="utf-8", errors="replace")
         self.child = subprocess.Popen(host.words(*words), stdout=self.output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -73,35 +73,39 @@ def restarts(hosts, options):
     os.environ["RESTARTS_NODES"] = str(log)
     words = [options.python, [HERE / "restarts.py", deaths], "--nnodes", "2", "--max-restarts", deaths, "--rdzv-conf", "join_timeout=300"]
     agents = [Agent(host, *words) for host in (hosts[0], hosts[-1])]
-    seen, since = -1, time.monotonic()
+    seen, since, looks = -1, time.monotonic(), 0
     while any(agent.child.poll() is None for agent in agents):
         count = len(log.read_text().splitlines())
         if count != seen:
             print(f"{time.monotonic() - since:6.1f} s, then death {count}", flush=True)
-            seen, since = count, time.monotonic()
-        if options.stacks and time.monotonic() - since > options.stacks:
+            seen, since, looks = count, time.monotonic(), 0
+        # Not by the clock: whoever measures on this machine may stop it all for a while.
+        looks += 1
+        if options.stacks and looks * PAUSE_S > options.stacks:
             stacks(options.python, agents)
             break
-        if time.monotonic() - since > PATIENCE_S:
+        if looks * PAUSE_S > PATIENCE_S:
             break
-        time.sleep(0.05)
+        time.sleep(PAUSE_S)
     good = all(agent.child.poll() == 0 for agent in agents) and seen == options.deaths
     good = good and sum(agent.said().count(f"life {deaths}: rank") for agent in agents) == 4
     return good, agents
 
 
 def death(hosts, options):
-    """Whether the ranks of the other host hear of a rank's death, though no agent tells them: there are no restarts."""
-    os.environ["RESTARTS_NODES"] = str(lab.STATE / "deaths")
-    agents = [Agent(host, options.python, [HERE / "restarts.py", "3"], "--nnodes", "2", "--max-restarts", "0") for host in (hosts[0], hosts[-1])]
-    # In life 2 the last rank ends after the first collective.
-    (lab.STATE / "deaths").write_text("0\n1\n")
-    until = time.monotonic() + PATIENCE_S
-    while any(agent.child.poll() is None for agent in agents) and time.monotonic() < until:
-        time.sleep(0.05)
-    said = "".join(agent.said() for agent in agents)
-    heard = [f"rank {rank}: rank 3 has ended the job" in said for rank in (0, 1)]
-    return all(agent.child.poll() == 1 for agent in agents) and any(heard) and "did not end within its timeout" not in said, agents
+    """Whether the ranks of the other host hear of a death, though no agent tells them: there are no restarts."""
+    words = [options.python, [HERE / "death.py", options.ranks, options.how], "--nnodes", "2", "--max-restarts", "0"]
+    agents = [Agent(host, *words, per_host=options.per_host) for host in (hosts[0], hosts[-1])]
+    began = time.monotonic()
+    while any(agent.child.poll() is None for agent in agents) and time.monotonic() < began + PATIENCE_S:
+        time.sleep(PAUSE_S)
+    print(f"{time.monotonic() - began:.1f} s", flush=True)
+    dead, said = options.ranks.split(","), "".join(agent.said() for agent in agents)
+    # Ranks beside one that has ended may be ended by their agent first.
+    others = [rank for rank in range(2 * options.per_host) if all(rank // options.per_host != int(one) // options.per_host for one in dead)]
+    heard = [rank for rank in others if any(f"rank {rank}: rank {one} (pid" in said for one in dead)]
+    good = all(agent.child.poll() == 1 for agent in agents) and "did not end within its timeout" not in said
+    return good and heard == others and all(f"rank {rank} of" in said for rank in dead), agents
 
 
 def elastic(hosts, options):
@@ -116,7 +120,7 @@ def elastic(hosts, options):
         while not log.read_text().splitlines()[-1:] or int(log.read_text().splitlines()[-1].split()[0]) != size:
             if time.monotonic() > until or any(agent.child.poll() is not None for agent in agents):
                 return False
-            time.sleep(0.05)
+            time.sleep(PAUSE_S)
         return True
 
     first = Agent(hosts[0], *words)
@@ -146,6 +150,9 @@ def main():
     parser.add_argument("test", choices=["restarts", "death", "elastic"])
     parser.add_argument("--deaths", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--ranks", default="3", help="which end, with commas")
+    parser.add_argument("--how", choices=["sys.exit", "SIGKILL"], default="sys.exit")
+    parser.add_argument("--per-host", type=int, default=2)
     parser.add_argument("--one-host", action="store_true", help="both agents on one")
     parser.add_argument("--stacks", type=float, help="print all stacks if nothing happens for so many seconds")
     options = parser.parse_args()

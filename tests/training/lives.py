@@ -7,12 +7,13 @@ import datetime
 import os
 import sys
 
-import outboard_torch
+import outboard_torch  # noqa: F401
+import outboard_torch_autoload
 import torch
 import torch.distributed as dist
 
 PROCESS, PROCESSES = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-IS_LAUNCHED = outboard_torch._backend.is_launched()
+IS_LAUNCHED = outboard_torch_autoload.is_launched()
 TIMEOUT = datetime.timedelta(seconds=120)
 
 
