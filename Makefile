@@ -11,7 +11,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel tarball deb rpm monitor-packages test-packages aarch64 ppc64le proxy-aarch64 proxy-ppc64le release check tidy clean help setup
+.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel torch-wheels tarball deb rpm monitor-packages test-packages aarch64 ppc64le proxy-aarch64 proxy-ppc64le release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --exclude outboard-xtask
@@ -83,6 +83,9 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF, PETSc, NetCDF-Fortran, hypre, ELPA and mpi4py-fft, fetched as Debian's source packages, over build/
 	tests/applications/run
+
+torch-wheels: build  ## build a wheel of outboard_torch for each minor version of torch from 2.11 on into dist/, for use with make wheel's
+	tests/training/run -- tools/torch-wheels PYTHON
 
 wheel tarball deb rpm: setup  ## build that package into dist/ (docs/packages.md), for any x86-64 Linux with glibc 2.28 or newer
 	tools/setup --packages
