@@ -2,9 +2,10 @@
 """Torch's own tests of torch.distributed over a backend. They are gloo's: over `outboard` the same tests run, with each gloo group made by
 outboard instead. Suites:
 
-    c10d      those that torch's wheel has (DistributedTest: c10d, DDP, hooks, subgroups)
-    dtensor   tests of DTensor, tensor parallelism and DeviceMesh, out of Debian's source package of pytorch (torch 2.6)
-    fsdp2     of the same, those of FSDP2. They are for GPUs: what they say of cuda is read as cpu. Many need more of CUDA, so that gloo fails them, too
+    c10d        those that torch's wheel has (DistributedTest: c10d, DDP, hooks, subgroups)
+    dtensor     tests of DTensor, tensor parallelism and DeviceMesh, out of Debian's source package of pytorch (torch 2.6)
+    checkpoint  those of torch.distributed.checkpoint, of the same
+    fsdp2       of the same, those of FSDP2. They are for GPUs: what they say of cuda is read as cpu. Many need more of CUDA, so that gloo fails them, too
 
     tests/training/run -- PYTHON tests/training/torch_tests.py [--suite S] [--backend gloo] [PART OF A NAME ...]     a line for each test
     tests/training/run -- PYTHON tests/training/torch_tests.py --table [--suite S ...]                                both backends, as docs/measured/training.md has it"""
@@ -20,10 +21,11 @@ import tempfile
 import types
 import unittest
 
+SUITES = ["c10d", "dtensor", "fsdp2", "checkpoint"]
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("names", nargs="*")
 parser.add_argument("--backend", choices=["outboard", "gloo"], default="outboard")
-parser.add_argument("--suite", nargs="+", choices=["c10d", "dtensor", "fsdp2"], default=["c10d", "dtensor", "fsdp2"])
+parser.add_argument("--suite", nargs="+", choices=SUITES, default=SUITES)
 parser.add_argument("--table", action="store_true")
 chosen = parser.parse_args()
 # As torch's own runner has it for gloo.
@@ -83,7 +85,8 @@ class TestOver(distributed_test.DistributedTest._DistTestBase, distributed_test.
 TestOver._run = ended(TestOver._run.__func__)
 
 CACHE = pathlib.Path(__file__).resolve().parents[2] / ".cache/training/pytorch"
-FILES = {"dtensor": ["_tensor/test_*.py", "tensor/parallel/test_*.py", "test_device_mesh.py"], "fsdp2": ["_composable/fsdp/test_*.py"]}
+FILES = {"dtensor": ["_tensor/test_*.py", "tensor/parallel/test_*.py", "test_device_mesh.py"], "fsdp2": ["_composable/fsdp/test_*.py"],
+         "checkpoint": ["checkpoint/test_*.py", "checkpoint/e2e/test_*.py"]}
 RANKS = 4
 # How a test for GPUs is read.
 AS_CPU = ((r"torch\.cuda\.device_count\(\)", str(RANKS)), (r"@skip_if_lt_x_gpu\(\d\)", ""), (r"not TEST_CUDA", "False"), (r"\btorch\.cuda\b", "torch.cpu"),
@@ -161,7 +164,7 @@ class Lines(unittest.TextTestResult):
 def part(suite, name):
     """Which of the table's rows a test belongs to."""
     if suite != "c10d":
-        return {"dtensor": "DTensor", "fsdp2": "FSDP2"}[suite]
+        return {"dtensor": "DTensor", "fsdp2": "FSDP2", "checkpoint": "checkpoint"}[suite]
     return next((row for row, pattern in (
         ("monitored_barrier", "monitored_barrier"), ("DDP", "ddp|DDP|DistributedDataParallel|SyncBatch|no_sync|static_graph|unused|undefined|grads_same"),
         ("model averaging", "averag|localSGD"), ("subgroups", "_group|subgroup"), ("objects", "object"),
