@@ -21,6 +21,17 @@ def script(folder, text):
 
 
 @test
+def variables_of_other_libraries_name_the_launcher():
+    """MPICH 5.0 and Intel MPI (Hydra), Open MPI 4.1 (ORTE) and 5.0 (PRRTE)."""
+    for name in ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"]:
+        with tempfile.TemporaryDirectory() as folder:
+            launcher = script(folder, f'touch {folder}/called; exec {HERE / "here"} "$@"\n')
+            # Hosts of this machine would need no launcher.
+            code, output = mpirun("-hosts", "n1,n2", "echo", "a rank", env={name: str(launcher)})
+            expect(code == 0 and output.count("a rank") == 2 and Path(folder, "called").exists(), f"{name}: {code}\n{output}")
+
+
+@test
 def ranks_of_two_nodes_are_one_job():
     echo = 'echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE, $MPI_LOCALRANKID of $MPI_LOCALNRANKS here'
     code, output = on_nodes("-ppn", 2, "-l", "sh", "-c", echo)

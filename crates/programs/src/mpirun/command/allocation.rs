@@ -18,10 +18,16 @@ const HOST_FILES: [&str; 4] = [
     "PRTE_MCA_prte_default_hostfile",
 ];
 /// Variables that hold the command that starts processes on other hosts.
-const LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent"];
+const LAUNCHERS: [&str; 4] =
+    ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"];
 /// Variables that hold more options of `ssh`; Kubeflow sets them, since a pod is there before its sshd.
-const SSH_OPTIONS: [&str; 3] =
-    ["HYDRA_LAUNCH_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args"];
+const SSH_OPTIONS: [&str; 5] = [
+    "HYDRA_LAUNCH_EXTRA_ARGS",
+    "HYDRA_LAUNCHER_EXTRA_ARGS",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS",
+    "OMPI_MCA_plm_rsh_args",
+    "PRTE_MCA_plm_ssh_args",
+];
 
 /// The hosts, if the environment names any. Errors: a sentence that names the variable.
 pub fn hosts() -> Result<Option<Hosts>, String> {
