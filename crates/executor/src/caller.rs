@@ -271,7 +271,8 @@ impl Executor {
             while let Some(wanted) = instance.block.run.next_wanted() {
                 let Wanted { step, peer, is_send, context, tag, span } = wanted;
                 let ticket = InstanceTicket { index, generation: instance.ticket };
-                self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span });
+                let is_overlapped = instance.begun.is_some() && self.programs[instance.program].habit.works();
+                self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span, is_overlapped });
             }
             self.far.hear(std::iter::from_fn(|| instance.block.run.next_said()), &self.reach);
             watches |= instance.block.run.fetches();

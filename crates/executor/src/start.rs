@@ -166,6 +166,8 @@ pub struct Edge {
     pub tag: i32,
     /// The bytes; they stay until the message has ended.
     pub span: Span,
+    /// Whether the rank probably computes before it waits for the operation.
+    pub is_overlapped: bool,
 }
 
 /// How a message to or from a rank on another node has ended.

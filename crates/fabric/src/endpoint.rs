@@ -257,6 +257,11 @@ impl Endpoint {
         self.provider().core() == "tcp" && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
+    /// Whether the kernel goes on with what was sent while the process computes: the bytes lie in a socket.
+    pub fn is_carried_by_kernel(&self) -> bool {
+        self.provider().core() == "tcp"
+    }
+
     /// Longest packet, in bytes.
     pub fn packet_bytes_max(&self) -> usize {
         self.config.packet_bytes_max

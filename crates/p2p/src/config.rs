@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The knobs of this crate.
 
-use tuning::{EAGER_BYTES_MAX, Tuning};
+use tuning::{EAGER_BYTES_MAX, Source, Tuning};
 
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub enum LargeProtocol {
 pub struct Config {
     /// Longest message sent before its receive is known.
     pub eager_bytes_max: usize,
+    /// The same of a message beside which its sender computes (`Mode::Overlapped`), where the kernel carries
+    /// it: what a socket takes at once (docs/measured/hosts.md).
+    pub overlapped_bytes_max: usize,
     /// What a peer may hold of our unmatched eager messages. A message costs its bytes and 64.
     pub credit_bytes: usize,
     /// How long messages travel.
@@ -45,6 +48,10 @@ impl Config {
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
+            overlapped_bytes_max: match tuning.source(EAGER_BYTES_MAX) {
+                Source::Setting => 0,
+                _ => Config::default().overlapped_bytes_max,
+            },
             credit_bytes: settings.eager_credit_bytes as usize,
             large_protocol: match settings.large_protocol {
                 settings::LargeProtocol::Auto => LargeProtocol::Auto,
@@ -61,6 +68,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             eager_bytes_max: 64 << 10,
+            overlapped_bytes_max: 512 << 10,
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: READ_PIECE_BYTES,

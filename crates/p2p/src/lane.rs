@@ -11,6 +11,7 @@ use crate::channel::Channels;
 use crate::choice::Chooser;
 use crate::config::Config;
 use crate::message::Incoming;
+use crate::outcome::Mode;
 use crate::protocol::{Limits, Protocol};
 use std::collections::VecDeque;
 use transport::route::Route;
@@ -28,6 +29,8 @@ pub(crate) struct Lane {
     eager_most: usize,
     /// The longest message in one packet that they may ever allow.
     packet_most: usize,
+    /// The longest eager message in the mode `Overlapped`.
+    overlapped_most: usize,
     credit_bytes: u64,
     /// What all eager messages have cost so far.
     charged: u64,
@@ -90,13 +93,15 @@ pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
 }
 
 impl Lane {
-    pub(crate) fn new(number: u32, config: &Config, packet_most: usize) -> Lane {
+    /// `overlapped_most`: the longest message in the mode `Overlapped` that leaves eagerly.
+    pub(crate) fn new(number: u32, config: &Config, packet_most: usize, overlapped_most: usize) -> Lane {
         Lane {
             number,
             limits: Limits::new(config.eager_bytes_max, packet_most),
             is_learning: false,
             eager_most: config.eager_bytes_max,
             packet_most,
+            overlapped_most,
             credit_bytes: config.credit_bytes as u64,
             charged: 0,
             consumed: 0,
@@ -129,6 +134,15 @@ impl Lane {
             self.learn(chooser);
         }
         self.limits.of(bytes)
+    }
+
+    /// The same in this mode.
+    pub(crate) fn protocol_in(&mut self, mode: Mode, bytes: usize, chooser: &Chooser) -> Protocol {
+        match (mode, self.protocol(bytes, chooser)) {
+            (Mode::Synchronous, _) => Protocol::Offer,
+            (Mode::Overlapped, Protocol::Offer) if bytes <= self.overlapped_most => Protocol::Pieces,
+            (_, protocol) => protocol,
+        }
     }
 
     /// How far the peer's core is.

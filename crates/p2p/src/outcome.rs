@@ -8,6 +8,9 @@ use error::{Class, Error};
 pub enum Mode {
     /// Complete once the buffer may be used again.
     Standard,
+    /// The same, of a process that computes before it waits: long ones leave at once where the kernel
+    /// carries them, since the answer to an offer would find nobody in MPI.
+    Overlapped,
     /// Complete once the receive has started, too.
     Synchronous,
     /// Complete at once: what cannot leave is copied to an attached buffer, perhaps the session's (0: of

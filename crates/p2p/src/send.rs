@@ -35,7 +35,7 @@ impl P2p {
     /// Errors: `dest` is no process of the job; a buffered send finds no room in the attached buffer.
     #[inline(always)] // A buffer without gaps is an address and a length, which then stay in registers.
     pub fn isend(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
-        if mode != Mode::Synchronous
+        if !matches!(mode, Mode::Synchronous | Mode::Overlapped)
             && let Some(span) = buffer.contiguous()
         {
             return match self.send_now(context, dest, tag, span) {
@@ -64,16 +64,13 @@ impl P2p {
         if left { Leaves::Now } else { Leaves::Later(protocol) }
     }
 
-    /// Any other send: to a new peer, with gaps, or synchronous.
+    /// Any other send: to a new peer, with gaps, synchronous or overlapped.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
         let peer = known(&mut self.peers, dest);
         let bytes = buffer.bytes();
-        let protocol = match mode {
-            Mode::Synchronous => Protocol::Offer,
-            Mode::Standard | Mode::Buffered { .. } => peer.lane.protocol(bytes, &self.matcher.chooser),
-        };
+        let protocol = peer.lane.protocol_in(mode, bytes, &self.matcher.chooser);
         let fill = |to| buffer.pack_away(0, to);
         if let Protocol::Inline | Protocol::Cell = protocol
             && peer.send_packet(&self.matcher, context, tag, bytes, fill)
@@ -115,7 +112,7 @@ impl P2p {
     /// is not used. If the attached buffer is full, messages that could leave by now do so first.
     pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
-            Mode::Standard | Mode::Synchronous => Ok((Data::User(buffer), false)),
+            Mode::Standard | Mode::Synchronous | Mode::Overlapped => Ok((Data::User(buffer), false)),
             Mode::Buffered { session } => {
                 if !self.matcher.buffered.has_room(context, session, buffer.bytes()) {
                     self.poll()?;

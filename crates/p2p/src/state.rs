@@ -269,7 +269,9 @@ impl P2p {
         match self.peers.get(number as usize) {
             Some(_) => {
                 let route = self.reach.route(number)?;
-                let mut lane = Lane::new(number, &self.config, route.packet_bytes_max());
+                let overlapped_most =
+                    if route.is_carried_by_kernel() { self.config.overlapped_bytes_max } else { 0 };
+                let mut lane = Lane::new(number, &self.config, route.packet_bytes_max(), overlapped_most);
                 lane.choose(&self.matcher.chooser);
                 lane.begin_anew(self.reach.generation(number), route.consumed());
                 self.peers[number as usize] = Some(Box::new(Connection { route, lane }));

@@ -4,7 +4,7 @@
 mod job;
 
 use job::{Bytes, CALM, Job, element, small};
-use outboard_p2p::{Config, LargeProtocol, Mode};
+use outboard_p2p::{Config, LargeProtocol, Mode, Ticket};
 use std::sync::Arc;
 use transport::sim::Conditions;
 
@@ -86,4 +86,35 @@ fn messages_beyond_two_gib() {
         job.wait(0, send);
         into.assert_holds(1, 1 << 20);
     }
+}
+
+/// Goal: a long send beside which its process computes leaves before its receive is known, while there is
+/// credit for it and up to the limit; another one waits.
+#[test]
+fn an_overlapped_send_does_not_wait_for_its_receive() {
+    for (mode, bytes, leaves) in [
+        (Mode::Overlapped, 600, true),
+        (Mode::Overlapped, 601, false),
+        (Mode::Standard, 600, false),
+        (Mode::Synchronous, 600, false),
+    ] {
+        let mut job = Job::new(2, 1, CALM, small());
+        let (from, into) = (Bytes::new(bytes).holding(7), Bytes::new(bytes));
+        let sent = job.ranks[0].isend(mode, CONTEXT, 1, 5, from.buffer()).unwrap();
+        job.settle();
+        assert_eq!(job.ranks[0].is_done(sent), leaves, "{mode:?}, {bytes} bytes");
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+        job.wait(1, receive);
+        job.wait(0, sent);
+        into.assert_holds(7, bytes);
+    }
+    let mut job = Job::new(2, 1, CALM, small());
+    let all: Vec<Bytes> = (0..20).map(|id| Bytes::new(600).holding(id)).collect();
+    let sends: Vec<Ticket> = all
+        .iter()
+        .map(|from| job.ranks[0].isend(Mode::Overlapped, CONTEXT, 1, 5, from.buffer()).unwrap())
+        .collect();
+    job.settle();
+    let left = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
+    assert_eq!(left, 4000 / (256 + 600), "no more than the credit");
 }

@@ -21,7 +21,7 @@ fn order_survives_delay() {
             (0u64..).zip(&lengths).map(|(id, &bytes)| Bytes::new(bytes).holding(id)).collect();
         let mut sends = vec![];
         for message in &sent {
-            let mode = [Mode::Standard, Mode::Synchronous][job.network.below(2) as usize];
+            let mode = [Mode::Standard, Mode::Synchronous, Mode::Overlapped][job.network.below(3) as usize];
             sends.push(job.ranks[0].isend(mode, CONTEXT, 1, 5, message.buffer()).unwrap());
             for _ in 0..job.network.below(5) {
                 job.step();
@@ -56,7 +56,8 @@ fn the_next_message_needs_no_request() {
                 let bytes = [8, 40, 41, 128, 129, 700][job.network.below(6) as usize];
                 let message = Bytes::new(bytes).holding(sent.len() as u64);
                 let tag = job.network.below(2) as i32;
-                let mode = [Mode::Standard, Mode::Standard, Mode::Synchronous][job.network.below(3) as usize];
+                let mode =
+                    [Mode::Standard, Mode::Overlapped, Mode::Synchronous][job.network.below(3) as usize];
                 sends.push(job.ranks[0].isend(mode, CONTEXT, 1, tag, message.buffer()).unwrap());
                 sent.push((tag, message));
             }

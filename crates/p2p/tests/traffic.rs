@@ -114,6 +114,7 @@ impl Traffic {
         let mode = match self.draw(kinds) {
             0 => Mode::Synchronous,
             1 => Mode::Buffered { session: 0 },
+            kind if kind % 2 == 0 => Mode::Overlapped,
             _ => Mode::Standard,
         };
         let Message { dest, context, tag, memory, .. } = &self.messages[id as usize];

@@ -326,6 +326,15 @@ impl Route {
         matches!(self, Route::Shm(_) | Route::Sim(_))
     }
 
+    /// Whether what was sent travels on while both processes compute.
+    pub fn is_carried_by_kernel(&self) -> bool {
+        match self {
+            Route::Loopback | Route::Shm(_) => false,
+            Route::Fabric(link) => link.is_carried_by_kernel(),
+            Route::Sim(_) => true,
+        }
+    }
+
     /// Exposes memory to pulls, where the route has any and the provider does not refuse.
     pub fn expose(&self, span: Span) -> Option<Exposed> {
         match self {

@@ -302,6 +302,11 @@ impl Link {
         }
     }
 
+    /// As `Endpoint::is_carried_by_kernel`.
+    pub(crate) fn is_carried_by_kernel(&self) -> bool {
+        lock(&self.net).endpoint.is_carried_by_kernel()
+    }
+
     pub(crate) fn payload_bytes_max(&self) -> usize {
         lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }

@@ -56,7 +56,8 @@ impl Guard {
         while let Some(edge) = coll.next_edge() {
             let buffer = Buffer::from(edge.span);
             let ticket = if edge.is_send {
-                p2p.isend(Mode::Standard, edge.context, edge.peer, edge.tag, buffer)
+                let mode = if edge.is_overlapped { Mode::Overlapped } else { Mode::Standard };
+                p2p.isend(mode, edge.context, edge.peer, edge.tag, buffer)
             } else {
                 Ok(p2p.irecv(edge.context, Some(edge.peer), Some(edge.tag), buffer))
             };

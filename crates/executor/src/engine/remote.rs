@@ -69,6 +69,11 @@ impl Execution {
         });
     }
 
+    /// Whether edges to other hosts are messages.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// The next message that is wanted.
     pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
         self.remote.as_mut()?.wanted.pop()

@@ -155,6 +155,7 @@ pub const CALM: Conditions = Conditions {
 pub fn small() -> Config {
     Config {
         eager_bytes_max: 128,
+        overlapped_bytes_max: 600,
         credit_bytes: 4000,
         read_piece_bytes: 300,
         pull_piece_bytes: 300,
