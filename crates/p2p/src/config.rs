@@ -68,7 +68,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             eager_bytes_max: 64 << 10,
-            overlapped_bytes_max: 512 << 10,
+            overlapped_bytes_max: 4 << 20,
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: READ_PIECE_BYTES,

@@ -22,7 +22,7 @@ pub struct Settings {
     pub proxy_timeout_ms: u64,
     /// How long a proxy polls after its last work before it sleeps. One that shares its core with ranks sleeps at once, unless this is 1s or more.
     pub proxy_poll_us: u64,
-    /// The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`), and is 512 KiB for nonblocking collectives over tcp beside which the program computes.
+    /// The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`), and is 4 MiB for nonblocking collectives over tcp beside which the program computes.
     pub eager_bytes_max: u64,
     /// How many eager bytes one peer may leave unexpected at this rank; beyond that it must use rendezvous.
     pub eager_credit_bytes: u64,
@@ -363,7 +363,7 @@ pub const TABLE: &[Setting] = &[
         default: "64KiB",
         scope: Scope::Process,
         internal: false,
-        doc: "The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`), and is 512 KiB for nonblocking collectives over tcp beside which the program computes.",
+        doc: "The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`), and is 4 MiB for nonblocking collectives over tcp beside which the program computes.",
         why: "A rendezvous costs a round trip before the first byte; up to here that is more than the third copy of an unexpected message. Eager messages above 16 KiB travel in pieces.",
     },
     Setting {
