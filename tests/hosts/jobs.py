@@ -128,10 +128,17 @@ def the_interface_that_is_named_is_taken(hosts):
     nothing_left(hosts)
 
 
+# `make build` goes on without it where Debian's source cannot be fetched.
+OURS = ROOT / "build/lib/outboard/libfabric.so.1"
+NO_OURS = f"not run: {OURS} was not built"
+
+
 @test
 def two_major_versions_of_libfabric_are_told(hosts):
+    if not OURS.exists():
+        return NO_OURS
     exchange = running.compile_c(HERE / "hosts/exchange.c")
-    words = [word for host, library in [("h1", "libfabric.so.1"), ("h2", ROOT / "build/lib/outboard/libfabric.so.1")]
+    words = [word for host, library in [("h1", "libfabric.so.1"), ("h2", OURS)]
              for word in (":", "-n", 1, "-host", host, "-env", "OUTBOARD_FABRIC_LIB", library, exchange, 1)]
     code, output = on(hosts.hosts[0], MPIRUN, *words[1:])
     expect(code != 0 and "it uses libfabric " in output and "all hosts of a job need the same" in output, f"{code}\n{output}")
@@ -143,14 +150,14 @@ def a_rank_takes_little_memory(hosts):
     memory = running.compile_c(HERE / "hosts/memory.c")
     seen = {}
     # Debian's libfabric, whose sizes of its own make 100 MB of it; and what is taken by itself: ours.
-    for library in ("libfabric.so.1", ""):
+    for library in ("libfabric.so.1", "") if OURS.exists() else ("libfabric.so.1",):
         words = ["-genv", "OUTBOARD_FABRIC_LIB", library] if library else []
         code, output = on(hosts.hosts[0], MPIRUN, *words, "-hosts", "h[1-4]:4", memory)
         expect(code == 0, f"{code}\n{output}")
         seen[library] = float(output.split()[0])
     expect(seen["libfabric.so.1"] < 60, seen)
-    expect(seen[""] < 20, seen)
-    return f"{seen} MB"
+    expect(seen.get("", 0) < 20, seen)
+    return f"{seen} MB" if OURS.exists() else f"{seen} MB; {NO_OURS}"
 
 
 @test
