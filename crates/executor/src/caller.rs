@@ -222,7 +222,8 @@ impl Executor {
         }
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
-        let begun = self.is_judged(&block, &start).then(|| self.waits.begin());
+        let is_judged = has_nodes && self.judges_messages(&block, &start) || self.is_judged(&block, &start);
+        let begun = is_judged.then(|| self.waits.begin());
         let instance = Instance {
             program: key,
             block,

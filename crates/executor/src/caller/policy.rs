@@ -130,13 +130,15 @@ impl Executor {
         None
     }
 
-    /// Whether measurements decide how the operation is carried out: on one host, whether the rank works
-    /// beside it; between hosts, which way makes the program's steps shorter, and by messages, how long ones
-    /// leave (`Edge::is_overlapped`).
+    /// Whether it is measured whether the rank works beside an operation whose edges to other hosts are its
+    /// messages: by that long ones leave (`Edge::is_overlapped`).
+    pub(super) fn judges_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
+        self.config.judges && block.run.has_messages() && start.offload != Offload::Off
+    }
+
+    /// Whether measurements decide who carries the operation out: on one host, whether the rank works beside
+    /// it; between hosts, which way makes the program's steps shorter.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
-        if self.config.judges && block.run.has_messages() && start.offload != Offload::Off {
-            return true;
-        }
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let pays = match self.is_here(block) {
             true => block.moved_bytes >= self.config.offload_bytes_min && block.run.steps() > 0,
