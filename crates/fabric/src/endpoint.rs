@@ -254,7 +254,7 @@ impl Endpoint {
     /// Whether targets take packets of up to `TARGET_PACKET_BYTES_MAX` bytes. What is read over TCP is
     /// acknowledged with the next packet to where it came from, else up to 40 ms late.
     pub fn has_target_packets(&self) -> bool {
-        self.provider().core() == "tcp" && !self.domain.needs(ffi::FI_MR_LOCAL)
+        self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
     /// Whether the kernel goes on with what was sent while the process computes: the bytes lie in a socket.
