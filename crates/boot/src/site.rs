@@ -49,7 +49,7 @@ enum Watched {
 /// What a rank has of its launcher, until the process ends.
 #[derive(Debug)]
 pub(crate) struct Site {
-    client: pmi::Client,
+    client: &'static pmi::Client,
     pub segment: &'static Segment,
     pub rank: LocalRank,
     /// The host of each rank.
@@ -80,12 +80,14 @@ impl Site {
             client.finalize();
             return Ok(None);
         }
+        // Stays open whatever fails: Hydra kills a process that closes it early, before it has said why.
+        let client = Box::leak(Box::new(client));
         let site: &'static Site = Box::leak(Box::new(Site::enter(client, settings)?));
         spawn("outboard-watch", move || site.watch())?;
         Ok(Some(site))
     }
 
-    fn enter(client: pmi::Client, settings: &Settings) -> Result<Site> {
+    fn enter(client: &'static pmi::Client, settings: &Settings) -> Result<Site> {
         let (rank, size) = (client.rank(), client.size());
         let nodes = client.nodes(&format!("{} {}", sys::host::name(), identity()))?;
         let leader = leader(&nodes, nodes[rank as usize]);
@@ -94,7 +96,7 @@ impl Site {
             job.extend(told(RANKS).bytes());
             client.put(JOB, &job)?;
         }
-        let made = if rank == leader { Some(make(&client, &nodes, settings)?) } else { None };
+        let made = if rank == leader { Some(make(client, &nodes, settings)?) } else { None };
         client.fence()?;
         let job = client.get(0, JOB)?;
         let Some((secret, said)) = job.split_first_chunk::<8>() else {
@@ -116,7 +118,7 @@ impl Site {
         let fd = made.as_ref().map(AsRawFd::as_raw_fd);
         let segment = claim::keep(match made {
             Some(fd) => crate::attach(fd)?,
-            None => open(&client, leader)?,
+            None => open(client, leader)?,
         });
         // All store the same.
         segment.job().secret.store(u64::from_ne_bytes(*secret), Ordering::Relaxed);

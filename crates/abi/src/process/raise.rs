@@ -55,17 +55,16 @@ pub fn leave(code: i32) -> ! {
 }
 
 fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
+    let name = match &guard.job {
+        Some(job) => job.membership.segment.name(job.membership.rank.peer()),
+        None => format!("outboard: process {}", std::process::id()),
+    };
+    // One write, so that no line of another rank falls into it.
+    let line = format!("{name}, {sentence}\n");
+    eprint!("{line}");
     match &guard.job {
-        Some(job) => {
-            // One write, so that no line of another rank falls into it.
-            let line = format!("{}, {sentence}\n", job.membership.segment.name(job.membership.rank.peer()));
-            eprint!("{line}");
-            job.membership.fail(code)
-        }
-        None => {
-            eprintln!("outboard: process {}, {sentence}", std::process::id());
-            leave(code)
-        }
+        Some(job) => job.membership.fail(code),
+        None => leave(code),
     }
 }
 
