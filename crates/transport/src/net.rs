@@ -332,6 +332,7 @@ impl Net {
         self.peers.is_clogged = false;
         for i in (0..self.peers.open.len()).rev() {
             let number = self.peers.open[i];
+            self.peers.lose_if_gone(number);
             self.flush(number);
             if self.look_after(number, now) {
                 self.peers.open.swap_remove(i);

@@ -470,21 +470,71 @@ mod tests {
         }
     }
 
-    /// Goal: a proxy that sleeps on its descriptor is woken by a packet, and does not sleep over one. Method:
-    /// the receiver polls only when it may not sleep, or was woken, or after a nap.
-    #[test]
-    fn a_proxy_sleeps_on_its_descriptor_until_a_packet_comes() {
+    /// Proxies of two hosts, their segments, and their endpoints.
+    fn two_proxies() -> ([(Segment, OwnedFd); 2], [Port; 2], [u32; 2]) {
         let hosts = [0, 1].map(|node| {
             let (segment, fd) = Segment::create(Shape { ranks: 2, proxies: 1, arena_bytes: 1 }).unwrap();
             segment.set_nodes(node, 2, &[0, 1], SECRET);
             segment.job().address.set("127.0.0.1");
             (segment, fd)
         });
-        let [mut near, mut far] =
+        let ports =
             [0, 1].map(|at| Port::open(&hosts[at].0, Member::Proxy(0), &Wanted::provider("tcp")).unwrap());
         let [here, there] = [0, 1].map(|at| hosts[at].0.proxy_endpoint(0));
         hosts[0].0.set_endpoint(there, &hosts[1].0.endpoint(there).unwrap());
         hosts[1].0.set_endpoint(here, &hosts[0].0.endpoint(here).unwrap());
+        (hosts, ports, [here, there])
+    }
+
+    /// Goal: reads of what a proxy has exposed end when it has ended, and nothing more goes to it.
+    #[test]
+    fn a_proxy_that_has_ended_takes_no_reads_and_no_packets() {
+        const BYTES: usize = 64;
+        let (hosts, [mut near, mut far], [_, there]) = two_proxies();
+        let [from, to] = [0; 2].map(|_| sys::Block::new(BYTES));
+        let own = near.register(to.span()).unwrap();
+        let begin = Instant::now();
+        let header = Header { kind: crate::packet::EDGE, tag: 0, context: 0 };
+        while near.send_edge(there, &header, 8, |_| ()) == Sent::Full {
+            assert!(begin.elapsed() < LIMIT, "they do not meet");
+            near.has_arrivals();
+            far.has_arrivals();
+        }
+        let mut read = |far: Option<&mut Port>, (exposed, name): &(Far, Box<[u8]>)| {
+            let mut far = far;
+            loop {
+                assert!(begin.elapsed() < LIMIT, "a read has no end");
+                match near.pull_edge((there, name), (*exposed, 0), to.span(), &own, 1) {
+                    Pull::Full => _ = far.as_mut().map(|far| far.has_arrivals()),
+                    Pull::Never => return false,
+                    Pull::Started => break,
+                }
+                near.has_arrivals();
+            }
+            loop {
+                assert!(begin.elapsed() < LIMIT, "a read has no end");
+                near.has_arrivals();
+                far.as_mut().map(|far| far.has_arrivals());
+                if let Some((1, is_there)) = near.pulled_edge() {
+                    return is_there;
+                }
+            }
+        };
+        let (exposed, name) = far.expose(from.span()).unwrap();
+        let place = (exposed.far(), name);
+        assert!(read(Some(&mut far), &place), "it lives");
+        drop((exposed, far));
+        hosts[0].0.set_endpoint(there, &[]);
+        (0..3).for_each(|_| assert!(!read(None, &place), "it has ended"));
+        assert_eq!(near.send_edge(there, &header, 8, |_| ()), Sent::Full);
+        assert!(near.broken().is_none() && lock(&near.net).is_idle());
+    }
+
+    /// Goal: a proxy that sleeps on its descriptor is woken by a packet, and does not sleep over one. Method:
+    /// the receiver polls only when it may not sleep, or was woken, or after a nap.
+    #[test]
+    fn a_proxy_sleeps_on_its_descriptor_until_a_packet_comes() {
+        let (_hosts, [mut near, mut far], [here, there]) = two_proxies();
         let header = Header { kind: crate::packet::EDGE, tag: 0, context: 0 };
         let (begin, mut sent, mut taken, mut woken) = (Instant::now(), 0, 0, 0);
         while taken < 10 {

@@ -43,6 +43,7 @@ impl Net {
 
     /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
     pub(super) fn resolve(&mut self, number: u32) -> Option<Address> {
+        self.peers.lose_if_gone(number);
         match self.peers.get(number) {
             Some(Remote { lost: Some(_), .. }) => None,
             Some(Remote { address: Some(address), .. }) => Some(*address),
@@ -52,6 +53,7 @@ impl Net {
 
     /// Where a peer that is not lost exposes memory, by the name that it has said.
     pub(crate) fn target(&mut self, number: u32, name: &[u8]) -> Option<Address> {
+        self.peers.lose_if_gone(number);
         self.peers.address(number)?;
         if let Some(address) = self.targets.get(name) {
             return Some(*address);
@@ -103,6 +105,14 @@ impl Peers {
             if !self.at(number).sequence.keeps() {
                 self.lose(number, said);
             }
+        }
+    }
+
+    /// A proxy that has ended takes nothing. Not every provider says so: tcp of libfabric 2 connects again and
+    /// again, and has no room meanwhile.
+    pub(super) fn lose_if_gone(&mut self, number: u32) {
+        if self.segment.is_gone(number) {
+            self.lose(number, "its process has ended");
         }
     }
 
