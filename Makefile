@@ -15,6 +15,7 @@ endif
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --exclude outboard-xtask
+	-tools/libfabric target/release/libfabric.so.1
 	CARGO=$(CARGO) tools/install-tree target/release build
 
 install: build  ## install into $(DESTDIR)$(PREFIX), without debug information
