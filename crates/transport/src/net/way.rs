@@ -108,8 +108,8 @@ impl Peers {
         }
     }
 
-    /// A proxy that has ended takes nothing. Not every provider says so: tcp of libfabric 2 connects again and
-    /// again, and has no room meanwhile.
+    /// A proxy that has ended takes nothing. Not every provider says so: tcp of libfabric 2 connects again
+    /// and again, and has no room meanwhile.
     pub(super) fn lose_if_gone(&mut self, number: u32) {
         if self.segment.is_gone(number) {
             self.lose(number, "its process has ended");
