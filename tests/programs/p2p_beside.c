@@ -1,7 +1,7 @@
 /* Messages that proxies may move beside work, at random: whoever comes first, receives with and without
    wildcards, posted early and late, too short ones, probes, cancelled ones, datatypes with gaps, every kind of
    send. What arrives is right, and messages do not overtake each other (MPI 5.0, section 3.5).
-   ranks: 2 3   ways: plain proxy two-proxies refused-proxy nodes-proxy   env: OUTBOARD_EAGER_BYTES_MAX=1KiB OUTBOARD_OFFLOAD_MESSAGES=1 */
+   ranks: 2 3   ways: plain proxy two-proxies refused-proxy nodes-proxy   env: OUTBOARD_EAGER_BYTES_MAX=1KiB */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 

@@ -27,10 +27,9 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    /// None are under way. Messages in one packet are none for executors, whatever the setting says.
-    pub(super) fn of(coll: &coll::Coll, p2p: &P2p, settings: &settings::Settings) -> Handoffs {
-        let asked = coll.message_bytes_min().filter(|_| settings.offload_messages);
-        let bytes_min = asked.map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
+    /// None are under way. Messages in one packet are none for executors.
+    pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
+        let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
