@@ -23,7 +23,7 @@ use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
 use sys::Span;
-use telemetry::Counter;
+use telemetry::{Carried, Counter};
 use transport::route::PACKET_BYTES_MAX;
 
 impl P2p {
@@ -153,8 +153,15 @@ impl P2p {
         false
     }
 
-    /// An executor has ended its part of an operation.
-    pub fn handed_over(&mut self, ticket: Ticket, key: HandoffKey, error: Option<Error>) {
+    /// An executor has ended its part of an operation; `carried`: how, if somebody will ask.
+    pub fn handed_over(
+        &mut self,
+        ticket: Ticket,
+        key: HandoffKey,
+        carried: Option<Carried>,
+        error: Option<Error>,
+    ) {
+        self.carried.extend(carried.map(|carried| (ticket, carried)));
         let Some(request) = self.matcher.requests.get_mut(ticket.0) else { return };
         match &mut request.stage {
             Stage::Expecting(expecting) if expecting.key == key => expecting.over = Some(error),
@@ -169,6 +176,11 @@ impl P2p {
             }
             _ => (),
         }
+    }
+
+    /// How an executor has moved a message, if `handed_over` has said so; told once.
+    pub fn carried(&mut self, ticket: Ticket) -> Option<Carried> {
+        self.carried.remove(&ticket)
     }
 }
 

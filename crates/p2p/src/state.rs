@@ -17,7 +17,7 @@ use crate::spares::Spares;
 use crate::tickets::Tickets;
 use error::{Class, Result, fail};
 use matching::{Posted, Unexpected};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use telemetry::{Counter, Page};
 use transport::owned::Memory;
 use transport::route::{Reach, Route};
@@ -36,6 +36,8 @@ pub struct P2p {
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: Deferred,
     pub(crate) matcher: Matcher,
+    /// What executors have carried, until asked; only if messages are timed.
+    pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
 /// The way to a peer, and what waits to go there.
@@ -94,6 +96,7 @@ impl P2p {
             writers: Vec::new(),
             blocked: Vec::new(),
             deferred: Deferred::new(),
+            carried: HashMap::new(),
             matcher: Matcher {
                 requests: Tickets::new(),
                 messages: Tickets::new(),

@@ -320,12 +320,12 @@ impl Operation {
 
     /// The message is over: it came from or went to this peer, with this tag and so many bytes.
     #[cold]
-    pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
+    pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
+        self.carried = carried;
         self.look();
-        operations().rows[self.row].add(Sum::Over, 1);
-        operations().rows[self.row].add(Sum::HostNs, self.host + self.looked);
+        self.count();
         event::change(self.record, |record| {
-            record.tell_message(peer, tag, bytes, choice);
+            record.tell_message(peer, tag, bytes, carried.choice);
             record.end(self.call + self.looked, self.call);
         });
     }
@@ -364,9 +364,15 @@ impl Operation {
     #[cold]
     pub fn over(mut self) {
         self.look();
+        event::carried(self.record, self.carried.choice, self.carried.algorithm);
+        let completed = self.count();
+        event::change(self.record, |record| record.end(completed, self.call));
+    }
+
+    /// Adds it to the sums of its row; when it was complete.
+    fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
-        event::carried(self.record, carried.choice, carried.algorithm);
         let completed = if carried.completed > self.begun { carried.completed } else { now() };
         let row = &operations().rows[self.row];
         row.add(Sum::Over, 1);
@@ -385,7 +391,7 @@ impl Operation {
             row.add(Sum::BesideNs, lasted.saturating_sub(inside));
             row.add(Sum::ProxyCpuNs, carried.cpu_ns);
         }
-        event::change(self.record, |record| record.end(completed, self.call));
+        completed
     }
 }
 

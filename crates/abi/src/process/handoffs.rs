@@ -53,9 +53,10 @@ impl Job {
         let mut moved = self.start_handoffs()?;
         let Job { p2p, coll, handoffs, .. } = self;
         handoffs.under_way.retain_mut(|it| {
+            let carried = if telemetry::timed() { coll.carried(it.instance) } else { None };
             if let Some(outcome) = coll.outcome(it.instance) {
                 if !it.withdrawn {
-                    p2p.handed_over(it.ticket, it.key, outcome.err());
+                    p2p.handed_over(it.ticket, it.key, carried, outcome.err());
                 }
                 moved = true;
                 return false;

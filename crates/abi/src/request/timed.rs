@@ -6,7 +6,7 @@ use coll::Coll;
 use p2p::P2p;
 use slab::Slab;
 use std::sync::Arc;
-use telemetry::{ANY_PEER, Choice, Operation};
+use telemetry::{ANY_PEER, Carried, Choice, Operation};
 
 /// One end of a message, as far as it is known when it begins.
 #[derive(Clone)]
@@ -71,7 +71,12 @@ impl Timed {
             (false, source) => (source.peer().unwrap_or(ANY_PEER), status.tag, status.bytes()),
             (true, source) => (source.peer().unwrap_or(ANY_PEER), *tag, *bytes),
         };
-        operation.passed(peer, tag, bytes, choice(p2p, peer, bytes));
+        let by_proxy = match &self.work {
+            Work::Long(long) => p2p.carried(long.ticket).filter(|carried| carried.choice.is_proxy()),
+            _ => None,
+        };
+        let by_rank = Carried { choice: choice(p2p, peer, bytes), ..Carried::default() };
+        operation.passed(peer, tag, bytes, by_proxy.unwrap_or(by_rank));
     }
 }
 

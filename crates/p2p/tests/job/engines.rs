@@ -94,7 +94,7 @@ impl Engines {
                 Some(left) => *left -= 1,
                 None if side.is_over => {
                     let error = error::Error::new(error::Class::Truncate, "an executor's words");
-                    p2p.handed_over(side.ticket, side.key, side.is_short.then_some(error));
+                    p2p.handed_over(side.ticket, side.key, None, side.is_short.then_some(error));
                     return false;
                 }
                 None if !side.sends && !p2p.awaits(side.ticket, side.key) => {
