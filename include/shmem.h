@@ -644,6 +644,8 @@ void shmem_float_p(float *dest, float value, int pe);
 void pshmem_float_p(float *dest, float value, int pe);
 void shmem_double_p(double *dest, double value, int pe);
 void pshmem_double_p(double *dest, double value, int pe);
+void shmem_longdouble_p(long double *dest, long double value, int pe);
+void pshmem_longdouble_p(long double *dest, long double value, int pe);
 void shmem_char_p(char *dest, char value, int pe);
 void pshmem_char_p(char *dest, char value, int pe);
 void shmem_schar_p(signed char *dest, signed char value, int pe);
@@ -690,6 +692,8 @@ void shmem_ctx_float_p(shmem_ctx_t ctx, float *dest, float value, int pe);
 void pshmem_ctx_float_p(shmem_ctx_t ctx, float *dest, float value, int pe);
 void shmem_ctx_double_p(shmem_ctx_t ctx, double *dest, double value, int pe);
 void pshmem_ctx_double_p(shmem_ctx_t ctx, double *dest, double value, int pe);
+void shmem_ctx_longdouble_p(shmem_ctx_t ctx, long double *dest, long double value, int pe);
+void pshmem_ctx_longdouble_p(shmem_ctx_t ctx, long double *dest, long double value, int pe);
 void shmem_ctx_char_p(shmem_ctx_t ctx, char *dest, char value, int pe);
 void pshmem_ctx_char_p(shmem_ctx_t ctx, char *dest, char value, int pe);
 void shmem_ctx_schar_p(shmem_ctx_t ctx, signed char *dest, signed char value, int pe);
@@ -736,6 +740,8 @@ float shmem_float_g(const float *source, int pe);
 float pshmem_float_g(const float *source, int pe);
 double shmem_double_g(const double *source, int pe);
 double pshmem_double_g(const double *source, int pe);
+long double shmem_longdouble_g(const long double *source, int pe);
+long double pshmem_longdouble_g(const long double *source, int pe);
 char shmem_char_g(const char *source, int pe);
 char pshmem_char_g(const char *source, int pe);
 signed char shmem_schar_g(const signed char *source, int pe);
@@ -782,6 +788,8 @@ float shmem_ctx_float_g(shmem_ctx_t ctx, const float *source, int pe);
 float pshmem_ctx_float_g(shmem_ctx_t ctx, const float *source, int pe);
 double shmem_ctx_double_g(shmem_ctx_t ctx, const double *source, int pe);
 double pshmem_ctx_double_g(shmem_ctx_t ctx, const double *source, int pe);
+long double shmem_ctx_longdouble_g(shmem_ctx_t ctx, const long double *source, int pe);
+long double pshmem_ctx_longdouble_g(shmem_ctx_t ctx, const long double *source, int pe);
 char shmem_ctx_char_g(shmem_ctx_t ctx, const char *source, int pe);
 char pshmem_ctx_char_g(shmem_ctx_t ctx, const char *source, int pe);
 signed char shmem_ctx_schar_g(shmem_ctx_t ctx, const signed char *source, int pe);
@@ -3700,23 +3708,6 @@ void shmem_udcflush(void);
 void pshmem_udcflush(void);
 void shmem_udcflush_line(void *dest);
 void pshmem_udcflush_line(void *dest);
-
-static inline void shmem_longdouble_p(long double *dest, long double value, int pe) {
-    shmem_longdouble_put(dest, &value, 1, pe);
-}
-static inline void shmem_ctx_longdouble_p(shmem_ctx_t ctx, long double *dest, long double value, int pe) {
-    shmem_ctx_longdouble_put(ctx, dest, &value, 1, pe);
-}
-static inline long double shmem_longdouble_g(const long double *source, int pe) {
-    long double value;
-    shmem_longdouble_get(&value, source, 1, pe);
-    return value;
-}
-static inline long double shmem_ctx_longdouble_g(shmem_ctx_t ctx, const long double *source, int pe) {
-    long double value;
-    shmem_ctx_longdouble_get(ctx, &value, source, 1, pe);
-    return value;
-}
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,7 @@ mod faces;
 mod fault;
 mod heap;
 mod lock;
+mod long_double;
 mod memory;
 #[rustfmt::skip]
 #[path = "../../fortran/src/numbers.rs"]

@@ -19,6 +19,7 @@ mod gen_settings;
 mod gen_shim;
 mod man;
 mod shmem;
+mod shmem_man;
 mod spdx;
 mod table;
 mod tidy;
@@ -112,7 +113,8 @@ fn write(root: &Path) -> Result<(), String> {
 fn man(root: &Path, to: &Path) -> Result<(), String> {
     let errors = errors::Errors::read(root)?.man(&table::Table::read(root)?)?;
     write_file(&to.join("man7/outboard-errors.7"), &errors)?;
-    man::pages(root)?.iter().try_for_each(|(name, text)| write_file(&to.join("man3").join(name), text))
+    let pages = man::pages(root)?.into_iter().chain(shmem_man::pages(root)?);
+    pages.into_iter().try_for_each(|(name, text)| write_file(&to.join("man3").join(name), &text))
 }
 
 fn spdx(root: &Path) -> Result<(), String> {
@@ -139,6 +141,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     }));
     findings.extend(stale(root)?);
     findings.extend(man::pages(root).err());
+    findings.extend(shmem_man::pages(root).err());
     Ok(findings)
 }
 

@@ -13,24 +13,24 @@ pub struct Api {
     sets: BTreeMap<String, String>,
     constants: Vec<(String, String)>,
     older_constants: String,
-    functions: Vec<Family>,
+    pub functions: Vec<Family>,
 }
 
 /// A row: one function, or one for each type of a set.
 #[derive(Deserialize)]
-struct Family {
-    name: String,
-    args: String,
+pub struct Family {
+    pub name: String,
+    pub args: String,
     #[serde(default)]
     types: String,
     #[serde(default)]
-    ctx: bool,
+    pub ctx: bool,
     #[serde(default)]
-    c11: String,
+    pub c11: String,
     #[serde(default)]
     by: usize,
     #[serde(default = "void")]
-    returns: String,
+    pub returns: String,
     body: String,
 }
 
@@ -39,13 +39,15 @@ fn void() -> String {
 }
 
 /// One function of the library.
-struct Function<'a> {
-    family: &'a Family,
-    name: String,
+pub struct Function<'a> {
+    pub family: &'a Family,
+    pub name: String,
+    /// The name of its type.
+    pub kind: &'a str,
     /// The type in C and in Rust.
     ty: Option<&'a (String, String)>,
     /// Its first argument is a context.
-    has_ctx: bool,
+    pub has_ctx: bool,
 }
 
 impl Api {
@@ -55,7 +57,7 @@ impl Api {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    fn of<'a>(&'a self, family: &'a Family) -> Result<Vec<Function<'a>>, String> {
+    pub fn of<'a>(&'a self, family: &'a Family) -> Result<Vec<Function<'a>>, String> {
         let mut found = Vec::new();
         let names: Vec<&str> = match family.types.as_str() {
             "" => vec![""],
@@ -67,37 +69,54 @@ impl Api {
                 .collect(),
         };
         for has_ctx in [false, true] {
-            for name in &names {
-                let ty = self.types.get(*name);
-                if ty.is_none() && !name.is_empty() {
-                    return Err(format!("tables/shmem.json: no type {name}"));
+            for kind in &names {
+                let ty = self.types.get(*kind);
+                if ty.is_none() && !kind.is_empty() {
+                    return Err(format!("tables/shmem.json: no type {kind}"));
                 }
-                let whole = family.name.replace('@', name);
+                let whole = family.name.replace('@', kind);
                 let name = if has_ctx { whole.replacen("shmem_", "shmem_ctx_", 1) } else { whole };
                 if !has_ctx || family.ctx {
-                    found.push(Function { family, name, ty, has_ctx });
+                    found.push(Function { family, name, kind, ty, has_ctx });
                 }
             }
         }
         Ok(found)
     }
 
-    fn all(&self) -> Result<Vec<Function<'_>>, String> {
+    pub fn all(&self) -> Result<Vec<Function<'_>>, String> {
         let each: Result<Vec<_>, _> = self.functions.iter().map(|family| self.of(family)).collect();
         Ok(each?.into_iter().flatten().collect())
+    }
+}
+
+impl Family {
+    /// Types and names of the arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.args.split(", ").filter(|arg| !arg.is_empty()).map(|arg| {
+            let at = arg.rfind([' ', '*']).map_or(0, |at| at + 1);
+            (arg[..at].trim(), &arg[at..])
+        })
+    }
+
+    /// Its forms are by the size of an element.
+    pub fn is_by_size(&self) -> bool {
+        ["bits", "bytes", "old"].contains(&self.types.as_str())
     }
 }
 
 impl Function<'_> {
     /// Types and names of the arguments in C.
     fn args(&self) -> Vec<(String, &str)> {
-        let own = self.family.args.split(", ").filter(|arg| !arg.is_empty());
-        let own = own.map(|arg| {
-            let at = arg.rfind([' ', '*']).map_or(0, |at| at + 1);
-            (self.in_c(arg[..at].trim()), &arg[at..])
-        });
+        let own = self.family.arguments().map(|(ty, name)| (self.in_c(ty), name));
         let ctx = self.has_ctx.then(|| ("shmem_ctx_t".to_owned(), "ctx"));
         ctx.into_iter().chain(own).collect()
+    }
+
+    /// It is in `long_double.rs`, since Rust has no type for it.
+    fn passes_long_double(&self) -> bool {
+        let passes = self.family.returns == "T" || self.family.arguments().any(|(ty, _)| ty == "T");
+        passes && self.ty.is_some_and(|(_, rust)| rust == "LongDouble")
     }
 
     fn in_c(&self, ty: &str) -> String {
@@ -169,14 +188,10 @@ macro_rules! faces {
 faces! {
 "
     .to_owned();
-    for function in api.all()? {
-        let own = function.family.args.split(", ").filter(|arg| !arg.is_empty() && *arg != "...");
-        let mut args: Vec<(String, &str)> = own
-            .map(|arg| {
-                let at = arg.rfind([' ', '*']).map_or(0, |at| at + 1);
-                (function.rust_of(arg[..at].trim()).to_owned(), &arg[at..])
-            })
-            .collect();
+    for function in api.all()?.iter().filter(|function| !function.passes_long_double()) {
+        let own = function.family.arguments().filter(|(_, name)| *name != "...");
+        let mut args: Vec<(String, &str)> =
+            own.map(|(ty, name)| (function.rust_of(ty).to_owned(), name)).collect();
         let mut passed: Vec<&str> = args.iter().map(|(_, name)| *name).collect();
         if function.family.ctx {
             passed.insert(0, if function.has_ctx { "ctx" } else { "context::DEFAULT" });
@@ -224,32 +239,11 @@ typedef struct { size_t total_ops; } shmem_ctx_session_config_t;
 
 ";
 
-/// By value a long double goes where only a C compiler knows.
-const LONG_DOUBLE: &str = "
-static inline void shmem_longdouble_p(long double *dest, long double value, int pe) {
-    shmem_longdouble_put(dest, &value, 1, pe);
-}
-static inline void shmem_ctx_longdouble_p(shmem_ctx_t ctx, long double *dest, long double value, int pe) {
-    shmem_ctx_longdouble_put(ctx, dest, &value, 1, pe);
-}
-static inline long double shmem_longdouble_g(const long double *source, int pe) {
-    long double value;
-    shmem_longdouble_get(&value, source, 1, pe);
-    return value;
-}
-static inline long double shmem_ctx_longdouble_g(shmem_ctx_t ctx, const long double *source, int pe) {
-    long double value;
-    shmem_ctx_longdouble_get(ctx, &value, source, 1, pe);
-    return value;
-}
-
+const GENERIC: &str = "
 #ifdef __cplusplus
 }
 #endif
 
-";
-
-const GENERIC: &str = "\
 #if defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L && !defined __cplusplus
 void outboard_shmem_has_no_function_for_this_type(void);
 #define OUTBOARD_SHMEM_0_(first, ...) first
@@ -276,7 +270,6 @@ pub fn header(api: &Api) -> Result<String, String> {
         function.name = twin(&function.name);
         out.push_str(&function.declaration());
     }
-    out.push_str(LONG_DOUBLE);
     out.push_str(GENERIC);
     for family in api.functions.iter().filter(|family| !family.c11.is_empty()) {
         let functions = api.of(family)?;
@@ -296,31 +289,18 @@ pub fn header(api: &Api) -> Result<String, String> {
 /// What a generic chooses among: no C type twice, since names such as int64_t are other names of some.
 fn rows(functions: &[Function], has_ctx: bool, by: usize) -> String {
     let (mut out, mut seen) = (String::new(), Vec::new());
-    let mut row = |ty: &str, pointer: &str, name: &str| {
-        let ty = canonical(ty).to_owned();
+    for function in functions.iter().filter(|function| function.has_ctx == has_ctx) {
+        let (args, name) = (function.args(), &function.name);
+        let (pointer, _) = &args[by + usize::from(has_ctx)];
+        let ty = canonical(function.ty.map_or("", |(c, _)| c));
         if seen.contains(&ty) {
-            return;
+            continue;
         }
-        seen.push(ty.clone());
+        seen.push(ty);
         if pointer.starts_with("const ") {
             push!(out, "const {ty} *: {name}, ");
         }
         push!(out, "{ty} *: {name}, ");
-    };
-    for function in functions.iter().filter(|function| function.has_ctx == has_ctx) {
-        let args = function.args();
-        let (pointer, _) = &args[by + usize::from(has_ctx)];
-        row(function.ty.map_or("", |(c, _)| c), pointer, &function.name);
-        // These two are in the header itself.
-        if let Some(tail) = function
-            .name
-            .strip_suffix("double_p")
-            .and(Some("p"))
-            .or(function.name.strip_suffix("double_g").and(Some("g")))
-        {
-            let ctx = if has_ctx { "ctx_" } else { "" };
-            row("long double", pointer, &format!("shmem_{ctx}longdouble_{tail}"));
-        }
     }
     out
 }
