@@ -176,6 +176,20 @@ static void teams(int *to, int *from) {
     shmem_barrier_all();
 }
 
+/* Others reach a PE that computes, and calls nothing. */
+static void silent(long *at) {
+    at[0] = 5, at[1] = 0;
+    shmem_barrier_all();
+    if (me == n - 1) {
+        while (*(volatile long *)(at + 1) == 0) {}
+    } else if (me == 0) {
+        CHECK(shmem_long_atomic_fetch_add(at, 1, n - 1) == 5 && shmem_long_g(at, n - 1) == 6);
+        shmem_long_p(at + 1, 1, n - 1);
+        shmem_quiet();
+    }
+    shmem_barrier_all();
+}
+
 int main(void) {
     int level;
     CHECK(shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) == 0 && level == SHMEM_THREAD_MULTIPLE);
@@ -185,7 +199,8 @@ int main(void) {
     long *longs = shmem_calloc(8, sizeof(long));
     CHECK(heap && more && longs && (uintptr_t)more % 256 == 0 && heap[63] == 0);
     long double *reals = shmem_malloc(sizeof *reals);
-    CHECK(shmem_ptr(heap, next) != NULL && *(int *)shmem_ptr(heap, next) == 0);
+    int *there = shmem_ptr(heap, next);
+    CHECK(there ? *there == 0 : shmem_team_n_pes(SHMEM_TEAM_SHARED) < n);
     CHECK(n == 1 || shmem_ptr(ints, next) == NULL);
     shmem_barrier_all();
     rma(heap, reals);
@@ -198,6 +213,7 @@ int main(void) {
     locks(&lock);
     waits(longs);
     waits(words);
+    if (n > 1) silent(longs), silent(words);
     collectives(heap, more, SHMEM_TEAM_WORLD);
     collectives(ints, more, SHMEM_TEAM_SHARED);
     teams(heap, more);

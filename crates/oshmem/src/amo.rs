@@ -2,6 +2,7 @@
 //! Atomic operations. All on one object go one way: in a heap of this host an instruction, else a window's
 //! accumulate, which the object's owner uses, too.
 
+use crate::bell;
 use crate::c::MPI_Win;
 use crate::context::{self, DEFAULT};
 use crate::element::Word;
@@ -42,10 +43,15 @@ fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value:
 
 /// An atomic operation on a word of a PE of the world: what was there before.
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
-    match process().place(dest, bytes, pe) {
+    let process = process();
+    let found = match process.place(dest, bytes, pe) {
         Place::Mapped(address) => apply(address, bytes, update, value),
         Place::Window(win, offset) => by_window(win, offset, bytes, update, value, pe),
+    };
+    if update != Update::Fetch {
+        bell::ring(process, pe);
     }
+    found
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 
 use crate::coll::barrier_all;
 use crate::fault::fail;
-use crate::process::{extremes, get};
+use crate::process::{self, extremes, get};
 use crate::{memory, setting};
 use std::collections::BTreeMap;
 use std::ffi::c_long;
@@ -32,10 +32,10 @@ pub fn open(bytes: usize) {
 
 impl Parts {
     /// The first that is long enough.
-    fn take(&mut self, base: usize, align: usize, bytes: usize) -> Option<usize> {
+    fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {
-            let offset = (base + at).checked_next_multiple_of(align)? - base;
+            let offset = at.checked_next_multiple_of(align)?;
             (offset.checked_add(bytes)? <= at + length).then_some((at, length, offset))
         })?;
         self.free.remove(&at);
@@ -76,16 +76,14 @@ fn agree(function: &str, value: usize) {
     }
 }
 
-/// Null if `bytes` is 0, or if they are not free.
+/// Null if `bytes` is 0, or if they are not free, or aligned to more than heaps are.
 fn take(function: &str, align: usize, bytes: usize) -> usize {
     agree(function, bytes);
-    if bytes == 0 || !align.is_power_of_two() {
+    if bytes == 0 || !align.is_power_of_two() || align > process::ALIGN {
         return 0;
     }
     let heap = &get().heap;
-    // The same offset on each PE, which therefore cannot be aligned to more than a page.
-    let base = if align <= 4096 { heap.base } else { 0 };
-    let offset = lock().as_mut().and_then(|parts| parts.take(base, align.max(ALIGN), bytes));
+    let offset = lock().as_mut().and_then(|parts| parts.take(align.max(ALIGN), bytes));
     if offset.is_none() && setting::is_debugging() {
         eprintln!(
             "oshmem: {function}: no {bytes} bytes are free of {}; SHMEM_SYMMETRIC_SIZE sets how many there are",

@@ -12,6 +12,7 @@
 //! generated.
 
 mod amo;
+mod bell;
 #[allow(dead_code)] // All functions of MPI; few are needed here.
 #[rustfmt::skip]
 #[path = "../../fortran/src/c.rs"]
@@ -33,6 +34,7 @@ mod memory;
 mod numbers;
 mod order;
 mod process;
+mod progress;
 mod rma;
 mod setting;
 mod setup;

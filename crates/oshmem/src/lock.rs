@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Locks, first come, first served: a PE draws a number and waits until it is served. Both words lie in the
-//! lock's `long` on one PE, which the address chooses; 0 is free.
+//! Locks, first come, first served: a queue of PEs, each of which waits for a change of its own memory.
+//!
+//! A lock is a `long` of each PE. The upper half of one PE's, which the address chooses, has the last of the
+//! queue: its number and 1, or 0 while the lock is free. The lower half of each PE's has who comes behind it,
+//! in the same way, and WAITS.
 
 use crate::amo::update;
-use crate::memory::Update;
+use crate::memory::{Update, load};
 use crate::order::quiet;
 use crate::process::get;
 use crate::{context, wait};
 use std::ffi::c_int;
 
-/// The number that is drawn next is in the upper half, the one that is served in the lower.
-const NEXT: u64 = 1 << 32;
+/// The PE is in the queue, and not its first; what is behind that bit is meaningless to the first.
+const WAITS: u64 = 1 << 31;
 
-/// The PE that has the words.
+/// The PE that has the last of the queue.
 fn home(lock: usize) -> c_int {
     let process = get();
     let base = if lock >= process.heap.base && lock - process.heap.base < process.heap.bytes {
@@ -23,31 +26,50 @@ fn home(lock: usize) -> c_int {
     (lock.wrapping_sub(base) / 8 % process.n as usize) as c_int
 }
 
-fn change(lock: usize, kind: Update, value: u64) -> u64 {
-    update(lock, 8, kind, value, home(lock))
+/// Changes the last of the queue; who it was.
+fn change_last(lock: usize, kind: Update, value: u64) -> u64 {
+    update(lock + 4, 4, kind, value, home(lock))
+}
+
+/// Changes what a PE has of its own.
+fn change_own(lock: usize, kind: Update, value: u64, pe: c_int) {
+    update(lock, 4, kind, value, pe);
+}
+
+fn own(lock: usize) -> u64 {
+    u64::from(load::<u32>(lock))
+}
+
+/// What this PE is in the queue.
+fn number() -> u64 {
+    get().me as u64 + 1
 }
 
 pub fn set(lock: usize) {
-    let number = change(lock, Update::Add, NEXT) >> 32;
-    wait::while_not(|| change(lock, Update::Fetch, 0) & (NEXT - 1) == number);
+    change_own(lock, Update::Set, WAITS, get().me);
+    let before = change_last(lock, Update::Set, number());
+    if before != 0 {
+        change_own(lock, Update::Or, number(), before as c_int - 1);
+        wait::while_not(|| own(lock) & WAITS == 0);
+    }
 }
 
 pub fn clear(lock: usize) {
     quiet(context::DEFAULT);
-    let mut word = change(lock, Update::Fetch, 0);
-    loop {
-        // The lower half goes round by itself.
-        let after = word & !(NEXT - 1) | u64::from((word as u32).wrapping_add(1));
-        match change(lock, Update::CompareSwap(word), after) {
-            found if found == word => return,
-            found => word = found,
-        }
+    if change_last(lock, Update::CompareSwap(number()), 0) != number() {
+        // Another has come, and says who it is.
+        wait::while_not(|| own(lock) & !WAITS != 0);
+        let next = (own(lock) & !WAITS) as c_int - 1;
+        change_own(lock, Update::And, !WAITS, next);
     }
 }
 
 /// 0 if it was free and is set now.
 pub fn test(lock: usize) -> c_int {
-    let word = change(lock, Update::Fetch, 0);
-    let is_free = word >> 32 == word & (NEXT - 1);
-    c_int::from(!is_free || change(lock, Update::CompareSwap(word), word.wrapping_add(NEXT)) != word)
+    // If this PE has it, what it has of its own must stay.
+    if change_last(lock, Update::Fetch, 0) != 0 {
+        return 1;
+    }
+    change_own(lock, Update::Set, WAITS, get().me);
+    c_int::from(change_last(lock, Update::CompareSwap(0), number()) != 0)
 }

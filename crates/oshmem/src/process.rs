@@ -6,8 +6,9 @@
 use crate::c::{MPI_Comm, MPI_Session, MPI_Win};
 use crate::fault::{fail, mpi};
 use crate::memory::{at, buffer};
+use crate::progress::{self, Progress};
 use crate::team::Team;
-use crate::{heap, numbers as n, setting};
+use crate::{bell, heap, numbers as n, setting, setup};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -32,6 +33,8 @@ pub struct Process {
     pub shared: Team,
     /// What was provided.
     pub threads: c_int,
+    /// Answers other hosts; absent where there are none.
+    pub progress: Option<Progress>,
     /// Operations by windows may be under way.
     pub is_pending: AtomicBool,
     shared_win: MPI_Win,
@@ -116,7 +119,7 @@ pub fn start(threads: c_int) {
         fail("shmem_init has been called already");
     }
     refuse_other_mpi();
-    let (session, comm) = world();
+    let (session, comm) = world(threads != setup::SINGLE);
     let mut me = 0;
     mpi!(MPI_Comm_rank(comm, &raw mut me));
     let n = comm_size(comm);
@@ -126,6 +129,7 @@ pub fn start(threads: c_int) {
     let members = members(near, me);
     let rank = members.iter().position(|&pe| pe == me).unwrap_or(0) as c_int;
     let shared = Team::new(near, members, rank);
+    let shared_members = shared.members.len();
     let (heap, shared_win) = heap(comm, &shared, n);
     let statics = statics(comm, n);
     heap::open(heap.bytes);
@@ -138,6 +142,7 @@ pub fn start(threads: c_int) {
         world,
         shared,
         threads,
+        progress: (shared_members < n as usize).then(|| progress::start(comm, me)),
         is_pending: AtomicBool::new(false),
         shared_win,
         session,
@@ -169,16 +174,19 @@ fn refuse_other_mpi() {
 }
 
 /// A session and a communicator of all processes, apart from MPI_Init and MPI_Finalize.
-fn world() -> (MPI_Session, MPI_Comm) {
-    let (mut session, mut group, mut comm) = (0, 0, 0);
+fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
+    let (mut group, mut comm) = (0, 0);
     let (info, errors) = (handle(n::INFO_NULL), handle(n::ERRORS_RETURN));
-    mpi!(MPI_Session_init(info, errors, &raw mut session));
+    let session = progress::session(has_threads);
     mpi!(MPI_Group_from_session_pset(session, c"mpi://WORLD".as_ptr(), &raw mut group));
     let tag = c"outboard.oshmem";
     mpi!(MPI_Comm_create_from_group(group, tag.as_ptr(), info, errors, &raw mut comm));
     mpi!(MPI_Group_free(&raw mut group));
     (session, comm)
 }
+
+/// A heap begins at a multiple of this in its own process, so what is aligned there is at one offset in all.
+pub const ALIGN: usize = 2 << 20;
 
 /// Allocates the heap, which all PEs of this host map.
 fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
@@ -194,15 +202,21 @@ fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
     let (mut base, mut win, mut info) = (std::ptr::null_mut::<c_void>(), 0, 0);
     mpi!(MPI_Info_create(&raw mut info));
     mpi!(MPI_Info_set(info, c"alloc_shared_noncontig".as_ptr().cast_mut(), c"true".as_ptr().cast_mut()));
-    mpi!(MPI_Win_allocate_shared_c(bytes, 1, info, shared.comm, (&raw mut base).cast(), &raw mut win));
+    let all = bytes + (ALIGN + bell::BYTES) as i64;
+    mpi!(MPI_Win_allocate_shared_c(all, 1, info, shared.comm, (&raw mut base).cast(), &raw mut win));
     mpi!(MPI_Info_free(&raw mut info));
+    let base = base.expose_provenance();
+    let mut skipped = vec![0; shared.members.len()];
+    let (mut mine, number) = (base.next_multiple_of(ALIGN) - base, handle(n::UINT64_T));
+    let (to, from) = (skipped.as_mut_ptr().cast(), (&raw mut mine).cast());
+    mpi!(MPI_Allgather(from, 1, number, to, 1, number, shared.comm));
     let mut mapped = vec![0; n as usize];
-    for (rank, &pe) in (0..).zip(&shared.members) {
+    for ((rank, &pe), skipped) in (0..).zip(&shared.members).zip(skipped) {
         let (mut size, mut unit, mut address) = (0, 0, std::ptr::null_mut::<c_void>());
         mpi!(MPI_Win_shared_query_c(win, rank, &raw mut size, &raw mut unit, (&raw mut address).cast()));
-        mapped[pe as usize] = address.expose_provenance();
+        mapped[pe as usize] = address.expose_provenance() + skipped;
     }
-    let base = base.expose_provenance();
+    let base = base + mine;
     let far = if shared.members.len() < n as usize {
         window(base, bytes as usize, comm)
     } else {
@@ -273,9 +287,13 @@ unsafe extern "C" fn first_object(
 
 /// Finalizes: collective.
 pub fn stop() {
-    let process = get();
     crate::coll::barrier_all();
-    PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+    let process = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: `start()` has leaked it, `barrier_all()` has seen it, and no other function is called any more.
+    let mut process = unsafe { Box::from_raw(process) };
+    if let Some(progress) = process.progress.take() {
+        progress::stop(progress, process.comm, process.me);
+    }
     for region in [&process.heap, &process.statics] {
         let mut win = region.win;
         if win != handle(n::WIN_NULL) {

@@ -2,11 +2,11 @@
 //! Put and get: loads and stores where the peer's memory is mapped, else by a window.
 
 use crate::c::MPI_Win;
-use crate::context;
 use crate::fault::mpi;
 use crate::memory::{buffer, copy, load, store};
 use crate::numbers as n;
 use crate::process::{Place, Process, get as process, handle};
+use crate::{bell, context};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
@@ -25,15 +25,22 @@ fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
 /// Puts bytes, without waiting for them. The window that has them, if one has.
 #[inline]
 pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
-    match process.place(dest, bytes, pe) {
-        Place::Mapped(to) => copy(to, source, bytes),
-        Place::Window(..) if pe == process.me => copy(dest, source, bytes),
+    let used = match process.place(dest, bytes, pe) {
+        Place::Mapped(to) => {
+            copy(to, source, bytes);
+            None
+        }
+        Place::Window(..) if pe == process.me => {
+            copy(dest, source, bytes);
+            None
+        }
         Place::Window(win, at) => {
             put_window(win, at, source, bytes, pe);
-            return Some(win);
+            Some(win)
         }
-    }
-    None
+    };
+    bell::ring(process, pe);
+    used
 }
 
 #[inline]
@@ -95,7 +102,10 @@ pub fn p<T: Copy>(ctx: usize, dest: usize, value: T, pe: c_int) {
     let process = process();
     let pe = context::pe(process, ctx, pe);
     match process.place(dest, size_of::<T>(), pe) {
-        Place::Mapped(to) => store(to, value),
+        Place::Mapped(to) => {
+            store(to, value);
+            bell::ring(process, pe);
+        }
         _ => put::<T>(context::DEFAULT, dest, (&raw const value).expose_provenance(), 1, pe),
     }
 }

@@ -7,8 +7,9 @@ use crate::process::{self, NAME, Place, get, try_get};
 use std::ffi::{c_int, c_long};
 use std::sync::Once;
 
-const SINGLE: c_int = 0;
+pub const SINGLE: c_int = 0;
 const MULTIPLE: c_int = 3;
+const PROGRESS_MPI: c_int = 1;
 
 pub fn init() {
     process::start(SINGLE);
@@ -75,9 +76,9 @@ pub fn name(name: usize) {
 /// A profiling tool replaces it.
 pub fn pcontrol(_level: c_int) {}
 
-/// No property holds: no threads of UPC, and no progress of MPI without calls.
-pub fn interoperability(_property: c_int) -> c_int {
-    0
+/// SHMEM_PROGRESS_MPI holds: whatever waits here advances MPI's communication. UPC is not known.
+pub fn interoperability(property: c_int) -> c_int {
+    c_int::from(property == PROGRESS_MPI)
 }
 
 /// The old way to begin: again does nothing, and the end of the program finalizes.

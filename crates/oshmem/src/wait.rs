@@ -4,15 +4,19 @@
 use crate::fault::{fail, mpi};
 use crate::memory::{load, store};
 use crate::process::get;
-use crate::{numbers as n, order};
+use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
 
 /// Looks before the first round of MPI's progress.
 const SPINS: u32 = 64;
 /// After so long a wait sleeps between looks.
-const AWAKE: Duration = Duration::from_millis(20);
-const NAP: Duration = Duration::from_micros(50);
+const AWAKE: Duration = Duration::from_millis(2);
+/// A round of progress that took so long has let another program run: then it sleeps at once.
+const CROWDED: Duration = Duration::from_micros(100);
+/// How long it sleeps at most: for what PEs of other hosts change no bell rings.
+const NAP: Duration = Duration::from_millis(1);
+const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
 /// Waits: other hosts' requests are answered meanwhile, and a shared core is yielded (both in MPI_Iprobe).
 pub fn while_not(mut is_so: impl FnMut() -> bool) {
@@ -22,20 +26,20 @@ pub fn while_not(mut is_so: impl FnMut() -> bool) {
         }
         std::hint::spin_loop();
     }
-    let comm = get().comm;
+    let process = get();
+    let nap = if process.progress.is_some() { NAP_BETWEEN_HOSTS } else { NAP };
     let begun = Instant::now();
     while !is_so() {
-        let mut flag = 0;
-        let ignored = std::ptr::null_mut();
-        mpi!(MPI_Iprobe(n::ANY_SOURCE, n::ANY_TAG, comm, &raw mut flag, ignored));
-        if begun.elapsed() > AWAKE {
-            std::thread::sleep(NAP);
+        let looked = Instant::now();
+        progress();
+        if looked.elapsed() > CROWDED || looked.duration_since(begun) > AWAKE {
+            bell::sleep(process, nap, &mut is_so);
         }
     }
     order::acquire();
 }
 
-/// A round of progress, for whoever tests in a loop of its own.
+/// A round of progress.
 fn progress() {
     let mut flag = 0;
     mpi!(MPI_Iprobe(n::ANY_SOURCE, n::ANY_TAG, get().comm, &raw mut flag, std::ptr::null_mut()));

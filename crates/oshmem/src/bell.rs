@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The bell of each PE, behind its heap: a PE that sleeps says so there, and whoever changes its memory looks
+//! and rings.
+//!
+//! A ring can be missing: a store may pass the look that follows it, and stores through `shmem_ptr` look at
+//! nothing. So a sleep is short, and a missing ring costs its length.
+
+use crate::memory::at;
+use crate::process::Process;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The bytes behind a heap that the bell takes.
+pub const BYTES: usize = 4096;
+
+#[repr(C)]
+struct Bell {
+    /// Threads of the PE that sleep.
+    sleepers: AtomicU32,
+    /// The rings so far, on which they sleep.
+    rings: AtomicU32,
+}
+
+/// The bell of a PE of this host.
+#[inline]
+fn of(process: &Process, pe: c_int) -> Option<&Bell> {
+    match *process.heap.mapped.get(pe as usize)? {
+        0 => None,
+        // SAFETY: the heap's memory has room for it behind the heap, begins with zeros, and stays mapped.
+        base => Some(unsafe { &*at::<Bell>(base + process.heap.bytes) }),
+    }
+}
+
+/// Wakes a PE whose memory this one has changed.
+#[inline]
+pub fn ring(process: &Process, pe: c_int) {
+    if let Some(bell) = of(process, pe)
+        && bell.sleepers.load(Ordering::Relaxed) > 0
+    {
+        wake(bell);
+    }
+}
+
+#[cold]
+fn wake(bell: &Bell) {
+    bell.rings.fetch_add(1, Ordering::Release);
+    // SAFETY: the word is mapped, and the call touches nothing else.
+    unsafe { libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
+}
+
+/// Sleeps until this PE's bell rings, at most so long, unless it is so already.
+pub fn sleep(process: &Process, longest: Duration, mut is_so: impl FnMut() -> bool) {
+    let Some(bell) = of(process, process.me) else { return };
+    let rings = bell.rings.load(Ordering::Acquire);
+    bell.sleepers.fetch_add(1, Ordering::SeqCst);
+    if !is_so() {
+        let longest = libc::timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() };
+        // SAFETY: the word is mapped, the time is read during the call; a wake, a signal or the end of the
+        // time ends it.
+        unsafe {
+            libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAIT, rings, &raw const longest)
+        };
+    }
+    bell.sleepers.fetch_sub(1, Ordering::Relaxed);
+}
