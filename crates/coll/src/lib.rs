@@ -125,17 +125,17 @@ impl Coll {
         self.executor.message_bytes_min()
     }
 
-    /// Whether the rank probably works beside a message that it starts in the comm of this context, and what
-    /// `judged` is to be told when it is over.
+    /// Whether a proxy is to carry a message that the rank starts in the comm of this context, as far as was
+    /// learnt, and what `judged` is to be told when it is over.
     pub fn judge(&mut self, context: u64, bytes: u64) -> (bool, Option<Judged>) {
         let kind = message::kind(context, bytes);
-        let (works, begun) = self.executor.judge_message(kind);
-        (works, begun.map(|begun| Judged { kind, begun }))
+        let (pays, begun) = self.executor.judge_message(kind);
+        (pays, begun.map(|begun| Judged { kind, begun }))
     }
 
-    /// Whether the rank probably works beside such messages.
-    pub fn works_beside(&self, context: u64, bytes: u64) -> bool {
-        self.executor.works_beside(message::kind(context, bytes))
+    /// Whether a proxy is to carry such messages, as far as was learnt.
+    pub fn message_pays(&self, context: u64, bytes: u64) -> bool {
+        self.executor.message_pays(message::kind(context, bytes))
     }
 
     /// A message is over.

@@ -11,7 +11,7 @@ use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
 use crate::fault::Fault;
-use crate::habit::{Begun, Habit, Waits};
+use crate::habit::{Begun, MessageHabit, Waits};
 use crate::lent::Lending;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind, Taken};
@@ -77,8 +77,8 @@ pub struct Executor {
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
-    /// Whether this rank works beside messages, by their kind.
-    habits: FxHashMap<(u64, u32), Habit>,
+    /// What was learnt of messages, by their kind.
+    habits: FxHashMap<(u64, u32), MessageHabit>,
     /// Last numbers given to programs, parameters and tickets.
     programs_made: u64,
     version: u64,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What `Offload::Auto` learns: whether the rank works between the start of an operation and its end. On one
 //! host, where it only waits, it carries out the next one itself: it is as fast or faster, and wakes nobody.
-//! Between hosts both ways are measured, and measured anew once the rank begins or ceases to work.
+//! Between hosts, and for messages, both ways are measured, and measured anew once the rank begins or ceases
+//! to work.
 
 use sys::clock::now;
 
@@ -165,9 +166,58 @@ impl Trial {
     }
 }
 
+/// What is learnt of messages of one kind: whether the rank works beside them, and which way its steps are
+/// shorter.
+#[derive(Debug, Default)]
+pub struct MessageHabit {
+    habit: Habit,
+    trial: Trial,
+    under_way: u32,
+    is_slower: bool,
+}
+
+impl MessageHabit {
+    /// Whether a proxy is to carry one more, which begins at this time. Those that are under way together go
+    /// one way, since they are one step of the program.
+    pub fn begin(&mut self, now: u64) -> bool {
+        if self.under_way == 0 {
+            self.is_slower = self.trial.next(now, self.habit.works());
+        }
+        self.under_way += 1;
+        self.pays()
+    }
+
+    /// One is over, beside which the rank has worked or not as `judge` tells the habit.
+    pub fn end(&mut self, judge: impl FnOnce(&mut Habit)) {
+        self.under_way = self.under_way.saturating_sub(1);
+        judge(&mut self.habit);
+    }
+
+    /// Whether a proxy is to carry those that are under way.
+    pub fn pays(&self) -> bool {
+        self.habit.works() && !self.is_slower
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_one_step_go_one_way_and_the_faster_way_stays() {
+        let (mut habit, mut now, mut late) = (MessageHabit::default(), 1_000_000, 0);
+        for step in 0..100 {
+            let ways: Vec<bool> = (0..6).map(|_| habit.begin(now)).collect();
+            assert!(ways.iter().all(|way| *way == ways[0]) && habit.pays() == ways[0]);
+            // The proxy is slow.
+            now += if ways[0] { 9000 } else { 1000 };
+            late += u32::from(ways[0] && step > 2 * WINDOW);
+            (0..6).for_each(|_| habit.end(|habit| habit.saw(true)));
+        }
+        assert_eq!(late, 0);
+        habit.end(|habit| (0..SURE).for_each(|_| habit.saw(false)));
+        assert!(!habit.begin(now), "the rank only waits");
+    }
 
     /// Plays calls whose steps take as long as `step` says by the number of the call and the way; how many
     /// went by the other way.

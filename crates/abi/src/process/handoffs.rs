@@ -96,7 +96,7 @@ impl Job {
                 handoffs.later.push(handoff);
                 continue;
             }
-            let offload = offload(coll.works_beside(context, buffer.bytes() as u64));
+            let offload = offload(coll.message_pays(context, buffer.bytes() as u64));
             let message = message(key, [peer, p2p.rank()], false, buffer.clone(), offload);
             match coll.start_message(message) {
                 Ok(instance) => {
@@ -133,8 +133,8 @@ impl Job {
     }
 }
 
-fn offload(works: bool) -> Offload {
-    if works { Offload::On } else { Offload::Off }
+fn offload(pays: bool) -> Offload {
+    if pays { Offload::On } else { Offload::Off }
 }
 
 fn message(
@@ -183,9 +183,9 @@ impl Send {
         let Send { mode, context, tag, buffer, .. } = self;
         let buffer = buffer.filled()?;
         let bytes = buffer.bytes() as u64;
-        let (works, judged) = job.coll.judge(context, bytes);
+        let (pays, judged) = job.coll.judge(context, bytes);
         let Job { p2p, coll, handoffs, .. } = job;
-        let ticket = if works && coll.takes_message(peer, bytes) {
+        let ticket = if pays && coll.takes_message(peer, bytes) {
             let rank = p2p.rank();
             let start = |key, buffer: &datatype::Buffer| {
                 coll.start_message(message(key, [rank, peer], true, buffer.clone(), Offload::On))
@@ -233,14 +233,14 @@ impl Receive {
         if !is_long {
             return Ok(Work::Recv(job.p2p.irecv(context, peer, tag, buffer), source));
         }
-        let (works, judged) = job.coll.judge(context, bytes as u64);
+        let (pays, judged) = job.coll.judge(context, bytes as u64);
         let Job { p2p, coll, .. } = job;
         if let Some(peer) = peer {
             p2p.look(peer)?;
         }
         let ticket = p2p.irecv_posted(context, peer, tag, buffer);
         if let (Some(peer), Some(tag)) = (peer, tag)
-            && works
+            && pays
             && coll.takes_message(peer, bytes as u64)
         {
             p2p.expect(ticket, context, peer, tag);

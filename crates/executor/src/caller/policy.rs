@@ -3,7 +3,7 @@
 
 use super::Executor;
 use crate::block::InstanceBlock;
-use crate::habit::{Begun, Habit};
+use crate::habit::{Begun, MessageHabit};
 use crate::staging::Readers;
 use crate::{Offload, Reduction, Start, Terms};
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ impl Executor {
         asked && possible && peer != self.rank.peer()
     }
 
-    /// Whether the rank probably works beside messages of this kind, and the begin of one more, whoever
-    /// carries it. Kinds are the caller's numbers.
+    /// Whether a proxy is to carry one more message of this kind, as far as was learnt, and its begin,
+    /// whoever carries it. Kinds are the caller's numbers.
     pub fn judge_message(&mut self, kind: (u64, u32)) -> (bool, Option<Begun>) {
         if !self.config.judges || self.config.offload != Offload::Auto {
             return (true, None);
@@ -42,17 +42,18 @@ impl Executor {
         if self.habits.len() >= HABITS_MAX {
             self.habits.clear();
         }
-        (self.habits.entry(kind).or_default().works(), Some(self.waits.begin()))
+        (self.habits.entry(kind).or_default().begin(sys::clock::now()), Some(self.waits.begin()))
     }
 
-    /// Whether the rank probably works beside messages of this kind.
-    pub fn works_beside(&self, kind: (u64, u32)) -> bool {
-        self.habits.get(&kind).is_none_or(Habit::works)
+    /// Whether a proxy is to carry those messages of this kind that are under way.
+    pub fn message_pays(&self, kind: (u64, u32)) -> bool {
+        self.habits.get(&kind).is_none_or(MessageHabit::pays)
     }
 
     /// Such a message is over.
     pub fn judged_message(&mut self, kind: (u64, u32), begun: Begun) {
-        self.waits.judge(begun, self.habits.entry(kind).or_default());
+        let waits = &mut self.waits;
+        self.habits.entry(kind).or_default().end(|habit| waits.judge(begun, habit));
     }
 
     /// Who executes: by what is asked for, what pays and what is possible.
