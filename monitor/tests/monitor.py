@@ -29,6 +29,16 @@ def until(what, check, seconds=90):
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+def authority(folder):
+    """An authority of certificates, and one of them for 127.0.0.1: the files of the authority, the certificate and its key."""
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    openssl = lambda *words: subprocess.run(["openssl", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site", "-keyout", "authority-key.pem", "-out", "authority.pem")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=head", "-keyout", "key.pem", "-out", "request.pem")
+    openssl("x509", "-req", "-in", "request.pem", "-CA", "authority.pem", "-CAkey", "authority-key.pem", "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", "certificate.pem")
+    return folder / "authority.pem", folder / "certificate.pem", folder / "key.pem"
+
+
 class Monitor:
     def __init__(self, env, config="", seconds=300, listen="127.0.0.1:0", store="", begin=lambda monitor: None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="outboard-monitor-"))

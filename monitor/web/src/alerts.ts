@@ -1,8 +1,8 @@
-// Alerts with their acknowledgement, the criteria that raise them, tokens, and the log.
+// Alerts with their acknowledgement, and the criteria that raise them.
 // SPDX-License-Identifier: BSD-3-Clause
 
 import { get, post } from "./api";
-import { clock, element, table } from "./dom";
+import { button, clock, element, table } from "./dom";
 
 interface Alert {
   id: number;
@@ -37,18 +37,6 @@ interface Criteria {
 }
 
 const EVERY_MS = 3000;
-
-function button(text: string, act: () => Promise<unknown>, words: HTMLElement): HTMLElement {
-  const made = element("button", { type: "button" }, text);
-  made.addEventListener("click", async () => {
-    try {
-      await act();
-    } catch (error) {
-      words.textContent = String(error);
-    }
-  });
-  return made;
-}
 
 /** The page; the function that it gives back ends it. */
 export function alerts(place: HTMLElement, role: string): () => void {
@@ -162,38 +150,4 @@ function form(found: Criteria, one: Criterion, done: () => Promise<void>, words:
     }
   });
   return made;
-}
-
-interface Token {
-  id: string;
-  name: string;
-  made: number;
-  ends: number;
-}
-
-/** Tokens of one's own account, and for administrators the log. */
-export function account(place: HTMLElement, role: string): () => void {
-  const words = element("p", { role: "status" });
-  const list = element("div");
-  const name = element("input", { name: "token", "aria-label": "what the token is for" });
-  const days = element("input", { type: "number", value: "90", min: "1", "aria-label": "days" });
-  const show = async () => {
-    const { tokens } = await get<{ tokens: Token[] }>("/api/tokens");
-    const rows = tokens.map((token) => [token.name, clock(token.made), clock(token.ends), button("remove", () => post("/api/tokens/remove", { id: token.id }).then(show), words)]);
-    list.replaceChildren(table(["for", "made", "ends", ""], rows));
-  };
-  const add = button("make a token", async () => {
-    const { token } = await post<{ token: string }>("/api/tokens", { name: name.value, days: Number(days.value) });
-    words.replaceChildren("Keep it now, it is not shown again: ", element("code", {}, token));
-    await show();
-  }, words);
-  const log = element("div");
-  place.replaceChildren(element("h1", {}, "Tokens for programs"), element("p", {}, "for ", name, " days ", days, " ", add), words, list, log);
-  show().catch((error) => (words.textContent = String(error)));
-  if (role === "admin") {
-    get<{ log: { at: number; who: string; what: string }[] }>("/api/audit")
-      .then(({ log: entries }) => log.replaceChildren(element("h1", {}, "Who did what"), table(["time", "who", "what"], entries.map((entry) => [clock(entry.at), entry.who, entry.what]))))
-      .catch((error) => (words.textContent = String(error)));
-  }
-  return () => {};
 }

@@ -45,3 +45,16 @@ export function percent(share: number | null | undefined): string {
 export function clock(ms: number): string {
   return new Date(ms).toLocaleString();
 }
+
+/** A button; what its act is refused with is shown. */
+export function button(text: string, act: () => Promise<unknown>, words: HTMLElement): HTMLElement {
+  const made = element("button", { type: "button" }, text);
+  made.addEventListener("click", async () => {
+    try {
+      await act();
+    } catch (error) {
+      words.textContent = String(error);
+    }
+  });
+  return made;
+}

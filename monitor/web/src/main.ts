@@ -1,7 +1,8 @@
 // The page: who is there, and which view is shown. A view is named behind the # of the address.
 // SPDX-License-Identifier: BSD-3-Clause
 
-import { account, alerts } from "./alerts";
+import { account } from "./account";
+import { alerts } from "./alerts";
 import { Refused, get, post } from "./api";
 import { element } from "./dom";
 import { host, hosts } from "./hosts";
@@ -79,6 +80,10 @@ function askWho(sentence = "") {
   });
   place.replaceChildren(form);
   name.focus();
+  // Without an answer there is the password.
+  get<{ oidc: boolean }>("/api/login").then(({ oidc }) => {
+    if (oidc) form.append(element("a", { href: "api/oidc" }, "Log in as the site has it"));
+  }, () => {});
 }
 
 document.addEventListener("keydown", (event) => {

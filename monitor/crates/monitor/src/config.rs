@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::acme::Acme;
 use crate::directory::Directory;
 use crate::fabric::exchange::Limits;
 use crate::fabric::names;
+use crate::http::is_url;
+use crate::issuer::Issuer;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -19,6 +22,8 @@ pub struct Config {
     pub base_path: String,
     /// Without it the page is served in plain HTTP.
     pub tls: Option<Tls>,
+    /// In place of `tls`: an authority gives certificates.
+    pub acme: Option<Acme>,
     /// Proxies whose words are believed: for whom they ask (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
     /// So many connections one address may have; a proxy may have more.
@@ -31,6 +36,7 @@ pub struct Config {
     pub agent: Agent,
     /// Where accounts are besides those that are kept here.
     pub ldap: Option<Directory>,
+    pub oidc: Option<Issuer>,
     /// Who is told of alerts, by names.
     pub notify: Vec<Notify>,
     pub mail: Mail,
@@ -189,6 +195,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8270)),
             base_path: String::new(),
             tls: None,
+            acme: None,
             proxies: Vec::new(),
             connections_each: 64,
             data: PathBuf::from("/var/lib/outboard-monitor"),
@@ -197,6 +204,7 @@ impl Default for Config {
             jobs: Jobs::default(),
             agent: Agent::default(),
             ldap: None,
+            oidc: None,
             notify: Vec::new(),
             mail: Mail::default(),
         }
@@ -266,6 +274,10 @@ impl Config {
         config.fabric.skipped()?;
         config.check_notify()?;
         config.ldap.as_ref().map_or(Ok(()), Directory::check)?;
+        config.oidc.as_ref().map_or(Ok(()), Issuer::check)?;
+        if config.tls.is_some() && config.acme.is_some() {
+            return Err("[tls] and [acme]: one of them says where certificates come from".into());
+        }
         Ok(config)
     }
 }
@@ -288,14 +300,18 @@ impl Config {
         file("jobs.slurmrestd.token_file", rest.map(|rest| &rest.token_file));
         file("agent.key_file", self.agent.key_file.as_ref());
         file("agent.trusted", self.agent.trusted.as_ref());
+        let oidc = self.oidc.as_ref();
+        file("oidc.client_secret_file", oidc.and_then(|oidc| oidc.client_secret_file.as_ref()));
+        file("oidc.trusted", oidc.and_then(|oidc| oidc.trusted.as_ref()));
         file("ldap.bind_password_file", self.ldap.as_ref().and_then(|ldap| ldap.bind_password_file.as_ref()));
         let (_, lines) = map.map_or_else(Default::default, |map| names::read(&String::from_utf8_lossy(&map)));
         wrong.extend(lines.into_iter().map(|why| format!("fabric.map: {why}")));
         if let Some(tls) = &self.tls {
             wrong.extend(
-                crate::tls::Tls::open(&tls.certificate, &tls.key).err().map(|why| format!("tls: {why}")),
+                crate::tls::Files::open(&tls.certificate, &tls.key).err().map(|why| format!("tls: {why}")),
             );
         }
+        wrong.extend(self.acme.as_ref().and_then(|acme| acme.check().err()));
         let mut url = |name: String, url: Option<&String>| {
             wrong.extend(url.and_then(|url| is_url(url).err()).map(|why| format!("{name}: {why}")));
         };
@@ -352,15 +368,6 @@ impl Config {
             one.mail.iter().try_for_each(|text| address(text).map(|_| ()).map_err(named))?;
         }
         Ok(())
-    }
-}
-
-/// Whether it can be asked by HTTP.
-fn is_url(text: &str) -> Result<(), String> {
-    let uri = text.parse::<axum::http::Uri>().map_err(|why| format!("{text:?} is no address: {why}"))?;
-    match (uri.scheme_str(), uri.host()) {
-        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(()),
-        _ => Err(format!("{text:?} is no address as http://head.site:8123")),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ldap3::{LdapConn, LdapConnSettings, Scope, SearchEntry, ldap_escape};
 use serde::Deserialize;
 
-use crate::people::{Role, Who};
+use crate::people::{Grant, Who};
 
 /// What one question to the directory may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,17 +42,6 @@ pub struct Directory {
     /// The roles of groups. Who is in several has the highest; who is in none is a user.
     #[serde(default)]
     role: Vec<Grant>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Grant {
-    /// The group's entry, as `cn=admins,ou=groups,dc=site`.
-    group: String,
-    role: Role,
-    /// Whose jobs a manager sees.
-    #[serde(default)]
-    project: Vec<String>,
 }
 
 fn uid() -> String {
@@ -136,13 +125,7 @@ impl Directory {
         if !names.any(|(_, names)| names.iter().any(|own| own == name)) {
             return Ok(None);
         }
-        let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
-        for grant in self.granted(asked, &entry.dn, name)? {
-            who.role = who.role.max(grant.role);
-            who.projects.extend(grant.project.iter().cloned());
-        }
-        who.projects.sort();
-        who.projects.dedup();
+        let who = Who::of(name, self.granted(asked, &entry.dn, name)?);
         Ok(Some((entry.dn.clone(), who)))
     }
 

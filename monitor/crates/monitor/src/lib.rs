@@ -11,6 +11,7 @@
 //! sentence. Read next: `run.rs` (who starts what), `config.rs`, `fabric/mod.rs`.
 #![forbid(unsafe_code)]
 
+mod acme;
 mod agent;
 mod alerts;
 mod collect;
@@ -20,6 +21,8 @@ mod control;
 mod directory;
 mod fabric;
 mod hosts;
+mod http;
+mod issuer;
 mod job;
 mod jobs;
 mod live;

@@ -3,8 +3,8 @@
 //!
 //! Accounts are kept by `control.rs`, passwords as Argon2 hashes. There is none at first, and no default
 //! password: who can read `key` in the data folder is the administrator. Programs come with a token of an
-//! account instead: 128 random bits, of which the hash is kept. A person of a directory (`directory.rs`) gets
-//! an account without a password when the directory has checked one.
+//! account instead: 128 random bits, of which the hash is kept. A person of a directory (`directory.rs`) or
+//! of an OpenID issuer (`issuer.rs`) gets an account without a password when that has checked who it is.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -56,6 +56,49 @@ impl Who {
     }
 }
 
+/// What a group of a directory or an issuer gives to who is in it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The group's name; in a directory its entry, as `cn=admins,ou=groups,dc=site`.
+    pub group: String,
+    role: Role,
+    /// Whose jobs a manager sees.
+    #[serde(default)]
+    project: Vec<String>,
+}
+
+impl Who {
+    /// Who is in several groups has the highest role; who is in none is a user.
+    pub fn of<'a>(name: &str, grants: impl IntoIterator<Item = &'a Grant>) -> Who {
+        let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
+        for grant in grants {
+            who.role = who.role.max(grant.role);
+            who.projects.extend(grant.project.iter().cloned());
+        }
+        who.projects.sort();
+        who.projects.dedup();
+        who
+    }
+}
+
+/// Who else knows people, and checks who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    Directory,
+    Issuer,
+}
+
+impl Elsewhere {
+    /// What an account has in place of a password's hash. It is no hash, so no password fits it.
+    fn mark(self) -> &'static str {
+        match self {
+            Elsewhere::Directory => "directory",
+            Elsewhere::Issuer => "issuer",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq)]
 struct Account {
     role: Role,
@@ -63,10 +106,28 @@ struct Account {
     hash: String,
 }
 
+impl Account {
+    /// Who knows the password: `here`, `directory` or `issuer`.
+    fn kept(&self) -> &'static str {
+        let elsewhere = [Elsewhere::Directory, Elsewhere::Issuer].map(Elsewhere::mark);
+        elsewhere.into_iter().find(|mark| self.hash == *mark).unwrap_or(HERE)
+    }
+}
+
+/// An account as a list has it.
+#[derive(Serialize)]
+pub struct Listed {
+    #[serde(flatten)]
+    pub who: Who,
+    pub kept: &'static str,
+}
+
 /// Whose session it is that the administrator's key began; no account has such a name.
 const KEY_HOLDER: &str = "admin (key)";
-/// In place of a password's hash: the directory checks it. It is no hash, so no password fits it.
-const OF_DIRECTORY: &str = "directory";
+/// An account's password is kept by the monitor itself.
+const HERE: &str = "here";
+/// Who does what is done on the command line.
+pub const THIS_HOST: &str = "(this host)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
 const NAME_CHARS_MAX: usize = 64;
@@ -83,6 +144,8 @@ pub fn is_name(name: &str) -> bool {
 
 struct Session {
     who: Who,
+    /// As it was when the session began; nothing: the administrator's key began it.
+    account: Option<Account>,
     end: Instant,
 }
 
@@ -107,40 +170,30 @@ impl People {
 
     fn account(&self, name: &str) -> Option<Account> {
         let found = self.control.with(|db| {
-            let sql = "SELECT role, projects, hash FROM accounts WHERE name = ?";
-            let row = |row: &rusqlite::Row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
-            };
+            let sql = "SELECT name, role, projects, hash FROM accounts WHERE name = ?";
             db.query_row(sql, [name], row).optional()
         });
-        let (role, projects, hash) = found.ok()??;
-        Some(Account {
-            role: Role::from_str(&role, false).ok()?,
-            projects: serde_json::from_str(&projects).ok()?,
-            hash,
-        })
+        account(found.ok()??).map(|(_, account)| account)
     }
 
-    /// Adds an account, or gives it another role and password.
-    pub fn add(&self, name: &str, role: Role, projects: &[String], password: &str) -> Result<(), String> {
+    /// Adds an account, or gives it another role and password; without one the account keeps the one it has.
+    pub fn add(&self, by: &str, who: &Who, password: Option<&str>) -> Result<(), String> {
+        let name = &who.name;
         if !is_name(name) {
             return Err(format!("{name:?}: a name has letters, digits and -_.@, at most {NAME_CHARS_MAX}"));
         }
-        if !(PASSWORD_CHARS_MIN..=PASSWORD_CHARS_MAX).contains(&password.chars().count()) {
-            return Err(format!("a password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters"));
-        }
-        let salt = SaltString::encode_b64(secret::random().as_bytes()).map_err(|error| error.to_string())?;
-        let hash = Argon2::default()
-            .hash_password(password.as_bytes(), &salt)
-            .map_err(|error| format!("the password cannot be hashed: {error}"))?
-            .to_string();
-        self.keep(name, &Account { role, projects: projects.to_vec(), hash })
+        let hash = match (password, self.account(name)) {
+            (Some(password), _) => hash_of(password)?,
+            (None, Some(account)) if account.kept() == HERE => account.hash,
+            (None, Some(account)) => return Err(not_here(name, &account)),
+            (None, None) => return Err(format!("{name:?} is new and needs a password")),
+        };
+        self.keep(by, name, &Account { role: who.role, projects: who.projects.clone(), hash })
     }
 
-    fn keep(&self, name: &str, account: &Account) -> Result<(), String> {
+    fn keep(&self, by: &str, name: &str, account: &Account) -> Result<(), String> {
         let role = account.role.to_possible_value();
         let role = role.map_or_else(String::new, |role| role.get_name().into());
-        let by = if account.hash == OF_DIRECTORY { "(directory)" } else { "(this host)" };
         self.control.with(|db| {
             let row = params![name, role, json!(account.projects).to_string(), account.hash];
             db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
@@ -149,67 +202,82 @@ impl People {
         Ok(())
     }
 
-    /// All accounts, each as a line: name, role, projects, and who has the password.
-    pub fn list(&self) -> Result<Vec<String>, String> {
-        self.control.with(|db| {
+    /// All accounts, by name.
+    pub fn list(&self) -> Result<Vec<Listed>, String> {
+        let rows: Vec<Row> = self.control.with(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
-            let rows = found.query_map([], |row| {
-                let (name, role): (String, String) = (row.get(0)?, row.get(1)?);
-                let (projects, hash): (String, String) = (row.get(2)?, row.get(3)?);
-                let projects: Vec<String> = serde_json::from_str(&projects).unwrap_or_default();
-                let place = if hash == OF_DIRECTORY { "directory" } else { "here" };
-                Ok(format!("{name}\t{role}\t{}\t{place}", projects.join(",")))
-            })?;
-            rows.collect()
-        })
+            found.query_map([], row)?.collect()
+        })?;
+        let listed = |(name, account): (String, Account)| Listed {
+            kept: account.kept(),
+            who: Who { name, role: account.role, projects: account.projects },
+        };
+        Ok(rows.into_iter().filter_map(account).map(listed).collect())
     }
 
-    /// Whether the account's password is kept here.
-    pub fn is_kept_here(&self, name: &str) -> bool {
-        self.account(name).is_some_and(|account| account.hash != OF_DIRECTORY)
+    /// Whether the account is not of the directory, or not of it any more.
+    pub fn is_not_of(&self, elsewhere: Elsewhere, name: &str) -> bool {
+        self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// A new session for who was checked by the directory, with the role that it gives.
-    pub fn log_in_checked(&self, who: Who) -> Result<(String, Who), String> {
-        self.follow(&who)?;
+    /// A new session for who was checked elsewhere, with the role that it has there.
+    pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
+        if self.is_not_of(by, &who.name) {
+            return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
+        }
+        self.follow(by, &who)?;
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person of the directory its present role.
-    fn follow(&self, who: &Who) -> Result<(), String> {
-        let hash = OF_DIRECTORY.to_string();
+    /// Gives the account of a person who is checked elsewhere its present role.
+    fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
+        let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };
-        if self.account(&who.name).as_ref() == Some(&now) { Ok(()) } else { self.keep(&who.name, &now) }
+        let is_so = self.account(&who.name).as_ref() == Some(&now);
+        if is_so { Ok(()) } else { self.keep(&format!("({})", by.mark()), &who.name, &now) }
     }
 
-    /// Asks the directory what its people are now, each by name. Who is not there any more loses account and
-    /// tokens. If it does not answer they stay.
-    pub fn refresh(&self, named: impl Fn(&str) -> Result<Option<Who>, String>) -> Result<(), String> {
+    /// Asks what people are elsewhere now, each by name. Who is not there any more loses account and tokens.
+    /// If nobody answers they stay.
+    pub fn refresh(
+        &self,
+        elsewhere: Elsewhere,
+        named: impl Fn(&str) -> Result<Option<Who>, String>,
+    ) -> Result<(), String> {
         let names: Vec<String> = self.control.with(|db| {
             let mut found = db.prepare("SELECT name FROM accounts WHERE hash = ?")?;
-            found.query_map([OF_DIRECTORY], |row| row.get(0))?.collect()
+            found.query_map([elsewhere.mark()], |row| row.get(0))?.collect()
         })?;
         for name in names {
             match named(&name)? {
-                Some(who) => self.follow(&who)?,
-                None => self.remove(&name)?,
+                Some(who) => self.follow(elsewhere, &who)?,
+                None => self.remove(&format!("({})", elsewhere.mark()), &name)?,
             }
         }
         Ok(())
     }
 
     /// Removes an account, and its tokens with it.
-    pub fn remove(&self, name: &str) -> Result<(), String> {
+    pub fn remove(&self, by: &str, name: &str) -> Result<(), String> {
         let removed = self.control.with(|db| {
             db.execute("DELETE FROM tokens WHERE account = ?", [name])?;
             db.execute("DELETE FROM accounts WHERE name = ?", [name])
         })?;
-        self.control.audit("(this host)", &format!("removes the account {name}"));
-        if removed == 1 { Ok(()) } else { Err(format!("there is no account {name:?}")) }
+        if removed == 0 {
+            return Err(format!("there is no account {name:?}"));
+        }
+        self.control.audit(by, &format!("removes the account {name}"));
+        Ok(())
     }
 
-    /// A new session for a name and password. Takes as long for a name that is not known.
+    /// A new session for a name and password.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
+        let account = self.checked(name, password)?;
+        Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
+    }
+
+    /// The account that has this password. It takes as long for a name that is not known.
+    fn checked(&self, name: &str, password: &str) -> Option<Account> {
         // Of nobody's password.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
                               AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -218,8 +286,7 @@ impl People {
         let is_right = password.len() <= 4 * PASSWORD_CHARS_MAX
             && PasswordHash::new(hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
-        let account = account.filter(|_| is_right)?;
-        Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
+        account.filter(|_| is_right)
     }
 
     /// A new session for who has the administrator's key.
@@ -229,7 +296,7 @@ impl People {
     }
 
     fn begin(&self, who: Who) -> (String, Who) {
-        let id = secret::random();
+        let (id, account) = (secret::random(), self.account(&who.name));
         let mut sessions = self.sessions();
         sessions.retain(|_, session| session.end > Instant::now());
         if sessions.len() >= SESSIONS_MAX
@@ -238,14 +305,18 @@ impl People {
         {
             sessions.remove(&oldest);
         }
-        sessions.insert(id.clone(), Session { who: who.clone(), end: Instant::now() + SESSION });
+        sessions.insert(id.clone(), Session { who: who.clone(), account, end: Instant::now() + SESSION });
         (id, who)
     }
 
-    /// Whose session this is. An account that was removed or changed its role since has none.
+    /// Whose session this is. An account that was removed or has another role or password since has none.
     pub fn session(&self, id: &str) -> Option<Who> {
-        let who = self.sessions().get(id).filter(|session| session.end > Instant::now())?.who.clone();
-        (who.name == KEY_HOLDER || self.named(&who.name).as_ref() == Some(&who)).then_some(who)
+        let (who, account) = {
+            let sessions = self.sessions();
+            let session = sessions.get(id).filter(|session| session.end > Instant::now())?;
+            (session.who.clone(), session.account.clone())
+        };
+        (self.account(&who.name) == account).then_some(who)
     }
 
     /// Who has this account now.
@@ -315,19 +386,53 @@ impl People {
     }
 
     /// Gives an account another password; its role stays.
-    pub fn set_password(&self, name: &str, password: &str) -> Result<(), String> {
-        match self.account(name) {
-            None => Err(format!("there is no account {name:?}; add-account makes one")),
-            Some(account) if account.hash == OF_DIRECTORY => {
-                Err(format!("{name:?} is of the directory, which has the password"))
-            }
-            Some(account) => self.add(name, account.role, &account.projects, password),
+    pub fn set_password(&self, by: &str, name: &str, password: &str) -> Result<(), String> {
+        let Some(account) = self.account(name) else {
+            return Err(format!("there is no account {name:?}; add-account makes one"));
+        };
+        if account.kept() != HERE {
+            return Err(not_here(name, &account));
         }
+        let Account { role, projects, .. } = account;
+        self.add(by, &Who { name: name.into(), role, projects }, Some(password))
+    }
+
+    /// The same by who has the account, and knows its password; all its sessions end, and this is a new one.
+    pub fn change_password(&self, name: &str, old: &str, new: &str) -> Result<(String, Who), String> {
+        let Account { role, projects, .. } = self.checked(name, old).ok_or("the old password is wrong")?;
+        let who = Who { name: name.into(), role, projects };
+        self.add(name, &who, Some(new))?;
+        Ok(self.begin(who))
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+type Row = (String, String, String, String);
+
+/// Name, role, projects and hash, as they are kept.
+fn row(row: &rusqlite::Row) -> rusqlite::Result<Row> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
+
+fn account((name, role, projects, hash): Row) -> Option<(String, Account)> {
+    let role = Role::from_str(&role, false).ok()?;
+    Some((name, Account { role, projects: serde_json::from_str(&projects).ok()?, hash }))
+}
+
+fn not_here(name: &str, account: &Account) -> String {
+    format!("{name:?} is of the {}, which has the password", account.kept())
+}
+
+fn hash_of(password: &str) -> Result<String, String> {
+    if !(PASSWORD_CHARS_MIN..=PASSWORD_CHARS_MAX).contains(&password.chars().count()) {
+        return Err(format!("a password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters"));
+    }
+    let salt = SaltString::encode_b64(secret::random().as_bytes()).map_err(|error| error.to_string())?;
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
+    hash.map(|hash| hash.to_string()).map_err(|error| format!("the password cannot be hashed: {error}"))
 }
 
 fn hashed(token: &str) -> String {
@@ -346,6 +451,11 @@ mod tests {
         (folder, people)
     }
 
+    fn add(people: &People, name: &str, role: Role, projects: &[&str], password: &str) -> Result<(), String> {
+        let projects = projects.iter().map(|project| project.to_string()).collect();
+        people.add(THIS_HOST, &Who { name: name.into(), role, projects }, Some(password))
+    }
+
     fn job(user: &str, project: &str) -> Job {
         Job { user: user.into(), project: project.into(), ..Job::default() }
     }
@@ -354,15 +464,15 @@ mod tests {
     fn a_session_is_of_who_knows_the_password() {
         let (folder, people) = people();
         assert!(people.log_in("ann", "").is_none(), "there is no default account");
-        assert!(people.add("ann", Role::User, &[], "short").unwrap_err().contains("10 to"));
-        assert!(people.add("../ann", Role::User, &[], "long enough").is_err());
-        people.add("ann", Role::User, &[], "long enough").unwrap();
+        assert!(add(&people, "ann", Role::User, &[], "short").unwrap_err().contains("10 to"));
+        assert!(add(&people, "../ann", Role::User, &[], "long enough").is_err());
+        add(&people, "ann", Role::User, &[], "long enough").unwrap();
         assert!(people.log_in("ann", "long enougH").is_none());
         let (id, who) = people.log_in("ann", "long enough").unwrap();
         assert!(who.sees(&job("ann", "")) && !who.sees(&job("bob", "")));
         assert_eq!(people.session(&id), Some(who));
         assert!(people.session(&secret::random()).is_none());
-        people.add("ann", Role::Support, &[], "long enough").unwrap();
+        add(&people, "ann", Role::Support, &[], "long enough").unwrap();
         assert!(people.session(&id).is_none(), "a session keeps no role that was taken away");
         let (id, who) = people.log_in("ann", "long enough").unwrap();
         assert!(who.sees(&job("bob", "")));
@@ -372,7 +482,7 @@ mod tests {
         people.log_out(&id);
         assert!(people.session(&id).is_none());
         let (id, _) = people.log_in("ann", "long enough").unwrap();
-        people.remove("ann").unwrap();
+        people.remove("ann", "ann").unwrap();
         assert!(people.session(&id).is_none());
         assert!(people.log_in_by_key("").is_none() && people.log_in_by_key(people.key()).is_some());
         let mode = std::fs::metadata(folder.path().join("key")).unwrap().permissions().mode();
@@ -382,7 +492,7 @@ mod tests {
     #[test]
     fn a_manager_sees_his_projects_only() {
         let (_folder, people) = people();
-        people.add("eva", Role::Manager, &["cfd".into()], "long enough").unwrap();
+        add(&people, "eva", Role::Manager, &["cfd"], "long enough").unwrap();
         let (_, who) = people.log_in("eva", "long enough").unwrap();
         assert!(who.sees(&job("bob", "cfd")) && who.sees(&job("eva", "own")));
         assert!(!who.sees(&job("bob", "aero")) && !who.sees(&job("bob", "")));
@@ -393,8 +503,8 @@ mod tests {
     #[test]
     fn a_token_is_worth_its_account_until_its_end() {
         let (_folder, people) = people();
-        people.add("ann", Role::User, &[], "long enough").unwrap();
-        people.add("bob", Role::User, &[], "long enough").unwrap();
+        add(&people, "ann", Role::User, &[], "long enough").unwrap();
+        add(&people, "bob", Role::User, &[], "long enough").unwrap();
         let (_, ann) = people.log_in("ann", "long enough").unwrap();
         let token = people.add_token(&ann, "script", 1).unwrap();
         assert_eq!(people.bearer(&token), Some(ann.clone()));
@@ -402,7 +512,7 @@ mod tests {
         let id = people.tokens("ann").unwrap()[0]["id"].as_str().unwrap().to_string();
         assert!(!token.contains(&id), "a list of tokens tells none");
         assert!(!people.remove_token("bob", &id).unwrap(), "another's token stays");
-        people.add("ann", Role::Support, &[], "long enough").unwrap();
+        add(&people, "ann", Role::Support, &[], "long enough").unwrap();
         assert_eq!(people.bearer(&token).unwrap().role, Role::Support);
         assert!(people.remove_token("ann", &id).unwrap() && people.bearer(&token).is_none());
         let token = people.add_token(&ann, "script", 1).unwrap();
@@ -411,5 +521,47 @@ mod tests {
         assert!(people.add_token(&ann, "script", 0).is_err());
         let (_, admin) = people.log_in_by_key(people.key()).unwrap();
         assert!(people.add_token(&admin, "script", 1).is_err());
+    }
+
+    #[test]
+    fn another_password_ends_sessions_and_other_changes_keep_it() {
+        let (_folder, people) = people();
+        add(&people, "ann", Role::User, &[], "long enough").unwrap();
+        let (before, mut ann) = people.log_in("ann", "long enough").unwrap();
+        assert!(people.change_password("ann", "wrong", "another one").is_err());
+        assert!(people.change_password("ann", "long enough", "short").unwrap_err().contains("10 to"));
+        assert!(people.session(&before).is_some());
+        let (after, _) = people.change_password("ann", "long enough", "another one").unwrap();
+        assert_eq!((people.session(&before), people.session(&after)), (None, Some(ann.clone())));
+        ann.role = Role::Support;
+        people.add("eva", &ann, None).unwrap();
+        assert!(people.session(&after).is_none());
+        assert_eq!(people.log_in("ann", "another one").unwrap().1, ann);
+        let bob = Who { name: "bob".into(), ..ann };
+        assert!(people.add("eva", &bob, None).unwrap_err().contains("needs a password"));
+        let log = people.control.log().unwrap();
+        assert_eq!((&log[0]["who"], &log[0]["what"]), (&json!("eva"), &json!("gives ann the role support")));
+    }
+
+    #[test]
+    fn nobody_takes_an_account_over_by_its_name() {
+        let (_folder, people) = people();
+        add(&people, "ann", Role::Admin, &[], "long enough").unwrap();
+        let who = |name: &str| Who::of(name, []);
+        assert!(people.log_in_checked(Elsewhere::Issuer, who("ann")).is_err());
+        let (id, bob) = people.log_in_checked(Elsewhere::Issuer, who("bob")).unwrap();
+        assert_eq!(people.session(&id), Some(bob.clone()));
+        assert!(people.log_in_checked(Elsewhere::Directory, who("bob")).is_err());
+        assert!(people.log_in("bob", "issuer").is_none(), "a mark is no password");
+        assert!(people.change_password("bob", "issuer", "long enough").is_err());
+        assert!(people.set_password("ann", "bob", "long enough").unwrap_err().contains("of the issuer"));
+        assert!(people.add("ann", &bob, None).is_err());
+        let kept: Vec<_> =
+            people.list().unwrap().iter().map(|one| (one.who.name.clone(), one.kept)).collect();
+        assert_eq!(kept, [("ann".into(), "here"), ("bob".into(), "issuer")]);
+        people.refresh(Elsewhere::Directory, |_| Ok(None)).unwrap();
+        assert!(people.session(&id).is_some());
+        people.refresh(Elsewhere::Issuer, |_| Ok(None)).unwrap();
+        assert!(people.session(&id).is_none() && people.list().unwrap().len() == 1);
     }
 }

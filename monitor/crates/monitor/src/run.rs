@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::acme::Acme;
 use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Delivered, Links, Watcher};
 use crate::config::Config;
 use crate::control::Control;
-use crate::directory::Directory;
 use crate::live::Live;
-use crate::people::{People, Role};
+use crate::people::{Elsewhere, Listed, People, Role, THIS_HOST, Who};
 use crate::store::{Store, Writer};
 use crate::tls::Tls;
 use crate::web::{Connections, Files, Web, router, serve as serve_pages};
-use crate::{collect, hosts, jobs};
+use crate::{collect, config, hosts, jobs, tls};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
 #[derive(Parser)]
@@ -133,17 +133,21 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
     match arguments.task {
         Some(Task::AddAccount { name, role, project }) => {
             let password = password_of(&name)?;
-            people(&config)?.add(&name, role, &project, &password)
+            people(&config)?.add(THIS_HOST, &Who { name, role, projects: project }, Some(&password))
         }
         Some(Task::Passwd { name }) => {
             let people = people(&config)?;
-            people.set_password(&name, &password_of(&name)?)
+            people.set_password(THIS_HOST, &name, &password_of(&name)?)
         }
         Some(Task::Accounts) => {
-            people(&config)?.list()?.iter().for_each(|account| println!("{account}"));
+            for Listed { who: Who { name, role, projects }, kept } in people(&config)?.list()? {
+                let role = role.to_possible_value();
+                let role = role.as_ref().map_or("", |role| role.get_name());
+                println!("{name}\t{role}\t{}\t{kept}", projects.join(","));
+            }
             Ok(())
         }
-        Some(Task::RemoveAccount { name }) => people(&config)?.remove(&name),
+        Some(Task::RemoveAccount { name }) => people(&config)?.remove(THIS_HOST, &name),
         Some(Task::AgentKey { host }) => {
             let secret = hosts::secret_of(&config.data)?;
             host.iter().for_each(|host| println!("{host} {}", agent::host_key(&secret, host)));
@@ -215,14 +219,19 @@ fn lock(folder: &Path) -> Result<std::fs::File, String> {
 /// How often the directory is asked what its people are now.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
-/// Accounts of the directory follow it, in a thread of their own.
-fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Result<(), String> {
-    // Where there is none any more it has no people.
-    let Some(directory) = directory else { return people.refresh(|_| Ok(None)) };
+/// Accounts of the directory follow it, in a thread of their own. A directory or an issuer that is none any
+/// more has no people.
+fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
+    if config.oidc.is_none() {
+        people.refresh(Elsewhere::Issuer, |_| Ok(None))?;
+    }
+    let Some(directory) = config.ldap.clone() else {
+        return people.refresh(Elsewhere::Directory, |_| Ok(None));
+    };
     let people = people.clone();
     std::thread::spawn(move || {
         loop {
-            if let Err(why) = people.refresh(|name| directory.named(name)) {
+            if let Err(why) = people.refresh(Elsewhere::Directory, |name| directory.named(name)) {
                 eprintln!("outboard monitor: {why}");
             }
             std::thread::sleep(DIRECTORY_EVERY);
@@ -231,9 +240,23 @@ fn follow_directory(people: &Arc<People>, directory: Option<Directory>) -> Resul
     Ok(())
 }
 
+/// Where certificates come from; nothing: the page is in plain HTTP.
+fn tls(config: &Config) -> Result<Option<Tls>, String> {
+    let files = |tls: &config::Tls| tls::Files::open(&tls.certificate, &tls.key).map(Tls::Files);
+    let acme = |acme: &Acme| {
+        acme.check()?;
+        acme.begin(&config.data.join("acme")).map(Tls::Acme)
+    };
+    match (&config.tls, &config.acme) {
+        (Some(tls), _) => files(tls).map(Some),
+        (None, Some(section)) => acme(section).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
 /// Says where the page is; the first time with the key.
 fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
     if is_first {
         println!("outboard monitor: {page}#key={key}");
@@ -280,12 +303,11 @@ fn measure(store: Arc<Store>) {
 fn serve(config: &Config) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
-    let tls =
-        config.tls.as_ref().map(|tls| Tls::open(&tls.certificate, &tls.key).map(Arc::new)).transpose()?;
+    let tls = tls(config)?.map(Arc::new);
     let is_first = !config.data.join("key").exists();
     let control = Arc::new(Control::open(&config.data)?);
     let people = Arc::new(People::open(&config.data, control.clone())?);
-    follow_directory(&people, config.ldap.clone())?;
+    follow(&people, config)?;
     alerts::begin(&control)?;
     let listener = std::net::TcpListener::bind(config.listen)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
@@ -316,6 +338,7 @@ fn serve(config: &Config) -> Result<(), String> {
         writer: writer.clone(),
         people,
         directory: config.ldap.clone(),
+        issuer: config.oidc.clone(),
         files,
         control,
         links,

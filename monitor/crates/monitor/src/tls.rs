@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! TLS of the page: a certificate and its key from two files (PEM), read anew when they have changed.
+//! TLS of the page: a certificate and its key from two files (PEM), read anew when they have changed; or
+//! whatever ACME brings (`acme.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpStream;
@@ -15,7 +17,13 @@ use tokio_rustls::server::TlsStream;
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-pub struct Tls {
+pub enum Tls {
+    Files(Files),
+    /// It brings the next certificate into the same place.
+    Acme(Arc<ServerConfig>),
+}
+
+pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
     now: Mutex<Now>,
@@ -28,15 +36,20 @@ struct Now {
 }
 
 impl Tls {
-    pub fn open(certificate: &Path, key: &Path) -> Result<Tls, String> {
+    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        let config = match self {
+            Tls::Files(files) => files.config(),
+            Tls::Acme(config) => config.clone(),
+        };
+        TlsAcceptor::from(config).accept(stream).await
+    }
+}
+
+impl Files {
+    pub fn open(certificate: &Path, key: &Path) -> Result<Files, String> {
         let changed = changed(certificate, key);
         let now = Now { config: read(certificate, key)?, changed, looked: Instant::now() };
-        Ok(Tls { certificate: certificate.into(), key: key.into(), now: Mutex::new(now) })
-    }
-
-    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        let config = self.config();
-        TlsAcceptor::from(config).accept(stream).await
+        Ok(Files { certificate: certificate.into(), key: key.into(), now: Mutex::new(now) })
     }
 
     fn config(&self) -> Arc<ServerConfig> {
@@ -60,6 +73,10 @@ fn changed(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
     [certificate, key].map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok())
 }
 
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
 fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     let named = |path: &Path, why: String| format!("{}: {why}", path.display());
     let chain = CertificateDer::pem_file_iter(certificate)
@@ -69,8 +86,7 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
         return Err(named(certificate, "it holds no certificate".into()));
     }
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| named(key, why.to_string()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|why| why.to_string())?
         .with_no_client_auth()

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 
 use super::{Report, Sources, own_name};
 use crate::config::Agent as Config;
+use crate::http::trusted;
 
 pub struct Agent {
     to: String,
@@ -37,7 +38,7 @@ impl Agent {
         let http = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(10)))
             .http_status_as_error(false)
-            .tls_config(TlsConfig::builder().root_certs(trusted(config)?).build())
+            .tls_config(TlsConfig::builder().root_certs(trusted(config.trusted.as_deref())?).build())
             .build()
             .new_agent();
         let to = format!("{}/api/report", to.trim_end_matches('/'));
@@ -79,25 +80,6 @@ impl Agent {
         let words = answer.body_mut().with_config().limit(4096).read_to_string().unwrap_or_default();
         Err(format!("{} refuses the report ({}): {words}", self.to, answer.status()))
     }
-}
-
-/// Whose certificates a collector may have.
-fn trusted(config: &Config) -> Result<RootCerts, String> {
-    let Some(file) = &config.trusted else { return Ok(RootCerts::WebPki) };
-    let named = |why: String| format!("{}: {why}", file.display());
-    let text = std::fs::read(file).map_err(|error| named(error.to_string()))?;
-    let all: Result<Vec<_>, _> = ureq::tls::parse_pem(&text)
-        .filter_map(|item| match item {
-            Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-            Ok(_) => None,
-            Err(error) => Some(Err(named(error.to_string()))),
-        })
-        .collect();
-    let all = all?;
-    if all.is_empty() {
-        return Err(named("it holds no certificate".into()));
-    }
-    Ok(RootCerts::new_with_certs(&all))
 }
 
 /// The report of this host, for people.

@@ -3,94 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use axum::extract::{Extension, Json, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::proxy::Asker;
-use super::state::{COOKIE, Web, session};
+use super::state::Web;
 use crate::fabric::counters::COUNTERS;
 use crate::job::Job;
 use crate::jobs::{find, ranks_of};
 use crate::live::Now;
-use crate::people::{Role, Who, is_name};
+use crate::people::{Role, Who};
 use crate::store::Store;
 use crate::time::{now_ms, seconds};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
 pub type OfWeb = State<Arc<Web>>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogIn {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    password: String,
-    #[serde(default)]
-    key: String,
-}
-
-pub async fn log_in(
-    State(web): OfWeb,
-    Extension(asker): Extension<Asker>,
-    Json(given): Json<LogIn>,
-) -> Response {
-    // A key costs nothing to compare, and nobody guesses it.
-    let place = match given.key.is_empty() {
-        true => match web.limits.trial(asker.address, &given.name).await {
-            Ok(place) => Some(place),
-            Err(refusal) => return refusal.into_response(),
-        },
-        false => None,
-    };
-    let secure = if asker.is_encrypted { "; Secure" } else { "" };
-    let path = format!("{}/", web.base_path);
-    let checked = blocking(move || {
-        let _place = place;
-        let name: String =
-            if given.key.is_empty() { given.name.chars().take(64).collect() } else { "(key)".into() };
-        let found = if !given.key.is_empty() {
-            web.people.log_in_by_key(&given.key)
-        } else if let Some(directory) =
-            web.directory.as_ref().filter(|_| !web.people.is_kept_here(&given.name))
-        {
-            let who =
-                if is_name(&given.name) { directory.log_in(&given.name, &given.password)? } else { None };
-            who.map(|who| web.people.log_in_checked(who)).transpose()?
-        } else {
-            web.people.log_in(&given.name, &given.password)
-        };
-        web.control.audit(
-            &name,
-            if found.is_some() { "logs in" } else { "is refused: wrong name, password or key" },
-        );
-        Ok(found)
-    })
-    .await;
-    match checked {
-        Ok(Some((id, who))) => {
-            let cookie = format!("{COOKIE}={id}; Path={path}; HttpOnly; SameSite=Strict{secure}");
-            ([(header::SET_COOKIE, cookie)], Json(who)).into_response()
-        }
-        Ok(None) => {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            (StatusCode::UNAUTHORIZED, "the name or the password is wrong").into_response()
-        }
-        Err(error) => error.into_response(),
-    }
-}
-
-pub async fn log_out(State(web): OfWeb, headers: HeaderMap) -> StatusCode {
-    if let Some(id) = session(&headers) {
-        web.people.log_out(id);
-    }
-    StatusCode::NO_CONTENT
-}
 
 /// Whether it serves, for who watches it without an account. It tells nothing else.
 pub async fn health(State(web): OfWeb) -> (StatusCode, Json<Value>) {
@@ -98,10 +27,6 @@ pub async fn health(State(web): OfWeb) -> (StatusCode, Json<Value>) {
         0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
         _ => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "rows are lost"}))),
     }
-}
-
-pub async fn me(Extension(who): Extension<Who>) -> Json<Who> {
-    Json(who)
 }
 
 pub async fn topology(State(web): OfWeb) -> Json<Value> {

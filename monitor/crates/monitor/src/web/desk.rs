@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What people do in the page: alerts and criteria, tokens, and the log of who did what.
+//! What people do in the page: alerts and criteria, tokens, accounts, and the log of who did what.
 
 use std::sync::PoisonError;
 
 use axum::extract::{Extension, Json, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::api::{Answer, OfWeb, blocking, wrong};
+use super::login::no_token;
 use crate::alerts::{self, Criterion, METRICS};
 use crate::people::{Role, Who};
 
@@ -141,6 +142,55 @@ pub async fn remove_token(
         Ok(is_done)
     });
     done(is_done.await?, "there is no such token")
+}
+
+pub async fn accounts(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+    at_least(&who, Role::Admin)?;
+    let accounts = blocking(move || web.people.list()).await?;
+    Ok(Json(json!({"accounts": accounts})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewAccount {
+    name: String,
+    role: Role,
+    #[serde(default)]
+    projects: Vec<String>,
+    /// Nothing: an account that is there already keeps the one it has.
+    password: Option<String>,
+}
+
+pub async fn set_account(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    headers: HeaderMap,
+    Json(of): Json<NewAccount>,
+) -> Answer {
+    at_least(&who, Role::Admin)?;
+    no_token(&headers)?;
+    let NewAccount { name, role, projects, password } = of;
+    let whose = Who { name, role, projects };
+    let set = blocking(move || Ok(web.people.add(&who.name, &whose, password.as_deref())));
+    set.await?.map(|()| Json(json!({}))).map_err(|why| wrong(&why))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfAccount {
+    name: String,
+}
+
+pub async fn remove_account(
+    State(web): OfWeb,
+    Extension(who): Extension<Who>,
+    headers: HeaderMap,
+    Json(of): Json<OfAccount>,
+) -> Answer {
+    at_least(&who, Role::Admin)?;
+    no_token(&headers)?;
+    let removed = blocking(move || Ok(web.people.remove(&who.name, &of.name)));
+    removed.await?.map(|()| Json(json!({}))).map_err(|why| (StatusCode::NOT_FOUND, why))
 }
 
 pub async fn audit(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {

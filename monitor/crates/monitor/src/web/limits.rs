@@ -82,8 +82,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A place in which a password may be tried, once there is one.
-    pub async fn trial(&self, address: IpAddr, account: &str) -> Result<Place, Refusal> {
+    /// A place in which a password may be tried, or the issuer asked, once there is one.
+    pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<Place, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
         if self.addresses.len() > KEYS_MAX {
@@ -93,8 +93,10 @@ impl Limits {
             self.accounts.retain_recent();
         }
         self.addresses.check_key(&network(address)).map_err(|_| often("from this address"))?;
-        let name: String = account.chars().take(64).collect();
-        self.accounts.check_key(&name).map_err(|_| often("for this account"))?;
+        if let Some(account) = account {
+            let name: String = account.chars().take(64).collect();
+            self.accounts.check_key(&name).map_err(|_| often("for this account"))?;
+        }
         let busy = || (StatusCode::SERVICE_UNAVAILABLE, "many people log in: try again".to_string());
         let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| busy())?;
         let trial = self.trials.clone().acquire_owned().await.map_err(|_| busy())?;
@@ -141,23 +143,26 @@ mod tests {
             for attempt in 0..OF_ADDRESS {
                 // Another address of the same network.
                 let from = ip(&format!("2001:db8::{attempt:x}"));
-                assert!(limits.trial(from, &format!("name{attempt}")).await.is_ok());
+                assert!(limits.trial(from, Some(&format!("name{attempt}"))).await.is_ok());
             }
-            let (code, why) = limits.trial(ip("2001:db8::ffff"), "ann").await.err().unwrap();
+            let (code, why) = limits.trial(ip("2001:db8::ffff"), Some("ann")).await.err().unwrap();
             assert_eq!((code, why.contains("address")), (StatusCode::TOO_MANY_REQUESTS, true));
             for attempt in 0..OF_ACCOUNT {
-                assert!(limits.trial(ip(&format!("10.0.0.{attempt}")), "bob").await.is_ok());
+                assert!(limits.trial(ip(&format!("10.0.0.{attempt}")), Some("bob")).await.is_ok());
             }
-            let (code, why) = limits.trial(ip("10.0.1.1"), "bob").await.err().unwrap();
+            let (code, why) = limits.trial(ip("10.0.1.1"), Some("bob")).await.err().unwrap();
             assert_eq!((code, why.contains("account")), (StatusCode::TOO_MANY_REQUESTS, true));
             // Two are tried, some wait, and the others are told.
             let limits = Arc::new(limits);
-            let held = [limits.trial(ip("10.0.2.1"), "a").await, limits.trial(ip("10.0.2.2"), "b").await];
+            let held = [
+                limits.trial(ip("10.0.2.1"), Some("a")).await,
+                limits.trial(ip("10.0.2.2"), Some("b")).await,
+            ];
             assert!(held.iter().all(Result::is_ok));
             let all: Vec<_> = (0..WAITING_MAX + 3)
                 .map(|from| {
                     let (limits, from) = (limits.clone(), ip(&format!("10.0.3.{from}")));
-                    tokio::spawn(async move { limits.trial(from, &from.to_string()).await.err() })
+                    tokio::spawn(async move { limits.trial(from, Some(&from.to_string())).await.err() })
                 })
                 .collect();
             tokio::task::yield_now().await;

@@ -8,6 +8,7 @@ mod export;
 mod hosts;
 mod limits;
 mod links;
+mod login;
 mod metrics;
 mod proxy;
 mod serve;
@@ -43,8 +44,11 @@ const STILL_EVERY: Duration = Duration::from_secs(10);
 /// The whole of it.
 pub fn router(web: Arc<Web>) -> Router {
     let inside = Router::new()
-        .route("/api/me", get(api::me))
-        .route("/api/logout", post(api::log_out))
+        .route("/api/me", get(login::me))
+        .route("/api/logout", post(login::log_out))
+        .route("/api/password", post(login::password))
+        .route("/api/accounts", get(desk::accounts).post(desk::set_account))
+        .route("/api/accounts/remove", post(desk::remove_account))
         .route("/api/topology", get(api::topology))
         .route("/api/port", get(api::port))
         .route("/api/port/jobs", get(links::of_port))
@@ -74,7 +78,9 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .layer(from_fn_with_state(web.clone(), admit));
     let mut router = Router::new()
-        .route("/api/login", post(api::log_in))
+        .route("/api/login", get(login::ways).post(login::log_in))
+        .route("/api/oidc", get(login::to_issuer))
+        .route("/api/oidc/back", get(login::from_issuer))
         .route("/api/health", get(api::health))
         .route("/api/report", post(hosts::report))
         .merge(inside);

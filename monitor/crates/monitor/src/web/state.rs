@@ -13,6 +13,7 @@ use crate::alerts::{Delivered, Links};
 use crate::config::Notify;
 use crate::control::Control;
 use crate::directory::Directory;
+use crate::issuer::Issuer;
 use crate::live::Live;
 use crate::people::People;
 use crate::store::{Store, Writer};
@@ -23,6 +24,7 @@ pub struct Web {
     pub writer: Writer,
     pub people: Arc<People>,
     pub directory: Option<Directory>,
+    pub issuer: Option<Issuer>,
     pub files: Files,
     pub control: Arc<Control>,
     pub links: Arc<Mutex<Links>>,
@@ -70,8 +72,15 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// The session's id in a request's cookies.
+/// The session's id.
 pub fn session(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
-    cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    cookie(headers, COOKIE)
+}
+
+/// One of a request's cookies.
+pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies
+        .flat_map(|value| value.split(';'))
+        .find_map(|cookie| cookie.trim().strip_prefix(name)?.strip_prefix('='))
 }

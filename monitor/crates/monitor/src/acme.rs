@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Certificates by ACME (RFC 8555): an authority asks back over TLS (RFC 8737, tls-alpn-01) whether this page
+//! is the host whose certificate is asked for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_acme::caches::DirCache;
+use rustls_acme::{AcmeConfig, EventOk};
+use serde::Deserialize;
+
+/// The section `[acme]` of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acme {
+    /// The names that browsers use for this host. The authority comes to their port 443.
+    domains: Vec<String>,
+    /// Where the authority writes to, as `mailto:ops@site`.
+    #[serde(default)]
+    contact: Vec<String>,
+    /// The authority's directory.
+    #[serde(default = "lets_encrypt")]
+    directory: String,
+    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    trusted: Option<PathBuf>,
+}
+
+fn lets_encrypt() -> String {
+    rustls_acme::acme::LETS_ENCRYPT_PRODUCTION_DIRECTORY.into()
+}
+
+impl Acme {
+    /// Says what is wrong with the section.
+    pub fn check(&self) -> Result<(), String> {
+        if self.domains.is_empty() || self.domains.iter().any(String::is_empty) {
+            return Err("acme.domains: the names of this host are needed".into());
+        }
+        if !self.directory.starts_with("https://") {
+            return Err(format!("acme.directory: {:?} is no address as https://ca.site/dir", self.directory));
+        }
+        self.trusted.as_deref().map_or(Ok(()), |file| asker(file).map(|_| ()))
+    }
+
+    /// Asks for certificates, and for the next ones in time, in a thread of its own. What there is already is
+    /// in the folder, and served at once.
+    pub fn begin(&self, folder: &Path) -> Result<Arc<ServerConfig>, String> {
+        let mut asked = AcmeConfig::new(&self.domains);
+        if let Some(file) = &self.trusted {
+            asked = asked.client_tls_config(Arc::new(asker(file)?));
+        }
+        let mut state = asked
+            .contact(&self.contact)
+            .directory(&self.directory)
+            .cache(DirCache::new(folder.to_path_buf()))
+            .state();
+        let mut config = ServerConfig::builder_with_provider(crate::tls::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|why| why.to_string())?
+            .with_no_client_auth()
+            .with_cert_resolver(state.resolver());
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), rustls_acme::acme::ACME_TLS_ALPN_NAME.to_vec()];
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                while let Some(event) = state.next().await {
+                    match event {
+                        Ok(EventOk::DeployedNewCert) => println!("outboard monitor: ACME: a new certificate"),
+                        Ok(_) => {}
+                        Err(why) => eprintln!("outboard monitor: ACME: {why}; it is tried again"),
+                    }
+                }
+            });
+        });
+        Ok(Arc::new(config))
+    }
+}
+
+/// How an authority is asked that browsers do not know.
+fn asker(trusted: &Path) -> Result<ClientConfig, String> {
+    let named = |why: String| format!("{}: {why}", trusted.display());
+    let mut roots = RootCertStore::empty();
+    for one in CertificateDer::pem_file_iter(trusted).map_err(|why| named(why.to_string()))? {
+        let one = one.map_err(|why| named(why.to_string()))?;
+        roots.add(one).map_err(|why| named(why.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(named("it holds no certificate".into()));
+    }
+    let config = ClientConfig::builder_with_provider(crate::tls::provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|why| why.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_the_section_is_named() {
+        let check = |text: &str| toml::from_str::<Acme>(text).unwrap().check();
+        assert_eq!(check("domains = ['head.site']"), Ok(()));
+        for (text, word) in [
+            ("domains = []", "acme.domains"),
+            ("domains = ['head.site']\ndirectory = 'http://ca.site'", "acme.directory"),
+            ("domains = ['head.site']\ntrusted = '/nowhere/ca.pem'", "/nowhere/ca.pem"),
+        ] {
+            assert!(check(text).unwrap_err().contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! What this program asks others by HTTP: addresses, and whose certificates are believed.
+
+use std::path::Path;
+
+use ureq::tls::{PemItem, RootCerts, parse_pem};
+
+/// Whether it can be asked by HTTP.
+pub fn is_url(text: &str) -> Result<(), String> {
+    let uri = text.parse::<axum::http::Uri>().map_err(|why| format!("{text:?} is no address: {why}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(()),
+        _ => Err(format!("{text:?} is no address as http://head.site:8123")),
+    }
+}
+
+/// The certificates of a PEM file; without one, those that browsers trust.
+pub fn trusted(file: Option<&Path>) -> Result<RootCerts, String> {
+    let Some(file) = file else { return Ok(RootCerts::WebPki) };
+    let named = |why: String| format!("{}: {why}", file.display());
+    let text = std::fs::read(file).map_err(|error| named(error.to_string()))?;
+    let all: Result<Vec<_>, _> = parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+            Ok(_) => None,
+            Err(error) => Some(Err(named(error.to_string()))),
+        })
+        .collect();
+    let all = all?;
+    if all.is_empty() {
+        return Err(named("it holds no certificate".into()));
+    }
+    Ok(RootCerts::new_with_certs(&all))
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! People of an OpenID issuer (OpenID Connect Core 1.0): the browser goes to the issuer, which asks for
+//! whatever it wants, and comes back with a code for which the issuer tells who it is.
+//!
+//! Between the two the browser keeps what belongs to the attempt (`Attempt`), in a cookie; here nothing is
+//! kept. Signatures, times and the issuer's keys are the library's business (openidconnect).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use openidconnect::core::{
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreErrorResponseType, CoreGenderClaim,
+    CoreJsonWebKey, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreProviderMetadata,
+    CoreRevocableToken, CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
+};
+use openidconnect::{
+    AdditionalClaims, AuthorizationCode, ClientId, ClientSecret, CsrfToken, EmptyExtraTokenFields,
+    EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest, HttpResponse, IdTokenFields, IssuerUrl,
+    Nonce, OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope,
+    StandardErrorResponse, StandardTokenResponse, TokenResponse, UserInfoClaims,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use ureq::tls::TlsConfig;
+
+use crate::http::{is_url, trusted};
+use crate::people::{Grant, Who, is_name};
+
+/// What one question to the issuer may take, and how much of an answer is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// The section `[oidc]` of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issuer {
+    /// As `https://login.site/realms/hpc`.
+    issuer: String,
+    client_id: String,
+    /// Nothing: the issuer knows this client as a public one.
+    pub client_secret_file: Option<PathBuf>,
+    /// Where browsers find the page, as `https://head.site/monitor`; the issuer knows `/api/oidc/back`
+    /// below it.
+    page: String,
+    /// The claims that have a person's name and groups.
+    #[serde(default = "preferred_username")]
+    name: String,
+    #[serde(default = "groups")]
+    groups: String,
+    /// What is asked for besides `openid`.
+    #[serde(default = "profile")]
+    scopes: Vec<String>,
+    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    pub trusted: Option<PathBuf>,
+    /// Who may; nothing: whoever the issuer knows.
+    only: Option<String>,
+    #[serde(default)]
+    role: Vec<Grant>,
+}
+
+fn preferred_username() -> String {
+    "preferred_username".into()
+}
+
+fn groups() -> String {
+    "groups".into()
+}
+
+fn profile() -> Vec<String> {
+    vec!["profile".into()]
+}
+
+/// What the library does not know by name, as groups.
+#[derive(Debug, Deserialize, Serialize)]
+struct Others {
+    #[serde(flatten)]
+    all: Map<String, Value>,
+}
+
+impl AdditionalClaims for Others {}
+
+type Fields = IdTokenFields<
+    Others,
+    EmptyExtraTokenFields,
+    CoreGenderClaim,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJwsSigningAlgorithm,
+>;
+
+/// The library's client for `Others`, of an issuer that was asked where its parts are.
+type Client = openidconnect::Client<
+    Others,
+    CoreAuthDisplay,
+    CoreGenderClaim,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJsonWebKey,
+    CoreAuthPrompt,
+    StandardErrorResponse<CoreErrorResponseType>,
+    StandardTokenResponse<Fields, CoreTokenType>,
+    CoreTokenIntrospectionResponse,
+    CoreRevocableToken,
+    CoreRevocationErrorResponse,
+    EndpointSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointMaybeSet,
+    EndpointMaybeSet,
+>;
+
+/// What belongs to one attempt to log in. The browser keeps it until it comes back.
+pub struct Attempt {
+    state: String,
+    nonce: String,
+    verifier: String,
+}
+
+impl Attempt {
+    /// As the text of a cookie. All three are in base64 for addresses, or empty.
+    pub fn text(&self) -> String {
+        format!("{}.{}.{}", self.state, self.nonce, self.verifier)
+    }
+
+    pub fn read(text: &str) -> Option<Attempt> {
+        let mut words = text.splitn(3, '.').map(String::from);
+        Some(Attempt { state: words.next()?, nonce: words.next()?, verifier: words.next()? })
+    }
+
+    /// Whether it is the one that an answer belongs to.
+    pub fn is_of(&self, state: &str) -> bool {
+        !state.is_empty() && crate::secret::same(&self.state, state)
+    }
+}
+
+impl Issuer {
+    /// Says what is wrong with the section.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, url) in [("issuer", &self.issuer), ("page", &self.page)] {
+            is_url(url).map_err(|why| format!("oidc.{name}: {why}"))?;
+            let is_here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+            if url.starts_with("http:") && !is_here.iter().any(|here| url.starts_with(here)) {
+                return Err(format!("oidc.{name}: {url:?} would cross the network in clear; use https"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a browser goes, and what it keeps.
+    pub fn begin(&self) -> Result<(String, Attempt), String> {
+        let client = self.client(&self.http()?)?;
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let mut asked = client.authorize_url(
+            CoreAuthenticationFlow::AuthorizationCode,
+            CsrfToken::new_random,
+            Nonce::new_random,
+        );
+        for scope in &self.scopes {
+            asked = asked.add_scope(Scope::new(scope.clone()));
+        }
+        let (url, state, nonce) = asked.set_pkce_challenge(challenge).url();
+        let attempt = Attempt {
+            state: state.into_secret(),
+            nonce: nonce.secret().clone(),
+            verifier: verifier.into_secret(),
+        };
+        Ok((url.into(), attempt))
+    }
+
+    /// Who came back with a code.
+    pub fn end(&self, code: &str, attempt: Attempt) -> Result<Who, String> {
+        let http = self.http()?;
+        let client = self.client(&http)?;
+        let ask = |request| carry_out(&http, request);
+        let answer = client
+            .exchange_code(AuthorizationCode::new(code.into()))
+            .map_err(|error| refused(&error))?
+            .set_pkce_verifier(PkceCodeVerifier::new(attempt.verifier))
+            .request(&ask)
+            .map_err(|error| refused(&error))?;
+        let token = answer.id_token().ok_or("the issuer tells no identity")?;
+        let nonce = Nonce::new(attempt.nonce);
+        let claims = token.claims(&client.id_token_verifier(), &nonce).map_err(|error| refused(&error))?;
+        let mut told = serde_json::to_value(claims).map_err(|error| error.to_string())?;
+        // Some issuers tell little in the token, and the rest if asked.
+        let is_told = |told: &Value| told.get(&self.name).is_some() && told.get(&self.groups).is_some();
+        let asked = client.user_info(answer.access_token().clone(), Some(claims.subject().clone()));
+        if let (false, Ok(asked)) = (is_told(&told), asked) {
+            let more: UserInfoClaims<Others, CoreGenderClaim> =
+                asked.request(&ask).map_err(|error| refused(&error))?;
+            let more = serde_json::to_value(more).map_err(|error| error.to_string())?;
+            for (name, value) in more.as_object().into_iter().flatten() {
+                told[name] = value.clone();
+            }
+        }
+        self.who(&told)
+    }
+
+    fn who(&self, told: &Value) -> Result<Who, String> {
+        let name = told[&self.name].as_str().unwrap_or_default();
+        if !is_name(name) {
+            return Err(format!("the issuer's claim {:?} is {name:?}, which is no name here", self.name));
+        }
+        let groups: Vec<&str> = match &told[&self.groups] {
+            Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
+            Value::String(group) => vec![group],
+            _ => Vec::new(),
+        };
+        if let Some(only) = self.only.as_deref().filter(|only| !groups.contains(only)) {
+            return Err(format!("{name} is not in the group {only}"));
+        }
+        Ok(Who::of(name, self.role.iter().filter(|grant| groups.contains(&grant.group.as_str()))))
+    }
+
+    fn http(&self) -> Result<ureq::Agent, String> {
+        // The issuer says where its parts are; nobody else says where else to ask.
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .tls_config(TlsConfig::builder().root_certs(trusted(self.trusted.as_deref())?).build())
+            .build();
+        Ok(agent.new_agent())
+    }
+
+    /// Asks the issuer anew each time, so that new keys of it are known.
+    fn client(&self, http: &ureq::Agent) -> Result<Client, String> {
+        let url = IssuerUrl::new(self.issuer.clone()).map_err(|error| refused(&error))?;
+        let ask = |request| carry_out(http, request);
+        let metadata = CoreProviderMetadata::discover(&url, &ask).map_err(|error| refused(&error))?;
+        let secret = self.client_secret_file.as_ref().map(|file| {
+            let text =
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            Ok::<_, String>(ClientSecret::new(text.trim().into()))
+        });
+        let back = format!("{}/api/oidc/back", self.page.trim_end_matches('/'));
+        let back = RedirectUrl::new(back).map_err(|error| refused(&error))?;
+        let id = ClientId::new(self.client_id.clone());
+        Ok(Client::from_provider_metadata(metadata, id, secret.transpose()?).set_redirect_uri(back))
+    }
+}
+
+fn carry_out(http: &ureq::Agent, request: HttpRequest) -> Result<HttpResponse, ureq::Error> {
+    let (parts, mut body) = http.run(request)?.into_parts();
+    let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+    Ok(HttpResponse::from_parts(parts, body))
+}
+
+/// An error with its causes.
+fn refused(error: &dyn std::error::Error) -> String {
+    let mut words = format!("the issuer does not answer as it should: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words += &format!(": {error}");
+        cause = error.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::people::Role;
+    use serde_json::json;
+
+    const SECTION: &str =
+        "issuer = 'https://login.site'\nclient_id = 'monitor'\npage = 'https://head.site/monitor'\n";
+
+    #[test]
+    fn what_is_wrong_in_the_section_is_named() {
+        let check = |text: &str| toml::from_str::<Issuer>(text).unwrap().check();
+        assert_eq!(check(SECTION), Ok(()));
+        assert_eq!(check(&SECTION.replace("https://login.site", "http://127.0.0.1:9")), Ok(()));
+        assert!(check(&SECTION.replace("https://login", "http://login")).unwrap_err().contains("in clear"));
+        assert!(check(&SECTION.replace("https://head.site", "head")).unwrap_err().contains("oidc.page"));
+    }
+
+    #[test]
+    fn claims_give_name_and_role() {
+        let roles = "only = 'hpc'\n[[role]]\ngroup = 'cfd-leads'\nrole = 'manager'\nproject = ['cfd']\n";
+        let issuer: Issuer = toml::from_str(&format!("{SECTION}{roles}")).unwrap();
+        let who = |told: Value| issuer.who(&told);
+        let eva = json!({"preferred_username": "eva", "groups": ["hpc", "cfd-leads"]});
+        let eva = who(eva).unwrap();
+        assert_eq!((eva.role, eva.projects), (Role::Manager, vec!["cfd".to_string()]));
+        assert_eq!(who(json!({"preferred_username": "bob", "groups": "hpc"})).unwrap().role, Role::User);
+        for (told, word) in [
+            (json!({"preferred_username": "bob"}), "not in the group hpc"),
+            (json!({"preferred_username": "../bob", "groups": ["hpc"]}), "no name here"),
+            (json!({"preferred_username": ["bob"], "groups": ["hpc"]}), "no name here"),
+            (json!({"groups": ["hpc"]}), "no name here"),
+        ] {
+            assert!(who(told).unwrap_err().contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn an_answer_belongs_to_one_attempt() {
+        let (state, nonce, verifier) = ("a-b".into(), "c".into(), "d.e".into());
+        let text = Attempt { state, nonce, verifier }.text();
+        let attempt = Attempt::read(&text).unwrap();
+        assert!(attempt.is_of("a-b") && !attempt.is_of("a-") && !attempt.is_of(""));
+        assert_eq!(attempt.text(), text);
+        assert!(Attempt::read("a.b").is_none() && !Attempt::read("..").unwrap().is_of(""));
+    }
+}
