@@ -259,7 +259,7 @@ impl Page<'_> {
         let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
         match (own.or(known), handle(param)) {
             (Some(meaning), _) => meaning.clone(),
-            (None, Some(kind)) => kind.described(!param.array.is_empty()),
+            (None, Some(kind)) => kind.described(self.way(param), !param.array.is_empty()),
             (None, None) if self.name().ends_with("_fromint") => "integer of the handle".into(),
             (None, None) => String::new(),
         }
@@ -352,16 +352,28 @@ fn handle(param: &Param) -> Option<Handle<'_>> {
 }
 
 impl Handle<'_> {
-    fn described(&self, many: bool) -> String {
-        let name = match self.0 {
-            "MPI_Comm" => "communicator",
-            "MPI_Win" => "window",
-            "MPI_Op" => "operator",
-            "MPI_Info" => "hints, or MPI_INFO_NULL",
-            "MPI_Errhandler" => "error handler",
-            other => &other.trim_start_matches("MPI_").to_lowercase(),
+    fn described(&self, way: &str, many: bool) -> String {
+        let one = match (self.0, way) {
+            ("MPI_Comm", "out") => "the new communicator",
+            ("MPI_Comm", _) => "communicator",
+            ("MPI_Datatype", _) => "datatype of each element",
+            ("MPI_Win", "out") => "the new window, to be freed by MPI_Win_free",
+            ("MPI_Win", _) => "window that the call is about",
+            ("MPI_File", _) => "file, as MPI_File_open gave it",
+            ("MPI_Op", _) => {
+                "operator that combines two elements: MPI_SUM and others, or one of MPI_Op_create"
+            }
+            ("MPI_Request", "out") => "handle of the operation, for MPI_Wait, MPI_Test and their like",
+            ("MPI_Request", _) => {
+                "operation to complete; MPI_REQUEST_NULL afterwards, unless it is persistent"
+            }
+            ("MPI_Message", "out") => "the message that was taken, for MPI_Mrecv or MPI_Imrecv",
+            ("MPI_Message", _) => "message that a matched probe took; set to MPI_MESSAGE_NULL",
+            ("MPI_Info", _) => "hints, or MPI_INFO_NULL",
+            ("MPI_Errhandler", _) => "error handler",
+            (other, _) => &other.trim_start_matches("MPI_").to_lowercase(),
         };
-        if many { format!("{name}, several") } else { name.into() }
+        if many { format!("an array: {one}, for each entry") } else { one.into() }
     }
     /// The error class of a wrong one.
     fn wrong(&self) -> Option<&'static str> {
@@ -507,6 +519,20 @@ mod tests {
                 .zip(text.lines().skip(1))
                 .find(|(head, rest)| head.starts_with(".IR ") && (rest.is_empty() || rest.starts_with('.')));
             assert_eq!(bare, None, "{name}: a parameter without text");
+            // Nor is its text its name, or the name of its type.
+            let letters = |text: &str| {
+                text.to_lowercase().replace("mpi_", "").replace(|c: char| !c.is_ascii_alphabetic(), "")
+            };
+            for (head, rest) in text.lines().zip(text.lines().skip(1)) {
+                if let Some(param) = head.strip_prefix(".IR ").and_then(|head| head.split(' ').next()) {
+                    let said = letters(rest.trim_start_matches("the "));
+                    let kinds = ["datatype", "request", "file", "window", "group", "operator", "message"];
+                    assert!(
+                        said != letters(param) && !kinds.contains(&said.as_str()),
+                        "{name}: {head}: {rest}"
+                    );
+                }
+            }
         }
         // A line that begins with a full stop is a request; these are the ones in use.
         for (name, text) in &pages {
