@@ -400,6 +400,12 @@ impl Unfilled {
         self.0.bytes()
     }
 
+    /// Whether it stands in for device memory.
+    #[cold]
+    pub(crate) fn is_stand_in(&self) -> bool {
+        LIST.with_borrow(|list| list.iter().any(|staged| staged.stands_for(&self.0)))
+    }
+
     /// The buffer with the program's bytes.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {

@@ -172,10 +172,16 @@ impl Send {
         if may_hand_over
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
             && process.job().p2p.is_long(peer, self.buffer.bytes())?
+            && !self.is_lent(process.job(), peer)
         {
             return self.begin_long(process.job(), peer);
         }
         Ok(Work::Send(self.start(process)?))
+    }
+
+    /// Whether the receiver, on the same host, is to read the sender's device memory itself.
+    fn is_lent(&self, job: &Job, peer: u32) -> bool {
+        device::on() && job.membership.segment.local(peer).is_some() && self.buffer.is_stand_in()
     }
 
     #[cold]
