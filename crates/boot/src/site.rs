@@ -16,6 +16,7 @@ use std::fs::File;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -58,6 +59,18 @@ pub(crate) struct Site {
     has_left: AtomicBool,
 }
 
+/// The connection of a process that could not enter its job.
+static FAILED: OnceLock<&pmi::Client> = OnceLock::new();
+
+/// Has the launcher end a job that this process could not enter, and of which the others wait for it. What it
+/// has printed gets a moment, as in `Site::abort`.
+pub fn give_up_entering(code: i32) {
+    if let Some(client) = FAILED.get() {
+        std::thread::sleep(FLUSH);
+        client.abort(code);
+    }
+}
+
 impl Site {
     /// Enters the job of another launcher, if one has made this process a rank of several.
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
@@ -82,7 +95,8 @@ impl Site {
         }
         // Stays open whatever fails: Hydra kills a process that closes it early, before it has said why.
         let client = Box::leak(Box::new(client));
-        let site: &'static Site = Box::leak(Box::new(Site::enter(client, settings)?));
+        let entered = Site::enter(client, settings).inspect_err(|_| _ = FAILED.set(client));
+        let site: &'static Site = Box::leak(Box::new(entered?));
         spawn("outboard-watch", move || site.watch())?;
         Ok(Some(site))
     }

@@ -64,7 +64,10 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     eprint!("{line}");
     match &guard.job {
         Some(job) => job.membership.fail(code),
-        None => leave(code),
+        None => {
+            boot::give_up_entering(code);
+            leave(code)
+        }
     }
 }
 
