@@ -4,12 +4,14 @@
 //!
 //! A message is known on both ends by its number among those of its context, tag, sender and receiver.
 //! Messages with the same envelope match in the order in which they were sent, and receives that get such
-//! messages in the order in which they were posted (MPI 5.0, section 3.5), so each end counts for itself.
+//! messages in the order in which they were posted (MPI 5.0, section 3.5), so each end counts for itself. So
+//! do both ends of a window's posts and completions.
 //!
 //! The clocks of hosts differ. What was measured of them is put right before; what is left of the error is
 //! less than a message takes mostly, and [`align`] takes away the rest.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use crate::record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who};
 
@@ -48,11 +50,19 @@ impl Point {
     }
 }
 
-/// The numbers of the messages of a process, by record: 0 for all else, and for receives of which it is not
-/// known what they get.
+/// The numbers of the messages, partitions' messages and windows' signals of a process, by record: 0 for all
+/// else, and for receives of which it is not known what they get.
 pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
     let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
+    let mut signals: HashMap<(u64, u32, bool, bool), u32> = HashMap::new();
     let mut number = |record: &Record| match record.event() {
+        Some(Event::Partition { number, .. }) => number,
+        Some(Event::Signal { what, peer, context }) => {
+            let (is_post, tells) = signal(what);
+            let count = signals.entry((context, peer, is_post, tells)).or_default();
+            *count += 1;
+            *count
+        }
         Some(Event::Message(Message { sends, peer, tag, context, .. }))
             if peer != ANY_PEER && tag != ANY_TAG =>
         {
@@ -65,9 +75,16 @@ pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
     records.iter().map(&mut number).collect()
 }
 
+/// Whether a signal is of a post, not of a completion; and whether it is told here, not heard.
+fn signal(what: &str) -> (bool, bool) {
+    (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
+}
+
 /// All arrows between the records of processes. `numbers` has those of each process.
 pub(crate) fn all(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     let mut arrows = messages(processes, numbers);
+    arrows.extend(partitions(processes));
+    arrows.extend(signals(processes, numbers));
     arrows.extend(rendezvous(processes));
     arrows.extend(handed_over(processes));
     arrows
@@ -80,29 +97,59 @@ fn records(processes: &[Process]) -> impl Iterator<Item = (usize, usize, Who, &R
     })
 }
 
-fn messages(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
-    let mut sends: HashMap<(u64, u32, u32, i32, u32), Point> = HashMap::new();
-    let mut arrows = Vec::new();
-    for is_sender in [true, false] {
-        for (process, record, who, kept, event) in records(processes) {
-            let (Who::Rank(rank), Event::Message(message)) = (who, event) else { continue };
-            let number = numbers[process][record];
-            if message.sends != is_sender || number == 0 {
-                continue;
-            }
-            let Message { context, peer, tag, .. } = message;
-            if is_sender {
-                let point = Point { process, record, moment: Moment::From };
-                sends.insert((context, rank, peer, tag, number), point);
-            } else if kept.until() != 0
-                && let Some(from) = sends.get(&(context, peer, rank, tag, number))
-            {
-                let to = Point { process, record, moment: Moment::Found };
-                arrows.push(Arrow { name: "message", points: vec![*from, to] });
-            }
+/// An end of an arrow of two: what both ends have alike, and whether it begins here.
+type End<K> = (K, bool);
+
+/// Arrows from one process to another, whose ends `end` finds among the records of ranks.
+fn joined<K: Hash + Eq>(
+    processes: &[Process],
+    (name, last): (&'static str, Moment),
+    end: impl Fn(u32, (usize, usize), &Record, Event) -> Option<End<K>>,
+) -> Vec<Arrow> {
+    let mut begun: HashMap<K, Point> = HashMap::new();
+    let mut ends = Vec::new();
+    for (process, record, who, kept, event) in records(processes) {
+        let Who::Rank(rank) = who else { continue };
+        match end(rank, (process, record), kept, event) {
+            Some((key, true)) => drop(begun.insert(key, Point { process, record, moment: Moment::From })),
+            Some((key, false)) => ends.push((key, Point { process, record, moment: last })),
+            None => (),
         }
     }
-    arrows
+    let arrow = |(key, to): (K, Point)| Some(Arrow { name, points: vec![*begun.get(&key)?, to] });
+    ends.into_iter().filter_map(arrow).collect()
+}
+
+/// The sender and the receiver.
+fn way(sends: bool, rank: u32, peer: u32) -> (u32, u32) {
+    if sends { (rank, peer) } else { (peer, rank) }
+}
+
+fn messages(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+    joined(processes, ("message", Moment::Found), |rank, (process, record), kept, event| {
+        let Event::Message(Message { context, sends, peer, tag, .. }) = event else { return None };
+        let number = numbers[process][record];
+        let is_whole = number != 0 && (sends || kept.until() != 0);
+        is_whole.then_some(((context, way(sends, rank, peer), tag, number), sends))
+    })
+}
+
+/// From where a partition is ready to where it is found to have arrived.
+fn partitions(processes: &[Process]) -> Vec<Arrow> {
+    joined(processes, ("partition", Moment::From), |rank, _, _, event| {
+        let Event::Partition { what, peer, context, number, partition, .. } = event else { return None };
+        let sends = what == "ready";
+        Some(((context, way(sends, rank, peer), number, partition), sends))
+    })
+}
+
+/// From a post to the start that needs it, and from a completion to the wait for it.
+fn signals(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+    joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
+        let Event::Signal { what, peer, context } = event else { return None };
+        let (is_post, tells) = signal(what);
+        Some(((context, way(tells, rank, peer), is_post, numbers[process][record]), tells))
+    })
 }
 
 /// An offer, its acceptance by the receiver, and the sender's hearing of that.
@@ -183,7 +230,7 @@ pub(crate) fn align(processes: &mut [Process], arrows: &[Arrow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Choice;
+    use crate::{Choice, Needs};
 
     fn message(sends: bool, peer: u32, tag: i32, from: u64, until: u64) -> Record {
         let (name, context, bytes, site, choice) = ("MPI_Send", 7, 8, 0, Choice::Eager);
@@ -248,6 +295,55 @@ mod tests {
     }
 
     #[test]
+    fn partitions_and_signals_of_windows_are_joined_by_what_both_ends_count() {
+        let part = |what, peer, number, partition, at| {
+            let event = Event::Partition { what, peer, context: 7, number, partition, bytes: 1 };
+            Record::new(&event, at, 0)
+        };
+        let signal = |what, peer, at| Record::new(&Event::Signal { what, peer, context: 8 }, at, 0);
+        let processes = [
+            rank(
+                0,
+                0,
+                &[
+                    part("ready", 1, 1, 1, 10),
+                    part("ready", 1, 1, 0, 12),
+                    part("ready", 1, 2, 0, 14),
+                    signal("start", 1, 22),
+                    signal("complete", 1, 24),
+                    signal("start", 1, 32),
+                ],
+            ),
+            rank(
+                1,
+                0,
+                &[
+                    part("arrived", 0, 1, 0, 13),
+                    part("arrived", 0, 1, 1, 13),
+                    signal("post", 0, 20),
+                    signal("wait", 0, 26),
+                    signal("post", 2, 27),
+                    signal("post", 0, 30),
+                ],
+            ),
+        ];
+        assert_eq!(numbers(&processes[1].records), [1, 1, 1, 1, 1, 2]);
+        let mut found: Vec<_> = arrows(&processes)
+            .iter()
+            .map(|arrow| (arrow.name, arrow.points[0].at(&processes).0, arrow.points[1].at(&processes).0))
+            .collect();
+        found.sort_unstable();
+        let wanted = [
+            ("partition", 10, 13),
+            ("partition", 12, 13),
+            ("window", 20, 22),
+            ("window", 24, 26),
+            ("window", 30, 32),
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
     fn a_rendezvous_and_a_proxy_are_followed() {
         let step =
             |what, peer, at| Record::new(&Event::Rendezvous { what, peer, ticket: 9, bytes: 1 }, at, 0);
@@ -256,7 +352,15 @@ mod tests {
             Record::new(&event, at, at + 1)
         };
         let mut over = Record::new(
-            &Event::Operation { name: "a", number: 1, context: 3, sequence: 4, bytes: 1, site: 0 },
+            &Event::Operation {
+                name: "a",
+                number: 1,
+                context: 3,
+                sequence: 4,
+                bytes: 1,
+                site: 0,
+                needs: Needs::Unknown,
+            },
             1,
             0,
         );

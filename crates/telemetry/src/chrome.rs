@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::arrow::{self, Arrow};
 use crate::record::{ANY_PEER, ANY_TAG, About, Event, Message, Process, Record, Who};
-use crate::{Choice, schema};
+use crate::{Choice, Needs, schema};
 
 /// pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
@@ -244,7 +244,7 @@ fn put(
         "name": name, "cat": category, "pid": pid, "tid": record.thread(), "ts": microseconds(from), "args": args,
     });
     match what {
-        Event::Operation { .. } | Event::Message(_) => {
+        Event::Operation { .. } | Event::Message(_) | Event::Epoch { .. } => {
             // The bars of several operations may cross, so each is an asynchronous pair instead of a nested
             // bar. An operation that has not completed has no second half.
             event["id2"] = json!({"local": format!("{pid}.{index}")});
@@ -297,9 +297,14 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
             (function.into(), "call", args)
         }
         Event::Wait => ("wait".into(), "wait", json!({})),
-        Event::Operation { name, number, bytes, site, context, .. } => {
+        Event::Operation { name, number, bytes, site, context, needs, .. } => {
             let mut args = json!({"bytes": bytes, "context": format!("{context:x}")});
             locate(&mut args, site);
+            match needs {
+                Needs::Unknown => (),
+                Needs::Root(peer) => args["root"] = peer.into(),
+                Needs::Below(rank) => args["place"] = rank.into(),
+            }
             if let Some((choice, algorithm)) = told.carried.get(&index) {
                 args["by"] = choice.by().into();
                 args["why"] = choice.why().into();
@@ -313,6 +318,27 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
             (message.name.into(), "message", args)
         }
         Event::Cancelled { name } => (name.into(), "cancelled", json!({})),
+        Event::Partition { what, peer, context, partition, bytes, .. } => {
+            let args = json!({
+                "peer": peer, "partition": partition, "number": number, "bytes": bytes, "context": format!("{context:x}"),
+            });
+            (what.into(), "partition", args)
+        }
+        Event::Signal { what, peer, context } => {
+            let args = json!({"peer": peer, "number": number, "context": format!("{context:x}")});
+            (what.into(), "window", args)
+        }
+        Event::Epoch { name, context, peer, lock, site } => {
+            let mut args = json!({"context": format!("{context:x}")});
+            locate(&mut args, site);
+            if peer != ANY_PEER {
+                args["peer"] = peer.into();
+            }
+            if !lock.is_empty() {
+                args["lock"] = lock.into();
+            }
+            (name.into(), "epoch", args)
+        }
         Event::Rendezvous { what, peer, bytes, .. } => {
             (what.into(), "rendezvous", json!({"peer": peer, "bytes": bytes}))
         }
@@ -370,7 +396,9 @@ mod tests {
     /// Two ranks and a proxy with all kinds of events.
     fn processes() -> Vec<Process> {
         let name = NAME;
-        let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9, site: 2 };
+        let needs = Needs::Root(2);
+        let operation =
+            Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9, site: 2, needs };
         let choice = Choice::ProxyLong;
         let rank = [
             Record::new(&Event::Call { function: "MPI_Wait", site: 2 }, 1000, 3500),
@@ -380,7 +408,7 @@ mod tests {
             Record::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
             Record::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 0),
             Record::new(
-                &Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9, site: 0 },
+                &Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9, site: 0, needs },
                 5,
                 0,
             ),
@@ -431,6 +459,7 @@ mod tests {
         assert_eq!((&spans[1]["ph"], &spans[1]["id2"]), (&json!("e"), &spans[0]["id2"]));
         let by = json!({
             "bytes": 9, "context": "ff", "site": "/bin/a+0x7", "by": "proxy", "why": Choice::ProxyLong.why(), "algorithm": "ring",
+            "root": 2,
         });
         assert_eq!((&spans[0]["args"], &spans[2]["args"]["bytes"]), (&by, &json!(9)));
         assert_eq!((&spans[2]["ph"], spans.len()), (&json!("b"), 3));
@@ -469,6 +498,29 @@ mod tests {
         assert_eq!(of(2, "cancelled")[0]["ph"], "i");
         let counts: Vec<_> = of(2, "C").iter().map(|event| event["args"]["receives"].clone()).collect();
         assert_eq!(counts, [1, 0]);
+    }
+
+    #[test]
+    fn partitions_and_windows_are_told() {
+        let lock =
+            Event::Epoch { name: "MPI_Win_lock on w", context: 10, peer: 2, lock: "exclusive", site: 0 };
+        let fence =
+            Event::Epoch { name: "MPI_Win_fence on w", context: 10, peer: ANY_PEER, lock: "", site: 0 };
+        let ready =
+            Event::Partition { what: "ready", peer: 2, context: 11, number: 3, partition: 1, bytes: 8 };
+        let post = Event::Signal { what: "post", peer: 2, context: 10 };
+        let records = [(lock, 1, 9), (fence, 2, 0), (ready, 3, 0), (post, 4, 0), (post, 5, 0)];
+        let records = records.map(|(event, from, until)| Record::new(&event, from, until)).to_vec();
+        let events = parse(&file(vec![Process { who: Who::Rank(1), clock: 0, records }])).unwrap();
+        check(&events).unwrap();
+        let told = |what| of(&events, 1, what).into_iter().map(|event| event["args"].clone());
+        assert_eq!(
+            told("epoch").collect::<Vec<_>>(),
+            [json!({"context": "a", "peer": 2, "lock": "exclusive"}), json!({}), json!({"context": "a"})]
+        );
+        let ready = json!({"peer": 2, "partition": 1, "number": 3, "bytes": 8, "context": "b"});
+        assert_eq!(told("partition").collect::<Vec<_>>(), [ready]);
+        assert_eq!(told("window").map(|args| args["number"].clone()).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]

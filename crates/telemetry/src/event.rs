@@ -128,6 +128,14 @@ pub fn event(event: Event) {
     }
 }
 
+/// The same of something that happened before, when [`begin`] gave `at`.
+#[inline]
+pub fn event_at(at: u64, event: Event) {
+    if at != 0 {
+        keep(&event, at, 0);
+    }
+}
+
 /// Keeps an event that has begun, for [`close`]; nothing where tracing is off, or there is no room.
 pub fn open(event: Event, begun: u64) -> Option<usize> {
     if tracing() { keep(&event, begun, 0) } else { None }
@@ -234,6 +242,7 @@ pub(crate) static TRACED: Mutex<()> = Mutex::new(());
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Needs;
 
     #[test]
     fn events_are_kept_only_while_tracing_and_only_so_many_however_the_process_ends() {
@@ -268,7 +277,9 @@ mod tests {
         event(Event::HandOver { proxy: 0, context: 7, sequence: 1 });
         let name = "MPI_Ibarrier on MPI_COMM_WORLD";
         let operation = {
-            let event = Event::Operation { name, number: 4, context: 0, sequence: 0, bytes: 0, site: 9 };
+            let needs = Needs::Root(7);
+            let event =
+                Event::Operation { name, number: 4, context: 0, sequence: 0, bytes: 0, site: 9, needs };
             open(event, begun)
         };
         identify(operation, 7, 1);
@@ -283,7 +294,8 @@ mod tests {
         let events = records[facts..].iter().map(|record| (record.event().unwrap(), record.until()));
         let events: Vec<_> = events.collect();
         assert_eq!(events[0], (Event::HandOver { proxy: 0, context: 7, sequence: 1 }, 0));
-        let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0, site: 9 };
+        let needs = Needs::Root(7);
+        let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0, site: 9, needs };
         assert_eq!(events[1], (named, begun + 5));
         assert_eq!(events[2], (Event::Call { function: "MPI_Recv", site: 0 }, 0));
         assert_eq!(events.len(), 3);

@@ -23,12 +23,13 @@ pub mod summary;
 
 pub use choice::Choice;
 pub use counter::{Counter, Unit};
-pub use event::{begin, end, event, tracing};
+pub use event::{begin, close, end, event, event_at, tracing};
 pub use operation::{
-    Carried, Operation, Operations, Row, Sum, enter, function, leave, operations, sum_up_in, time, timed,
+    Carried, Operation, Operations, Row, Sum, enter, function, leave, open_epoch, operations, sum_up_in,
+    time, timed,
 };
 pub use page::{Page, attach, count, page, set, value};
-pub use record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who, decode};
+pub use record::{ANY_PEER, ANY_TAG, Event, Message, Needs, Process, Record, Who, decode};
 
 /// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Does nothing without
 /// tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.

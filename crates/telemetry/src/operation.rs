@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sys::clock::now;
 
-use crate::record::{Event, Message, thread};
+use crate::record::{Event, Message, Needs, thread};
 use crate::{Choice, event, site};
 
 /// Rows of a page. The last one is for all that come when the others are taken.
@@ -256,6 +256,13 @@ pub(crate) fn close_call() {
     HOST.with(|host| event::close(host.record.take(), now()));
 }
 
+/// Opens the record of a window's epoch (`Event::Epoch`), which this call has opened at `from`.
+#[cold]
+pub fn open_epoch(from: u64, name: &str, context: u64, peer: u32, lock: &'static str) -> Option<usize> {
+    let site = HOST.with(|host| host.site.get());
+    event::open(Event::Epoch { name, context, peer, lock, site }, from)
+}
+
 /// What carried an operation out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
@@ -293,8 +300,8 @@ pub struct Operation {
 
 impl Operation {
     /// Operation `number` of those in the row, which this call starts.
-    pub fn begin(row: usize, name: &str, number: u32, bytes: u64) -> Operation {
-        let event = |site| Event::Operation { name, number, context: 0, sequence: 0, bytes, site };
+    pub fn begin(row: usize, name: &str, number: u32, bytes: u64, needs: Needs) -> Operation {
+        let event = |site| Event::Operation { name, number, context: 0, sequence: 0, bytes, site, needs };
         Operation::open(row, bytes, event)
     }
 
@@ -413,7 +420,7 @@ mod tests {
         let begun = now();
         let start = enter("MPI_Ialltoall");
         pass(1_000_000);
-        let mut operation = Operation::begin(row, "", 1, 100);
+        let mut operation = Operation::begin(row, "", 1, 100, Needs::Unknown);
         leave(start);
         let mut in_calls = now() - begun;
         pass(3_000_000);

@@ -16,11 +16,20 @@ pub enum Event<'a> {
     Wait,
     /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
     /// counts the calls of that function on that comm.
-    Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64, site: u32 },
+    Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64, site: u32, needs: Needs },
     /// A message from the start of its send, or of its receive, to completion.
     Message(Message<'a>),
     /// A message that was cancelled: nothing came of it.
     Cancelled { name: &'a str },
+    /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message in
+    /// its context.
+    Partition { what: &'a str, peer: u32, context: u64, number: u32, partition: u32, bytes: u64 },
+    /// An epoch of a window: `name` is the function that opened it and the window. `lock` is "shared",
+    /// "exclusive" or empty, `peer` the one that is locked.
+    Epoch { name: &'a str, context: u64, peer: u32, lock: &'a str, site: u32 },
+    /// A process of a window tells another, or has heard of it: "post" is heard as "start", "complete" as
+    /// "wait".
+    Signal { what: &'a str, peer: u32, context: u64 },
     /// A step of a rendezvous; the sender's ticket names it on both ends.
     Rendezvous { what: &'a str, peer: u32, ticket: u64, bytes: u64 },
     /// How the operation was carried out whose record has this index.
@@ -38,6 +47,42 @@ pub enum Event<'a> {
     /// An instance was taken back from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
+
+/// Whom a collective needs, where its function alone does not say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Needs {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// One with a root: this process.
+    Root(u32),
+    /// A scan, which needs the ranks below this one in its comm.
+    Below(u32),
+}
+
+impl Needs {
+    /// As the 24 bits that a record has for it.
+    fn to_bits(self) -> u64 {
+        let (kind, number) = match self {
+            Needs::Unknown => (0, 0),
+            Needs::Root(peer) => (1, peer),
+            Needs::Below(rank) => (2, rank),
+        };
+        if number < 1 << 22 { kind | u64::from(number) << 2 } else { 0 }
+    }
+
+    fn from_bits(bits: u64) -> Needs {
+        let number = (bits >> 2 & 0x3f_ffff) as u32;
+        match bits & 3 {
+            1 => Needs::Root(number),
+            2 => Needs::Below(number),
+            _ => Needs::Unknown,
+        }
+    }
+}
+
+/// The locks of an epoch, by their number in a record.
+const LOCKS: [&str; 3] = ["", "shared", "exclusive"];
 
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,8 +152,8 @@ pub struct Record(pub(crate) [u8; RECORD_BYTES]);
 /// The words of a record, by index. The first is 0 where there is none yet, or no name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// 1 and the event's place in the enumeration (8 bits), a message's choice (8 bits); the thread in the
-    /// high half.
+    /// 1 and the event's place in the enumeration (8 bits), a message's choice (8 bits) or what a collective
+    /// needs (24 bits); the thread in the high half.
     Kind = 0,
     From = 1,
     Until = 2,
@@ -116,7 +161,8 @@ pub(crate) enum Word {
     Bytes = 4,
     /// The sequence, or a message's tag; the peer, proxy or number in the high half.
     Sequence = 5,
-    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half.
+    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half, or
+    /// a partition's message.
     NameBytes = 6,
     /// When the call began that found it ended; the rank of a step.
     Detail = 7,
@@ -137,8 +183,8 @@ impl Record {
         let (kind, context, bytes, sequence, name) = match *event {
             Event::Call { function, .. } => (1, 0, 0, 0, function),
             Event::Wait => (2, 0, 0, 0, ""),
-            Event::Operation { name, number, context, sequence, bytes, .. } => {
-                (3, context, bytes, both(sequence, number), name)
+            Event::Operation { name, number, context, sequence, bytes, needs, .. } => {
+                (3 | needs.to_bits() << 8, context, bytes, both(sequence, number), name)
             }
             Event::Step { kind, peer, context, sequence, bytes, .. } => {
                 (4, context, bytes, both(sequence, peer), kind)
@@ -154,12 +200,21 @@ impl Record {
                 (kind | (choice as u64) << 8, context, bytes, both(tag as u32, peer), name)
             }
             Event::Cancelled { name } => (CANCELLED, 0, 0, 0, name),
+            Event::Partition { what, peer, context, partition, bytes, .. } => {
+                (15, context, bytes, both(partition, peer), what)
+            }
+            Event::Signal { what, peer, context } => (16, context, 0, both(0, peer), what),
+            Event::Epoch { name, context, peer, lock, .. } => {
+                let lock = LOCKS.iter().position(|it| *it == lock).unwrap_or(0);
+                (17, context, lock as u64, both(0, peer), name)
+            }
             Event::Rendezvous { what, peer, ticket, bytes } => (12, ticket, bytes, both(0, peer), what),
             Event::Thread { number, text } => (13, 0, 0, number.into(), text),
             Event::About { what, text } => (14, 0, 0, (what as u32).into(), text),
         };
         let site = match *event {
-            Event::Operation { site, .. } | Event::Call { site, .. } => site,
+            Event::Operation { site, .. } | Event::Call { site, .. } | Event::Epoch { site, .. } => site,
+            Event::Partition { number, .. } => number,
             Event::Message(message) => message.site,
             _ => 0,
         };
@@ -261,7 +316,10 @@ impl Record {
         Some(match kind & 0xff {
             1 => Event::Call { function: name, site },
             2 => Event::Wait,
-            3 => Event::Operation { name, number: other, context, sequence, bytes, site },
+            3 => {
+                let needs = Needs::from_bits(kind >> 8);
+                Event::Operation { name, number: other, context, sequence, bytes, site, needs }
+            }
             4 => {
                 let rank = self.word(Word::Detail) as u32;
                 Event::Step { kind: name, rank, peer: other, context, sequence, bytes }
@@ -283,6 +341,16 @@ impl Record {
             CANCELLED => Event::Cancelled { name },
             12 => Event::Rendezvous { what: name, peer: other, ticket: context, bytes },
             13 => Event::Thread { number: sequence, text: name },
+            15 => Event::Partition {
+                what: name,
+                peer: other,
+                context,
+                number: site,
+                partition: sequence,
+                bytes,
+            },
+            16 => Event::Signal { what: name, peer: other, context },
+            17 => Event::Epoch { name, context, peer: other, lock: LOCKS.get(bytes as usize)?, site },
             14 => Event::About { what: *About::ALL.get(sequence as usize)?, text: name },
             _ => return None,
         })

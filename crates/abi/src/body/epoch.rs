@@ -3,7 +3,7 @@
 
 use super::coll;
 use crate::args::{Handle, Out};
-use crate::process::{Awaiting, Guard, Job, Process};
+use crate::process::{Awaiting, Guard, Job, Process, Turn};
 use error::{Class, Result, fail};
 use objects::{Group, constants as c};
 use rma::Lock;
@@ -25,17 +25,26 @@ pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.may_fence()?;
     guard.settle(win, None)?;
     coll::barrier(guard, comm)?;
-    guard.job().window(win)?.0.fenced(assert & c::MODE_NOSUCCEED == 0)
+    let opens = assert & c::MODE_NOSUCCEED == 0;
+    trace(guard, win, Turn::Fence(opens))?;
+    guard.job().window(win)?.0.fenced(opens)
+}
+
+/// Tells the trace of a window's epoch, if there is one.
+#[inline(always)]
+fn trace(guard: &mut Guard, win: Handle, turn: Turn) -> Result<()> {
+    if telemetry::tracing() { guard.trace_epoch(win, turn) } else { Ok(()) }
 }
 
 /// MPI_Win_post
 pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
     check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
     let origins = members(guard, group, win)?;
+    let begun = telemetry::begin();
     let (window, rma) = guard.job().window(win)?;
     window.post(rma, &origins)?;
     guard.let_leave();
-    Ok(())
+    trace(guard, win, Turn::Post(&origins, begun))
 }
 
 /// MPI_Win_start: returns when all targets have posted.
@@ -43,21 +52,25 @@ pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> 
     check_assert(assert, c::MODE_NOCHECK)?;
     let targets = members(guard, group, win)?;
     guard.job().window(win)?.0.start(&targets)?;
-    guard.wait_window(win, |window, _| Ok(window.has_started()))
+    guard.wait_window(win, |window, _| Ok(window.has_started()))?;
+    trace(guard, win, Turn::Start(&targets))
 }
 
 /// MPI_Win_complete
 pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.settle(win, None)?;
+    let begun = telemetry::begin();
     let (window, rma) = guard.job().window(win)?;
     let completed = window.complete(rma);
     guard.let_leave();
-    completed
+    completed?;
+    trace(guard, win, Turn::Complete(begun))
 }
 
 /// MPI_Win_wait
 pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.wait_window(win, |window, _| window.has_completed())
+    guard.wait_window(win, |window, _| window.has_completed())?;
+    trace(guard, win, Turn::Wait)
 }
 
 /// MPI_Win_test
@@ -65,6 +78,9 @@ pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     flag.check()?;
     let completed = |process: &mut Process| Ok(process.job().window(win)?.0.has_completed()?.then_some(()));
     let completed = guard.poll(Counter::VainWinTest, || Awaiting::Nothing, completed)?;
+    if completed.is_some() {
+        trace(guard, win, Turn::Wait)?;
+    }
     flag.set(i32::from(completed.is_some()))
 }
 
@@ -97,7 +113,8 @@ pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: 
         return Ok(());
     }
     let member = window.lock(rma, rank, lock, assert & c::MODE_NOCHECK == 0)?;
-    guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))
+    guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
+    trace(guard, win, Turn::Lock(rank, lock == Lock::Exclusive))
 }
 
 /// MPI_Win_lock_all
@@ -110,13 +127,14 @@ pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
         window.ask(rma, member, assert & c::MODE_NOCHECK == 0);
         guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
     }
-    Ok(())
+    trace(guard, win, Turn::LockAll)
 }
 
 /// MPI_Win_unlock
 #[inline(always)]
 pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     guard.settle(win, Some(rank))?;
+    trace(guard, win, Turn::Unlock(rank))?;
     let (window, rma) = guard.job().window(win)?;
     let unlocked = if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) };
     guard.let_leave();
@@ -132,6 +150,7 @@ pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
 /// MPI_Win_unlock_all
 pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.settle(win, None)?;
+    trace(guard, win, Turn::UnlockAll)?;
     let (window, rma) = guard.job().window(win)?;
     let unlocked = window.unlock_all(rma);
     guard.let_leave();

@@ -4,6 +4,7 @@
 
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
+use crate::process::message::start_partitioned;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
 use crate::staging::{self, Unfilled};
@@ -356,10 +357,7 @@ impl Recipe {
                 Ok(process.start_by_library(members.context, steps.clone()))
             }
             Recipe::Coll { planned, members, queue, .. } => planned.start_again(members, queue, process),
-            Recipe::Partitioned(made) => {
-                let Job { p2p, coll, .. } = process.job();
-                made.start(p2p, coll)
-            }
+            Recipe::Partitioned(made) => start_partitioned(made, process),
             Recipe::Staged(recipe, staged) => {
                 staged.fetch()?;
                 Ok(Work::Staged(Box::new(recipe.start(process)?), staged.clone()))

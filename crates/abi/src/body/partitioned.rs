@@ -165,13 +165,14 @@ fn make(
     let comm = guard.objects.comms.get_mut(handle)?;
     let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);
+    let of_comm = comm.context;
     let group = comm.partners().clone();
     // Only a receiver could take another request's message.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
     let (starts, _claim) = (AtomicU32::new(0), claim);
     let made =
-        Partitioned { sends, me, peer, context, tag, buffer, partitions, group, heading, starts, _claim };
+        Partitioned { sends, me, peer, context, comm: of_comm, tag, buffer, partitions, group, heading, starts, _claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
     guard.enter_persistent(handle, recipe, request)
 }
@@ -203,6 +204,7 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
         Work::Staged(work, staged) => (&mut **work, Some(staged.clone())),
         work => (work, None),
     };
+    let work = if let Work::Timed(timed) = work { &mut timed.work } else { work };
     let Work::Parts(parts) = work else {
         fail!(Class::Request, "all partitions of {request} are ready already")
     };

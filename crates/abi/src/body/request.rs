@@ -275,6 +275,9 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
         return Ok(());
     }
     let work = &mut requests.get_mut(handle)?.work;
+    if let Some(Work::Parts(parts)) = work.as_ref().map(Work::plain) {
+        fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel"));
+    }
     match work {
         Some(staged)
             if matches!(
@@ -284,7 +287,6 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
         {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
         }
-        Some(Work::Parts(parts)) => fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel")),
         Some(Work::Generalized { functions, complete, .. }) => {
             let (functions, complete) = (*functions, *complete);
             return functions.cancel(guard, complete);
@@ -332,8 +334,7 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     };
     let mut work = recipe.start(guard);
     if let (Recipe::Coll { planned, .. }, Ok(work)) = (recipe.plain(), &mut work) {
-        let (comm, bytes) = planned.told();
-        let operation = guard.operation(planned.function(), comm, bytes);
+        let operation = guard.operation(planned.function(), || planned.told());
         work.follow(operation, &guard.job().coll);
     }
     let request = guard.job().requests.get_mut(handle)?;

@@ -229,6 +229,7 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
         info: asked.info,
         allocated,
         facts: Box::new(Facts::new(asked.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
+        epochs: None,
     })
 }
 

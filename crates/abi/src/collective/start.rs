@@ -4,7 +4,8 @@
 
 use super::flat::Member;
 use crate::args::{Handle, Out};
-use crate::process::{Guard, Process, operation};
+use crate::process::operation::{self, Told};
+use crate::process::{Guard, Process};
 use crate::request::{Checked, Planned, Recipe, Work, to_bytes};
 use crate::staging;
 use coll::carrier::{Asked, Carrier, Slots, Way, Why, choose};
@@ -75,12 +76,12 @@ impl Guard {
     pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
         let chosen = self.choose(&planned, Way::Nonblocking)?;
         request.check()?;
-        let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
+        let (comm, told) = (planned.comm, telemetry::timed().then(|| Box::new(planned.told())));
         let work = match self.begin(&chosen, &planned)? {
             Begun::Going(work) => work,
             Begun::Over | Begun::Left => planned.by_schedule(self)?,
         };
-        self.launched(work, chosen.carrier, told, request)
+        self.launched(work, chosen.carrier, (comm, told), request)
     }
 
     #[inline(never)]
@@ -88,16 +89,18 @@ impl Guard {
         &mut self,
         mut work: Work,
         carrier: Carrier,
-        told: (Handle, u64),
+        (comm, told): (Handle, Option<Box<Told>>),
         request: Out<Handle>,
     ) -> Result<()> {
         if matches!(carrier, Carrier::Library | Carrier::Device) {
-            let work = self.request(told.0, work)?;
+            let work = self.request(comm, work)?;
             return request.set(work);
         }
-        let operation = self.begun(|| told);
-        work.follow(operation, &self.job().coll);
-        request.set(self.request(told.0, work)?)?;
+        if let Some(told) = told {
+            let operation = self.begun(|| *told);
+            work.follow(operation, &self.job().coll);
+        }
+        request.set(self.request(comm, work)?)?;
         self.let_edges_leave();
         Ok(())
     }

@@ -2,22 +2,28 @@
 //! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each end by function and comm, from its start to its
 //! completion. While they are timed, no message takes the fast path (`fast/message.rs`).
 
-use super::{Process, report};
-use crate::request::{Completion, End, Receive, Send, Source, Timed, Work, choice};
+use super::{Job, Process, report};
+use crate::request::{Completion, End, Partitioned, Receive, Send, Source, Timed, Work, choice};
 use error::Result;
 use p2p::Ticket;
+use std::sync::Arc;
 use telemetry::{ANY_PEER, ANY_TAG, Message, Operation};
 
 impl Process {
     /// The record of a message that begins now in the running call.
     pub(crate) fn message(&mut self, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
+        self.message_of(end.context, end, peer)
+    }
+
+    /// As `message`, of one that has another context than its comm.
+    fn message_of(&mut self, of_comm: u64, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
         let End { sends, context, tag, bytes, .. } = *end;
         let (objects, job) = self.parts();
         let named = || {
-            let found = report::comms(objects).find(|(_, comm)| comm.context == context);
+            let found = report::comms(objects).find(|(_, comm)| comm.context == of_comm);
             found.map_or_else(|| "a freed comm".into(), |(handle, comm)| comm.name_or(handle))
         };
-        let calls = job.operations.calls(context, telemetry::function(), named)?;
+        let calls = job.operations.calls(of_comm, telemetry::function(), named)?;
         let (row, name, peer) = (calls.row, &*calls.name, peer.unwrap_or(ANY_PEER));
         let choice = choice(&mut job.p2p, peer, bytes);
         let message = Message { name, sends, peer, tag, context, bytes, site: 0, choice };
@@ -26,7 +32,16 @@ impl Process {
 
     /// Times a message that `begin` starts.
     fn time(&mut self, end: End, begin: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
-        let mut operation = self.message(&end, end.source.peer());
+        let operation = self.message(&end, end.source.peer());
+        self.follow(end, operation, begin)
+    }
+
+    fn follow(
+        &mut self,
+        end: End,
+        mut operation: Option<Box<Operation>>,
+        begin: impl FnOnce(&mut Process) -> Result<Work>,
+    ) -> Result<Work> {
         match begin(self) {
             Ok(work) => {
                 let is_over = matches!(work, Work::Send(Ticket::DONE));
@@ -42,6 +57,21 @@ impl Process {
                 Err(error)
             }
         }
+    }
+}
+
+/// Starts a partitioned message once, and times it if operations are timed.
+pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) -> Result<Work> {
+    let begin = |process: &mut Process| {
+        let Job { p2p, coll, .. } = process.job();
+        made.start(p2p, coll)
+    };
+    match made.end().filter(|_| telemetry::timed()) {
+        Some(end) => {
+            let operation = process.message_of(made.comm, &end, made.peer);
+            process.follow(end, operation, begin)
+        }
+        None => begin(process),
     }
 }
 

@@ -3,9 +3,10 @@
 //! `message.rs` has the messages.
 
 use super::{Guard, Process};
-use objects::Handle;
+use objects::{Comm, Handle};
+use schedule::algorithm::Collective;
 use std::collections::HashMap;
-use telemetry::{Carried, Choice, Operation};
+use telemetry::{Carried, Choice, Needs, Operation};
 
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
@@ -40,42 +41,60 @@ impl Counted {
     }
 }
 
+/// What is told of a collective.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) comm: Handle,
+    /// Of the longer buffer.
+    pub(crate) bytes: u64,
+    pub(crate) collective: Collective,
+    /// The root in the comm, where there is one.
+    pub(crate) root: u32,
+}
+
+impl Told {
+    /// Whom the collective needs. On an intercommunicator not all know the root.
+    fn needs(&self, comm: &Comm) -> Needs {
+        use Collective::*;
+        match self.collective {
+            _ if comm.remote.is_some() => Needs::Unknown,
+            Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce => {
+                comm.group.peers.get(self.root as usize).map_or(Needs::Unknown, |peer| Needs::Root(*peer))
+            }
+            Scan | Exscan => Needs::Below(comm.rank),
+            _ => Needs::Unknown,
+        }
+    }
+}
+
 impl Process {
     /// The record of a collective that begins now, if operations are timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
         function: &'static str,
-        comm: Handle,
-        bytes: u64,
+        told: impl FnOnce() -> Told,
     ) -> Option<Box<Operation>> {
-        if telemetry::timed() { self.timed_operation(function, comm, bytes) } else { None }
+        if telemetry::timed() { self.timed_operation(function, told()) } else { None }
     }
 
     #[cold]
-    fn timed_operation(
-        &mut self,
-        function: &'static str,
-        handle: Handle,
-        bytes: u64,
-    ) -> Option<Box<Operation>> {
+    fn timed_operation(&mut self, function: &'static str, told: Told) -> Option<Box<Operation>> {
         let (objects, job) = self.parts();
-        let comm = objects.comm(handle).ok()?;
-        let calls = job.operations.calls(comm.context, function, || comm.name_or(handle))?;
+        let comm = objects.comm(told.comm).ok()?;
+        let calls = job.operations.calls(comm.context, function, || comm.name_or(told.comm))?;
         calls.number = calls.number.wrapping_add(1);
-        Some(Box::new(Operation::begin(calls.row, &calls.name, calls.number, bytes)))
+        let needs = told.needs(comm);
+        Some(Box::new(Operation::begin(calls.row, &calls.name, calls.number, told.bytes, needs)))
     }
 }
 
 impl Guard {
     /// The record of a collective under the name of the running MPI function, if operations are timed.
     #[inline]
-    pub(crate) fn begun(&mut self, told: impl FnOnce() -> (Handle, u64)) -> Option<Box<Operation>> {
-        if !telemetry::timed() {
-            return None;
-        }
-        let (function, (comm, bytes)) = (self.doing.0, told());
-        self.operation(function, comm, bytes)
+    pub(crate) fn begun(&mut self, told: impl FnOnce() -> Told) -> Option<Box<Operation>> {
+        let function = self.doing.0;
+        self.operation(function, told)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Windows as the program sees them (MPI 5.0, chapter 12): what `rma` does not need.
 
-use crate::process::{Guard, Job};
+use crate::process::{Epochs, Guard, Job};
 use error::Result;
 use objects::{Attributes, Handle, Info, constants as c};
 use rma::{Flavor, Rma, Window};
@@ -24,6 +24,8 @@ pub struct Win {
     pub allocated: Option<usize>,
     /// The predefined attributes.
     pub facts: Box<Facts>,
+    /// Its open epochs, while there is a trace.
+    pub epochs: Option<Box<Epochs>>,
 }
 
 /// Values that attributes point to, in the shim's numbers. They must not move.

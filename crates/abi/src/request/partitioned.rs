@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The state of partitioned messages (MPI 5.0, chapter 4); `body/partitioned.rs` says how they work.
 
-use super::{Completion, Work, status_of};
+use super::{Completion, End, Source, Work, status_of};
 use coll::{Coll, CollTicket};
 use datatype::Buffer;
 use error::{Error, Result};
@@ -11,6 +11,7 @@ use p2p::{Mode, P2p, Ticket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use sys::Block;
+use telemetry::{Carried, Event};
 
 /// The arguments of a partitioned request, checked.
 pub struct Partitioned {
@@ -19,6 +20,8 @@ pub struct Partitioned {
     pub(crate) me: u32,
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
+    /// The context of the comm.
+    pub(crate) comm: u64,
     pub(crate) _claim: Option<Claim>,
     /// The program's tag.
     pub(crate) tag: i32,
@@ -77,6 +80,10 @@ pub struct Parts {
     left: usize,
     bytes: u64,
     error: Option<Error>,
+    /// Of a receiver that traces: the partitions of which the trace tells that they have arrived.
+    told: Vec<bool>,
+    /// What proxies have carried of it, if operations are timed.
+    carried: Option<Carried>,
 }
 
 /// A partition under way.
@@ -94,6 +101,16 @@ impl Transfer {
         }
     }
 
+    /// How a proxy carried it, if operations are timed and one did.
+    fn carried(self, coll: &Coll) -> Option<Carried> {
+        match self {
+            Transfer::Instance(ticket, _) if telemetry::timed() => {
+                coll.carried(ticket).filter(|carried| carried.choice.is_proxy())
+            }
+            _ => None,
+        }
+    }
+
     /// Its bytes or its error, once it is over.
     fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
         match self {
@@ -103,6 +120,13 @@ impl Transfer {
             Transfer::Instance(ticket, bytes) => coll.outcome(ticket).map(|outcome| (bytes, outcome.err())),
         }
     }
+}
+
+/// What proxies have carried, together.
+fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
+    let (Some(all), Some(one)) = (all, one) else { return all.or(one) };
+    let (bytes, cpu_ns) = (all.bytes + one.bytes, all.cpu_ns + one.cpu_ns);
+    Some(Carried { bytes, cpu_ns, completed: all.completed.max(one.completed), ..one })
 }
 
 /// The heading's tag, which no partition has.
@@ -123,6 +147,8 @@ impl Partitioned {
             left: if self.sends { partitions } else { 1 },
             bytes: 0,
             error: None,
+            told: Vec::new(),
+            carried: None,
         });
         match (self.peer, self.sends, self.heading.get()) {
             (None, false, _) => return Ok(Work::Done(Completion::NO_PROCESS)),
@@ -146,6 +172,23 @@ impl Partitioned {
         Ok(Work::Parts(parts))
     }
 
+    /// What is told of the message when it starts.
+    pub(crate) fn end(&self) -> Option<End> {
+        let Partitioned { sends, context, tag, .. } = *self;
+        let source = Source::Peer { peer: self.peer?, rank: 0 };
+        Some(End { sends, context, source, tag, bytes: self.buffer.bytes() as u64 })
+    }
+
+    /// Tells the trace of a partition of a start.
+    #[cold]
+    fn tell(&self, what: &str, start: u32, partition: u32, heading: Option<&Heading>) {
+        let (context, number, bytes) =
+            (self.context, start.wrapping_add(1), heading.map_or(0, |it| it.bytes));
+        if let Some(peer) = self.peer {
+            telemetry::event(Event::Partition { what, peer, context, number, partition, bytes });
+        }
+    }
+
     /// Bytes from `offset` on, as many of the `bytes` as there are.
     fn part(&self, offset: u64, bytes: u64) -> Buffer {
         let all = self.buffer.bytes() as u64;
@@ -167,14 +210,24 @@ impl Parts {
                 self.expect(p2p, coll, peer, heading);
             }
         }
+        if telemetry::tracing() {
+            self.tell_arrivals(p2p, coll);
+        }
         // The last of them mostly ends last, so one look is enough while any is under way.
         while let Some((partition, transfer)) = self.open.last()
-            && let Some((bytes, error)) = transfer.take(p2p, coll)
+            && let (carried, Some((bytes, error))) = (transfer.carried(coll), transfer.take(p2p, coll))
         {
+            self.carried = sum(self.carried, carried);
             if !self.made.sends {
                 self.done[*partition as usize] = true;
                 self.left -= 1;
                 self.bytes += bytes;
+                // A proxy may have ended it since `tell_arrivals`. Without a trace the list is empty.
+                if let Some(told) = self.told.get_mut(*partition as usize)
+                    && !std::mem::replace(told, true)
+                {
+                    self.made.tell("arrived", self.start, *partition, self.made.heading.get());
+                }
             }
             self.error = self.error.take().or(error);
             self.open.pop();
@@ -214,8 +267,37 @@ impl Parts {
         }
     }
 
+    /// Tells the trace once of each partition that has arrived.
+    #[cold]
+    fn tell_arrivals(&mut self, p2p: &P2p, coll: &Coll) {
+        if self.made.sends {
+            return;
+        }
+        self.told.resize(self.done.len(), false);
+        for (partition, transfer) in &self.open {
+            let told = &mut self.told[*partition as usize];
+            if !*told && transfer.is_over(p2p, coll) {
+                *told = true;
+                self.made.tell("arrived", self.start, *partition, self.made.heading.get());
+            }
+        }
+    }
+
+    /// The bytes of a partition of the sender.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.made.heading.get().map_or(0, |heading| heading.bytes)
+    }
+
+    /// What proxies have carried of it so far.
+    pub(crate) fn carried(&self) -> Option<Carried> {
+        self.carried
+    }
+
     pub(crate) fn send(&mut self, p2p: &mut P2p, coll: &mut Coll, partition: u32) -> Result<()> {
         self.left -= 1;
+        if telemetry::tracing() {
+            self.made.tell("ready", self.start, partition, self.made.heading.get());
+        }
         let made = &self.made;
         let (Some(peer), Some(&Heading { bytes, by_proxy, .. })) = (made.peer, made.heading.get()) else {
             return Ok(());

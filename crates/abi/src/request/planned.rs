@@ -3,6 +3,7 @@
 
 use super::{Image, Operator, Shape, UserOp, Work};
 use crate::args::Handle;
+use crate::process::operation::Told;
 use crate::staging;
 use coll::{Call, Coll, CollTicket, Members, Part, check};
 use datatype::Buffer;
@@ -74,9 +75,10 @@ impl Planned {
         self
     }
 
-    /// The comm, and the bytes of the longer buffer, for OUTBOARD_STATS and OUTBOARD_TRACE.
-    pub(crate) fn told(&self) -> (Handle, u64) {
-        (self.comm, self.call.input.total().max(self.call.output.total()))
+    /// What OUTBOARD_STATS and OUTBOARD_TRACE tell of it.
+    pub(crate) fn told(&self) -> Told {
+        let Call { collective, root, ref input, ref output, .. } = self.call;
+        Told { comm: self.comm, bytes: input.total().max(output.total()), collective, root }
     }
 
     /// The function that made it persistent.

@@ -73,9 +73,11 @@ impl Timed {
         };
         let by_proxy = match &self.work {
             Work::Long(long) => p2p.carried(long.ticket).filter(|carried| carried.choice.is_proxy()),
+            Work::Parts(parts) => parts.carried(),
             _ => None,
         };
-        let by_rank = Carried { choice: choice(p2p, peer, bytes), ..Carried::default() };
+        let piece = if let Work::Parts(parts) = &self.work { parts.piece_bytes() } else { bytes };
+        let by_rank = Carried { choice: choice(p2p, peer, piece), ..Carried::default() };
         operation.passed(peer, tag, bytes, by_proxy.unwrap_or(by_rank));
     }
 }

@@ -191,6 +191,7 @@ impl Work {
         match self {
             Work::Parts(parts) => parts.awaits_heading(),
             Work::Staged(work, _) => work.is_driven(),
+            Work::Timed(timed) => timed.work.is_driven(),
             Work::Checked(_) | Work::OnDevice(_) => true,
             Work::Library(carried) => carried.is_driven(),
             _ => false,

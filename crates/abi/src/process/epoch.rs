@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Epochs of windows in the trace: how long each is open, and what the ends of MPI_Win_post, MPI_Win_start,
+//! MPI_Win_complete and MPI_Win_wait tell each other. Nothing here runs unless there is a trace.
+
+use super::Guard;
+use error::Result;
+use objects::Handle;
+use telemetry::{ANY_PEER, Event};
+
+/// A record of the trace that is open; nothing where there was no room for it.
+type Open = Option<usize>;
+
+/// The epochs of a window that are open, as the trace knows them.
+#[derive(Default)]
+pub struct Epochs {
+    /// Of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
+    access: Open,
+    /// Of MPI_Win_post.
+    exposure: Open,
+    /// Of MPI_Win_lock, by the rank that is locked.
+    locks: Vec<(i32, Open)>,
+    /// Whom MPI_Win_start and MPI_Win_post have named.
+    targets: Vec<usize>,
+    origins: Vec<usize>,
+}
+
+/// What opens or closes an epoch.
+#[derive(Clone, Copy)]
+pub enum Turn<'a> {
+    /// A fence; whether it opens an epoch.
+    Fence(bool),
+    /// MPI_Win_post for these origins, after the time at which it began to tell them.
+    Post(&'a [usize], u64),
+    /// MPI_Win_start has heard of these targets.
+    Start(&'a [usize]),
+    /// MPI_Win_complete, after the time at which it began to tell the targets.
+    Complete(u64),
+    /// MPI_Win_wait or MPI_Win_test has heard of all origins.
+    Wait,
+    /// MPI_Win_lock of a rank; whether it is exclusive.
+    Lock(i32, bool),
+    LockAll,
+    /// MPI_Win_unlock will give the lock of a rank back.
+    Unlock(i32),
+    UnlockAll,
+}
+
+impl Guard {
+    /// Tells the trace of a turn of a window.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_epoch(&mut self, win: Handle, turn: Turn) -> Result<()> {
+        let (objects, job) = self.parts();
+        let found = job.windows.get_mut(win)?;
+        let comm = objects.comm(found.comm)?;
+        let (context, peers) = (comm.context, &comm.group.peers);
+        let window = if found.name.is_empty() { win.to_string() } else { found.name.clone() };
+        let name = format!("{} on {window}", telemetry::function());
+        let peer = |rank: usize| peers.get(rank).copied().unwrap_or(ANY_PEER);
+        let now = sys::clock::now();
+        let open = |peer: u32, lock: &'static str| telemetry::open_epoch(now, &name, context, peer, lock);
+        let signal = |what: &str, ranks: &[usize], at: u64| {
+            for rank in ranks {
+                telemetry::event_at(at, Event::Signal { what, peer: peer(*rank), context });
+            }
+        };
+        let close = |record: Open| telemetry::close(record, now);
+        let epochs = found.epochs.get_or_insert_default();
+        match turn {
+            Turn::Fence(opens) => {
+                close(epochs.access.take());
+                epochs.access = if opens { open(ANY_PEER, "") } else { None };
+            }
+            Turn::Post(origins, at) => {
+                signal("post", origins, at);
+                (epochs.exposure, epochs.origins) = (open(ANY_PEER, ""), origins.to_vec());
+            }
+            Turn::Start(targets) => {
+                signal("start", targets, now);
+                close(epochs.access.take());
+                (epochs.access, epochs.targets) = (open(ANY_PEER, ""), targets.to_vec());
+            }
+            Turn::Complete(at) => {
+                signal("complete", &std::mem::take(&mut epochs.targets), at);
+                close(epochs.access.take());
+            }
+            Turn::Wait => {
+                signal("wait", &std::mem::take(&mut epochs.origins), now);
+                close(epochs.exposure.take());
+            }
+            Turn::Lock(rank, exclusive) => {
+                close(epochs.access.take());
+                let lock = if exclusive { "exclusive" } else { "shared" };
+                epochs.locks.push((rank, open(peer(rank as usize), lock)));
+            }
+            Turn::LockAll => {
+                close(epochs.access.take());
+                epochs.access = open(ANY_PEER, "shared");
+            }
+            Turn::Unlock(rank) => {
+                if let Some(at) = epochs.locks.iter().position(|(locked, _)| *locked == rank) {
+                    close(epochs.locks.swap_remove(at).1);
+                }
+            }
+            Turn::UnlockAll => close(epochs.access.take()),
+        }
+        Ok(())
+    }
+}
