@@ -168,6 +168,37 @@ def messages_and_proxies_steps_are_joined_by_arrows():
         profiled(trace)
 
 
+@test
+def partitions_and_windows_are_joined_by_arrows():
+    """traced_windows.c on 3 ranks: 3 rounds of 4 partitions to the next rank, of each kind of epoch, and of rooted collectives; rank 0 is late."""
+    program = compile_c(HERE / "faults/traced_windows.c")
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        code, output = mpirun("-n", 3, program, env={"OUTBOARD_TRACE": str(trace)})
+        expect(code == 0, f"{code}\n{output}")
+        events = json.loads(trace.read_text())["traceEvents"]
+        drawn = arrows(events)
+        lengths = {name: len(it) for name, it in drawn.items()}
+        # Each partition of each message; each post and each completion, all of rank 0 and rank 1.
+        expect((lengths["partition"], lengths["message"], lengths["window"]) == (36, 9, 6), f"{lengths}")
+        expect(all((it[0]["pid"] + 1) % 3 == it[-1]["pid"] for it in drawn["partition"]), "between other ranks")
+        begun = [e for e in events if e["ph"] == "b"]
+        ends = [(e["args"]["direction"], e["args"]["number"], e["args"]["bytes"]) for e in begun if e["cat"] == "message"]
+        expect(sorted(ends) == sorted((way, number, 1 << 17) for way in ("send", "receive") for number in (1, 2, 3) for _ in range(3)), f"{ends}")
+        epochs = [(e["name"], e["args"].get("peer"), e["args"].get("lock")) for e in begun if e["cat"] == "epoch"]
+        wanted = {("MPI_Win_fence on table", None, None): 9, ("MPI_Win_post on table", None, None): 3, ("MPI_Win_start on table", None, None): 3,
+                  ("MPI_Win_lock on table", 1, "exclusive"): 9, ("MPI_Win_lock_all on table", None, "shared"): 9}
+        expect({epoch: epochs.count(epoch) for epoch in epochs} == wanted, f"{epochs}")
+        closed = {e["id2"]["local"] for e in events if e["ph"] == "e"}
+        expect(all(e["id2"]["local"] in closed for e in begun), "epochs that do not end")
+        code, output = run(BIN / "outboard", "profile", "--json", trace)
+        expect(code == 0, f"outboard profile: {output}")
+        late = {(row["why"], row["function"]) for row in json.loads(output)["late"] if row["late"] == 0 and row["longest_us"] > 5000}
+        wanted = {("sender", "MPI_Waitall"), ("collective", "MPI_Win_fence"), ("target", "MPI_Win_start"), ("holder", "MPI_Win_lock"),
+                  ("collective", "MPI_Bcast"), ("collective", "MPI_Reduce"), ("collective", "MPI_Scan")}
+        expect(wanted <= late, f"{wanted - late} are missing in {late}")
+
+
 def profiled(trace):
     """What `outboard profile` makes of the trace of traced.c on 3 ranks with a proxy."""
     code, output = run(BIN / "outboard", "profile", "--json", trace)

@@ -24,7 +24,7 @@ pub struct Call<'a> {
     pub waited: f64,
 }
 
-/// A collective or an end of a message, from its start to its completion.
+/// A collective, an end of a message or an epoch of a window, from its start to its completion.
 pub struct Span<'a> {
     pub event: &'a Event<'a>,
     /// None: it did not complete.
@@ -38,6 +38,8 @@ pub struct Parts<'a> {
     /// The calls of each thread.
     pub threads: HashMap<Thread, Range<usize>>,
     pub spans: Vec<Span<'a>>,
+    /// What ranks tell and hear of partitions and windows.
+    pub signals: Vec<&'a Event<'a>>,
     /// What proxies did.
     pub steps: Vec<&'a Event<'a>>,
     /// From the first to the last event with a time.
@@ -80,7 +82,9 @@ impl<'a> Parts<'a> {
         let spans = trace.events.iter().filter(|it| it.ph == "b").filter(is_of_rank);
         let spans = spans.map(|event| Span { event, until: ends.get(&*event.id2.local).copied() });
         let steps = trace.events.iter().filter(|it| it.pid >= FIRST_PROXY_PID && it.cat == "step");
-        Ok(Parts { calls, threads, spans: spans.collect(), steps: steps.collect(), period: start..end })
+        let signals = trace.events.iter().filter(|it| matches!(&*it.cat, "partition" | "window"));
+        let (spans, steps) = (spans.collect(), steps.collect());
+        Ok(Parts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
     }
 
     /// The call of a thread in which a time lies.

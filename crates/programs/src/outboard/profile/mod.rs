@@ -89,7 +89,11 @@ mod tests {
     /// The span of a message's end or a collective; `args` says which.
     fn span(pid: u64, name: &str, times: [f64; 2], args: Value) -> [Value; 2] {
         let id = format!("{pid}.{name}.{}", times[0]);
-        let cat = if args.get("direction").is_some() { "message" } else { "operation" };
+        let cat = match () {
+            () if args.get("direction").is_some() => "message",
+            () if args.get("lock").is_some() => "epoch",
+            () => "operation",
+        };
         let half = |ph: &str, ts: f64| {
             let args = if ph == "b" { args.clone() } else { json!({}) };
             json!({"ph": ph, "cat": cat, "name": name, "pid": pid, "tid": 1, "ts": ts, "id2": {"local": id}, "args": args})
@@ -157,6 +161,85 @@ mod tests {
             };
             assert_eq!((calls("MPI_Send"), calls("MPI_Recv")), (2, 3), "a call in another is not counted");
             assert_eq!(figures.cut_off, [1]);
+        });
+    }
+
+    /// Each call of rank 1 or 2 waits for what rank 0 does late, in ten ways; the second half of each pair is
+    /// of one that needs nobody, or has what it needs.
+    #[test]
+    fn partitions_windows_and_rooted_collectives_wait_for_whom_they_need() {
+        let mut events = Vec::new();
+        let mut calls =
+            |pid: u64, name: &str, from: f64, until: f64| events.push(call(pid, name, from, until - from));
+        let mut more = Vec::new();
+        let signal = |pid: u64, cat: &str, name: &str, ts: f64, peer: u64, number: u64| {
+            json!({"ph": "i", "s": "t", "cat": cat, "name": name, "pid": pid, "tid": 1, "ts": ts,
+                "args": {"peer": peer, "number": number, "context": "9", "partition": 0}})
+        };
+        // A partitioned message that starts at 10 and is ready at 40; the receiver waits from 20 on.
+        calls(0, "MPI_Start", 10.0, 11.0);
+        calls(0, "MPI_Pready", 40.0, 41.0);
+        calls(1, "MPI_Start", 10.0, 11.0);
+        calls(1, "MPI_Wait", 20.0, 50.0);
+        let args = |way: &str, peer: u64| json!({"direction": way, "peer": peer, "tag": 3, "bytes": 8, "context": "9", "number": 1});
+        more.extend(span(0, "MPI_Start on c", [10.0, 41.0], args("send", 1)));
+        more.extend(span(1, "MPI_Start on c", [10.0, 49.0], args("receive", 0)));
+        more.extend([
+            signal(0, "partition", "ready", 12.0, 1, 1),
+            signal(0, "partition", "ready", 40.5, 1, 1),
+        ]);
+        // A broadcast and a scan: rank 1 needs rank 0, rank 0 nobody. A reduction to rank 1: only it needs.
+        for (at, name, root) in [
+            (100.0, "MPI_Bcast on c #1", 0),
+            (200.0, "MPI_Scan on c #1", 9),
+            (300.0, "MPI_Reduce on c #1", 1),
+        ] {
+            let function = name.split(' ').next().unwrap();
+            for (pid, from) in [(0, at + 30.0), (1, at), (2, at + 35.0)] {
+                calls(pid, function, from, at + 50.0);
+                let args = json!({"bytes": 8, "context": "7", "root": root, "place": pid, "site": format!("/bin/a+0x{pid}")});
+                more.extend(span(pid, name, [from, at + 49.0], args));
+            }
+        }
+        // A post at 430 and a completion at 470.
+        calls(0, "MPI_Win_post", 430.0, 431.0);
+        calls(1, "MPI_Win_start", 410.0, 440.0);
+        calls(1, "MPI_Win_complete", 470.0, 471.0);
+        calls(0, "MPI_Win_wait", 450.0, 480.0);
+        more.push(signal(0, "window", "post", 430.5, 1, 1));
+        more.push(signal(1, "window", "start", 439.0, 0, 1));
+        more.push(signal(1, "window", "complete", 470.5, 0, 1));
+        more.push(signal(0, "window", "wait", 479.0, 1, 1));
+        // Rank 0 holds a lock on rank 2 until 530; rank 1 asks at 510; rank 2 asks for one of rank 0.
+        calls(0, "MPI_Win_lock", 500.0, 501.0);
+        calls(0, "MPI_Win_unlock", 530.0, 531.0);
+        calls(1, "MPI_Win_lock", 510.0, 540.0);
+        calls(2, "MPI_Win_lock", 510.0, 540.0);
+        let lock = |peer: u64, lock: &str| json!({"lock": lock, "peer": peer, "context": "9"});
+        more.extend(span(0, "MPI_Win_lock on w", [500.5, 530.5], lock(2, "exclusive")));
+        more.extend(span(1, "MPI_Win_lock on w", [539.0, 545.0], lock(2, "shared")));
+        more.extend(span(2, "MPI_Win_lock on w", [539.0, 545.0], lock(0, "shared")));
+        events.extend(more);
+        with(&file(&events), |figures, _, _| {
+            let mut late: Vec<_> = figures
+                .late
+                .iter()
+                .map(|row| (&*row.function, row.rank, row.why, row.late, row.us))
+                .collect();
+            late.sort_by(|a, b| a.0.cmp(b.0).then(a.1.cmp(&b.1)));
+            let wanted = [
+                ("MPI_Bcast", 1, Why::Collective, 0, 30.0),
+                ("MPI_Reduce", 1, Why::Collective, 2, 35.0),
+                ("MPI_Scan", 1, Why::Collective, 0, 30.0),
+                ("MPI_Wait", 1, Why::Sender, 0, 20.5),
+                ("MPI_Win_lock", 1, Why::Holder, 0, 20.5),
+                ("MPI_Win_start", 1, Why::Target, 0, 20.5),
+                ("MPI_Win_wait", 0, Why::Origin, 1, 20.5),
+            ];
+            assert_eq!(late, wanted);
+            let sites =
+                figures.late.iter().filter(|row| row.late == 0).all(|row| row.late_site == "/bin/a+0x0");
+            assert!(sites && figures.traffic.len() == 1, "partitioned messages are in the matrix");
         });
     }
 

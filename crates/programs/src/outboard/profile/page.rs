@@ -45,9 +45,10 @@ pub fn html(name: &str, figures: &Figures, parts: &Parts, waits: &[Wait]) -> Str
 
 const NOTES: &str = "<h2>How to read it</h2><p>Calls made by the library inside another call do not count. Time outside MPI is what lies between \
 a rank's calls from its first to its last, MPI_Finalize left out, summed over its threads. A rank waits in a call until the last partner that the \
-call needs has begun its part; each call has one such partner, so no time counts twice. Collectives with a root, scans, and collectives among \
-neighbours are left out there, because a trace does not say who needs whom. Messages are those of sends; collectives, partitioned \
-messages and windows are not in the matrix. A trace costs time itself: short calls look longer than they are. Between hosts, times are exact \
+call needs has begun its part; each call has one such partner, so no time counts twice. A receive needs the send, of a partitioned message \
+the last MPI_Pready; a broadcast its root, a reduction's root all others, a scan the lower ranks; MPI_Win_start the posts, MPI_Win_wait the \
+completions, MPI_Win_lock who held the lock. Left out there are collectives among neighbours, what else an algorithm makes a rank wait for, \
+MPI_Win_lock_all, and operations on windows, because a trace does not say who needs whom. Collectives and windows are not in the matrix of messages. A trace costs time itself: short calls look longer than they are. Between hosts, times are exact \
 to about half of a message's round trip. <code>outboard explain</code> tells who carried out each collective; \
 ui.perfetto.dev shows each event of the trace.</p>\n";
 
@@ -262,6 +263,9 @@ fn late(figures: &Figures, sites: &mut Sites) -> String {
             Why::Sender => "late sender",
             Why::Receiver => "late receiver",
             Why::Collective => "late in a collective",
+            Why::Target => "late post",
+            Why::Origin => "late completion",
+            Why::Holder => "held the lock",
         };
         let [late_site, site] =
             [&row.late_site, &row.site].map(|site| escaped(&sites.find(site).to_string()));
@@ -275,7 +279,7 @@ fn late(figures: &Figures, sites: &mut Sites) -> String {
         .expect("a String takes all");
     }
     format!(
-        "<h2>Late senders, receivers and members</h2><div class=scroll><table><tr><th class=n>what<th>late rank<th class=n>began at<th>waiting rank<th class=n>in\
+        "<h2>Who was late, and where</h2><div class=scroll><table><tr><th class=n>what<th>late rank<th class=n>began at<th>waiting rank<th class=n>in\
          <th class=n>call site<th>times<th>time<th>longest</tr>{rows}</table></div>{}\n",
         left_out(figures.late.iter().map(|row| row.us))
     )

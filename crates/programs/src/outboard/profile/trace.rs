@@ -54,7 +54,7 @@ pub struct Id<'a> {
     pub local: Cow<'a, str>,
 }
 
-/// The arguments of calls, collectives, messages and steps.
+/// The arguments of calls, collectives, messages, epochs and steps.
 #[derive(Default, Deserialize)]
 pub struct Arguments<'a> {
     #[serde(borrow, default)]
@@ -66,6 +66,11 @@ pub struct Arguments<'a> {
     #[serde(default)]
     pub bytes: u64,
     pub peer: Option<u64>,
+    /// The root of a collective, and the rank in its comm of a member of a scan.
+    pub root: Option<u64>,
+    pub place: Option<u64>,
+    #[serde(borrow, default)]
+    pub lock: Cow<'a, str>,
     #[serde(default)]
     pub tag: i64,
     #[serde(default)]

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Who waits for whom. In an MPI call a rank waits until the last partner that it needs has begun its part:
-//! the sender of a message that the call completes, the receiver of one that moves only then, the last rank
-//! to enter a collective. A call has at most one such partner, the last; so no time counts twice.
+//! the sender of a message that the call completes (of a partitioned one, its last partition), the receiver of
+//! one that moves only then, the ranks of a collective, the other side of a window's post or completion, who
+//! holds a lock. A call has at most one such partner, the last; so no time counts twice.
 //!
-//! A collective with a root, a scan, or one among neighbours needs some ranks only, and a trace does not say
-//! which, so these are left out.
+//! Left out is what a trace does not say: who needs whom among neighbours, whom an algorithm adds, and which
+//! of its locks MPI_Win_lock_all waits for.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::calls::{Parts, Span, Thread, base};
+use super::trace::Event;
 
 /// Who was late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -18,8 +20,14 @@ use super::calls::{Parts, Span, Thread, base};
 pub enum Why {
     Sender,
     Receiver,
-    /// The last rank to enter a collective.
+    /// The last rank to enter a collective, of those that this one needs.
     Collective,
+    /// A target, with its post.
+    Target,
+    /// An origin, with its completion.
+    Origin,
+    /// The rank that held the lock until then.
+    Holder,
 }
 
 /// A wait in a call.
@@ -36,86 +44,242 @@ pub struct Wait<'a> {
     pub us: f64,
 }
 
-/// The collectives that no member ends before all have begun.
-const NEEDS_ALL: [&str; 9] = [
-    "barrier",
-    "allreduce",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "alltoallw",
-    "reduce_scatter",
-    "reduce_scatter_block",
-];
+/// Which members of a collective a member needs before it can end.
+#[derive(Clone, Copy, PartialEq)]
+enum Need {
+    All,
+    /// The root; it needs nobody.
+    Root,
+    /// The root needs all.
+    AllAtRoot,
+    /// Those of lower ranks.
+    Below,
+}
+
+/// What the collective of this name needs, in small letters; nothing if that is not known.
+fn need(base: &str) -> Option<Need> {
+    Some(match base {
+        "barrier"
+        | "allreduce"
+        | "allgather"
+        | "allgatherv"
+        | "alltoall"
+        | "alltoallv"
+        | "alltoallw"
+        | "reduce_scatter"
+        | "reduce_scatter_block"
+        | "win_fence"
+        | "win_free" => Need::All,
+        "bcast" | "scatter" | "scatterv" => Need::Root,
+        "gather" | "gatherv" | "reduce" => Need::AllAtRoot,
+        "scan" | "exscan" => Need::Below,
+        _ => return None,
+    })
+}
 
 /// Context, sender, receiver, tag and number of a message.
 type Message<'a> = (&'a str, u64, u64, i64, u64);
 
+/// Who is needed, from when on, and where it was then.
+#[derive(Clone, Copy)]
+struct Partner<'a> {
+    rank: u64,
+    began: f64,
+    site: &'a str,
+}
+
 /// All waits, the longest first; writes how long each call waited.
 pub fn find<'a>(parts: &mut Parts<'a>) -> Vec<Wait<'a>> {
-    let mut last: HashMap<usize, Wait<'a>> = HashMap::new();
-    let mut consider = |span: &Span<'a>, partner: &Span<'a>, why: Why| {
-        let began = partner.event.ts;
-        // What completed before its partner began did not need it.
-        let Some(until) = span.until.filter(|until| *until >= began) else { return };
-        let Some(at) = parts.around(thread(span), until) else { return };
-        let call = &parts.calls[at];
-        let us = began.min(call.until) - call.from;
-        if us > 0.0 && last.get(&at).is_none_or(|other| other.us < us) {
-            let (late, late_site) = (partner.event.pid, &*partner.event.args.site);
-            last.insert(at, Wait { call: at, why, late, began, late_site, us });
-        }
-    };
-    let mut sends: HashMap<Message, &Span> = HashMap::new();
-    let messages = || parts.spans.iter().filter(|span| span.event.cat == "message");
-    for (span, key) in messages().filter_map(|span| Some((span, key(span)?))) {
-        if span.event.args.direction == "send" {
-            sends.insert(key, span);
-        }
-    }
-    for (receive, key) in messages().filter_map(|span| Some((span, key(span)?))) {
-        if receive.event.args.direction == "receive"
-            && let Some(send) = sends.get(&key)
-        {
-            consider(receive, send, Why::Sender);
-            consider(send, receive, Why::Receiver);
-        }
-    }
-    for members in collectives(parts).values() {
-        let latest = members.iter().max_by(|a, b| a.event.ts.total_cmp(&b.event.ts));
-        let Some(latest) = latest else { continue };
-        for member in members.iter().filter(|member| member.event.pid != latest.event.pid) {
-            consider(member, latest, Why::Collective);
-        }
-    }
-    let mut waits: Vec<Wait> = last.into_values().collect();
+    let mut found = Found { parts, last: HashMap::new() };
+    found.messages();
+    found.collectives();
+    found.signals();
+    found.locks();
+    let mut waits: Vec<Wait> = found.last.into_values().collect();
     waits.iter().for_each(|wait| parts.calls[wait.call].waited = wait.us);
     waits.sort_by(|a, b| b.us.total_cmp(&a.us).then(a.call.cmp(&b.call)));
     waits
+}
+
+/// The last partner of each call, by its index.
+struct Found<'s, 'a> {
+    parts: &'s Parts<'a>,
+    last: HashMap<usize, Wait<'a>>,
+}
+
+impl<'a> Found<'_, 'a> {
+    /// A call of `thread` found at `until` what needed `partner`.
+    fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
+        let Partner { rank, began, site } = partner;
+        // What completed before its partner began did not need it.
+        let Some(until) = until.filter(|until| *until >= began) else { return };
+        let Some(at) = self.parts.around(thread, until) else { return };
+        let call = &self.parts.calls[at];
+        let us = began.min(call.until) - call.from;
+        if us > 0.0 && self.last.get(&at).is_none_or(|other| other.us < us) {
+            self.last.insert(at, Wait { call: at, why, late: rank, began, late_site: site, us });
+        }
+    }
+
+    /// Who did something at a time, at the place of the call around it.
+    fn at(&self, thread: Thread, began: f64) -> Partner<'a> {
+        let site = self.parts.around(thread, began).map_or("", |call| self.parts.calls[call].site);
+        Partner { rank: thread.0, began, site }
+    }
+
+    fn messages(&mut self) {
+        let parts = self.parts;
+        let messages = || parts.spans.iter().filter(|span| span.event.cat == "message");
+        let keyed = || {
+            messages().filter_map(|span| Some((span, key(span.event, span.event.args.direction == "send")?)))
+        };
+        let sends: HashMap<Message, &Span> = keyed()
+            .filter(|(span, _)| span.event.args.direction == "send")
+            .map(|(span, key)| (key, span))
+            .collect();
+        // A partitioned message is whole when its last partition is ready. Its context is no other's.
+        let mut ready: HashMap<Message, &Event> = HashMap::new();
+        for event in parts.signals.iter().filter(|event| event.name == "ready") {
+            let Some(key) = key(event, true) else { continue };
+            let last = ready.entry(key).or_insert(event);
+            if last.ts < event.ts {
+                *last = event;
+            }
+        }
+        for (receive, key) in keyed().filter(|(span, _)| span.event.args.direction == "receive") {
+            let Some(send) = sends.get(&key) else { continue };
+            let (context, from, to, _, number) = key;
+            let whole = match ready.get(&(context, from, to, 0, number)) {
+                Some(event) => self.at((event.pid, event.tid), event.ts),
+                None => begun(send),
+            };
+            self.consider(thread(receive), receive.until, whole, Why::Sender);
+            self.consider(thread(send), send.until, begun(receive), Why::Receiver);
+        }
+    }
+
+    fn collectives(&mut self) {
+        for (need, members) in collectives(self.parts) {
+            let root = members.iter().find(|span| span.event.args.root == Some(span.event.pid)).copied();
+            for member in &members {
+                let of_others = members.iter().copied().filter(|other| other.event.pid != member.event.pid);
+                let is_root = member.event.args.root == Some(member.event.pid);
+                let place = |span: &Span| span.event.args.place;
+                let needed = match need {
+                    Need::All => latest(of_others),
+                    Need::Root if is_root => None,
+                    Need::Root => root.filter(|root| root.event.args.bytes > 0),
+                    Need::AllAtRoot if !is_root => None,
+                    Need::AllAtRoot => latest(of_others.filter(|it| it.event.args.bytes > 0)),
+                    Need::Below => latest(of_others.filter(|it| {
+                        it.event.args.bytes > 0 && place(it).is_some() && place(it) < place(member)
+                    })),
+                };
+                if let Some(needed) = needed {
+                    self.consider(thread(member), member.until, begun(needed), Why::Collective);
+                }
+            }
+        }
+    }
+
+    /// Starts that need posts, and waits that need completions.
+    fn signals(&mut self) {
+        let parts = self.parts;
+        let told = |event: &&&Event| ["post", "complete"].contains(&&*event.name);
+        let by_key =
+            parts.signals.iter().filter(told).map(|event| ((&*event.name, key(event, true)), *event));
+        let by_key: HashMap<_, &Event> = by_key.collect();
+        for event in &parts.signals {
+            let (told, why) = match &*event.name {
+                "start" => ("post", Why::Target),
+                "wait" => ("complete", Why::Origin),
+                _ => continue,
+            };
+            if let Some(teller) = by_key.get(&(told, key(event, false))) {
+                let partner = self.at((teller.pid, teller.tid), teller.ts);
+                self.consider((event.pid, event.tid), Some(event.ts), partner, why);
+            }
+        }
+    }
+
+    /// Locks that others held when they were asked for: an epoch begins when the lock is granted.
+    fn locks(&mut self) {
+        let parts = self.parts;
+        // The epochs of each window and target by their ends; those of MPI_Win_lock_all are of all targets.
+        let mut held: HashMap<(&str, Option<u64>), Vec<&Span>> = HashMap::new();
+        for span in parts.spans.iter().filter(|span| !span.event.args.lock.is_empty() && span.until.is_some())
+        {
+            held.entry((&*span.event.args.context, span.event.args.peer)).or_default().push(span);
+        }
+        held.values_mut().for_each(|spans| spans.sort_by(|a, b| end(a).total_cmp(&end(b))));
+        let locks = parts
+            .spans
+            .iter()
+            .filter(|span| !span.event.args.lock.is_empty() && span.event.args.peer.is_some());
+        for lock in locks {
+            let (event, granted) = (lock.event, lock.event.ts);
+            let Some(call) = parts.around(thread(lock), granted) else { continue };
+            let asked = parts.calls[call].from;
+            let conflicts = |other: &&&Span| {
+                other.event.pid != event.pid
+                    && (event.args.lock == "exclusive" || other.event.args.lock == "exclusive")
+            };
+            let last = |target: Option<u64>| {
+                let spans = held.get(&(&*event.args.context, target))?;
+                let before = spans.partition_point(|span| end(span) <= granted);
+                let meanwhile = spans[..before].iter().rev().take_while(|span| end(span) > asked);
+                meanwhile.into_iter().find(&conflicts).copied()
+            };
+            let holders = [last(event.args.peer), last(None)].into_iter().flatten();
+            if let Some(holder) = holders.max_by(|a, b| end(a).total_cmp(&end(b))) {
+                let partner = self.at(thread(holder), end(holder));
+                self.consider(thread(lock), Some(granted), partner, Why::Holder);
+            }
+        }
+    }
+}
+
+/// The one that began last.
+fn latest<'s, 'a>(spans: impl Iterator<Item = &'s Span<'a>>) -> Option<&'s Span<'a>>
+where
+    'a: 's,
+{
+    spans.max_by(|a, b| a.event.ts.total_cmp(&b.event.ts))
 }
 
 fn thread(span: &Span) -> Thread {
     (span.event.pid, span.event.tid)
 }
 
-/// None: a receive of which the trace does not say what it got.
-fn key<'a>(span: &Span<'a>) -> Option<Message<'a>> {
-    let (rank, args) = (span.event.pid, &span.event.args);
+/// When it ended; 0 if it did not.
+fn end(span: &Span) -> f64 {
+    span.until.unwrap_or(0.0)
+}
+
+/// What a span's rank began, and where.
+fn begun<'a>(span: &Span<'a>) -> Partner<'a> {
+    Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
+}
+
+/// What both ends of a message or a signal have alike. None: a receive of which the trace does not say what it
+/// got.
+fn key<'a>(event: &'a Event<'a>, tells: bool) -> Option<Message<'a>> {
+    let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
-    let (from, to) = if args.direction == "send" { (rank, peer) } else { (peer, rank) };
+    let (from, to) = if tells { (rank, peer) } else { (peer, rank) };
     Some((&args.context, from, to, args.tag, args.number))
 }
 
-/// The spans of each collective that needs all its ranks, by context and name with number.
-fn collectives<'s, 'a>(parts: &'s Parts<'a>) -> HashMap<(&'a str, &'a str), Vec<&'s Span<'a>>> {
-    let mut collectives: HashMap<_, Vec<&Span>> = HashMap::new();
+/// The spans of each collective of which it is known whom it needs; they share context, and name with number.
+fn collectives<'s, 'a>(parts: &'s Parts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
+    let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {
         let name = &*span.event.name;
         let function = name.split(' ').next().unwrap_or_default();
-        if NEEDS_ALL.contains(&base(function).trim_end_matches("_init")) {
-            collectives.entry((&*span.event.args.context, name)).or_default().push(span);
+        if let Some(need) = need(base(function).trim_end_matches("_init")) {
+            let one = collectives.entry((&*span.event.args.context, name));
+            one.or_insert((need, Vec::new())).1.push(span);
         }
     }
-    collectives
+    collectives.into_values().collect()
 }
