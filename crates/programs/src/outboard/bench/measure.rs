@@ -24,13 +24,20 @@ pub struct Measure {
     /// By message size in bytes.
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit.
+    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit. Of device memory: the
+    /// same test in the host's.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
     /// Those of `limits` that are shown only: they need memory that both processes have mapped, which a
     /// program's memory is not.
     #[serde(default)]
     pub beside: Vec<String>,
+    /// What rows differ in, as a noun; empty: the message's bytes.
+    #[serde(default)]
+    pub by: String,
+    /// The kind of device memory (`-d`) of the buffers of `run`; none: the host's.
+    #[serde(skip)]
+    pub device: Option<String>,
     /// Whether `run` is a command of the user.
     #[serde(skip)]
     pub own: bool,
@@ -50,8 +57,15 @@ impl Measure {
             goals: BTreeMap::new(),
             limits: BTreeMap::new(),
             beside: Vec::new(),
+            by: String::new(),
+            device: None,
             own: false,
         }
+    }
+
+    /// What its rows differ in.
+    pub fn varies(&self) -> &str {
+        if self.by.is_empty() { "size" } else { &self.by }
     }
 
     /// The names of the limits as headings, in brackets if a limit is only shown.
@@ -93,13 +107,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all.len(), "names are unique");
         for m in &all {
-            assert!(m.sets.iter().all(|set| set == "short" || set == "full"), "{m:?}");
+            assert!(m.sets.iter().all(|set| ["short", "full", "device"].contains(&&**set)), "{m:?}");
+            let of_device = m.sets == ["device"];
             assert!(m.goals.keys().all(|bytes| bytes.parse::<u64>().is_ok()), "{m:?}");
             let program = |run: &str| run.split_whitespace().next().map(str::to_owned);
             let known = ["p2p", "coll", "rma", "overlap", "startup", "hello"];
             assert!(program(&m.run).is_none_or(|name| known.contains(&name.as_str())), "{m:?}");
             assert!(!m.run.is_empty() || !m.limits.is_empty(), "{m:?}");
-            assert!(m.limits.values().all(|run| program(run).as_deref() == Some("limits")), "{m:?}");
+            let beside = if of_device { program(&m.run) } else { Some("limits".into()) };
+            assert!(m.limits.values().all(|run| program(run) == beside), "{m:?}");
             assert!(m.beside.iter().all(|name| m.limits.contains_key(name)), "{m:?}");
         }
     }

@@ -55,9 +55,13 @@ pub struct Bench {
     /// The folder for wheels and built benchmarks. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
-    /// Measure nothing. Print the table of this bench.json, and write its page into the folder of --to.
+    /// Measure messages and collectives of this kind of device memory, beside the same in the host's.
+    #[arg(long, value_name = "KIND", value_parser = ["cuda", "managed", "rocm", "sentinel"])]
+    device: Option<String>,
+    /// Measure nothing. Print the table of this bench.json, or of a file of bench/hosts, and write its page
+    /// into the folder of --to. Given several times, the page has a section for each.
     #[arg(long, value_name = "FILE", requires = "to")]
-    render: Option<PathBuf>,
+    render: Vec<PathBuf>,
     /// List the measures, and measure nothing.
     #[arg(long)]
     list: bool,
@@ -72,14 +76,12 @@ enum Set {
 impl Bench {
     /// The text to print.
     pub fn run(self) -> Result<String, String> {
-        if let (Some(file), Some(folder)) = (&self.render, &self.to) {
-            let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-            let table = text.and_then(|text| report::parse(&text));
-            let table = table.map_err(|error| format!("cannot use {}: {error}", file.display()))?;
-            write(folder, &table)?;
-            return Ok(report::text(&table));
+        if let Some(folder) = self.to.as_ref().filter(|_| !self.render.is_empty()) {
+            let tables = self.render.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+            write(folder, "bench.html", &page::html(&tables)?)?;
+            return Ok(tables.iter().map(report::text).collect::<Vec<_>>().join("\n"));
         }
-        let conditions = report::here();
+        let conditions = report::here(self.device.as_deref());
         let measures = self.chosen()?;
         if self.list {
             let line = |m: &Measure| format!("{:<40} {} ({} ranks)\n", m.name, m.run, m.ranks);
@@ -103,16 +105,28 @@ impl Bench {
         }
         let timeout = Duration::from_secs(self.timeout);
         let table = rounds::play(empty, &players, &measures, timeout, |table| {
-            self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
+            let Some(folder) = &self.to else { return Ok(()) };
+            write(folder, "bench.json", &report::json(table))?;
+            write(folder, "bench.html", &page::html(std::slice::from_ref(table))?)
         })?;
         Ok(report::text(&table))
     }
 
     fn chosen(&self) -> Result<Vec<Measure>, String> {
-        let set = if self.set == Set::Short { "short" } else { "full" };
+        let set = match (&self.device, self.set) {
+            (Some(_), _) => "device",
+            (None, Set::Short) => "short",
+            (None, Set::Full) => "full",
+        };
+        if let (Some(_), Some(peer)) = (&self.device, self.vs.iter().find(|vs| !vs.takes_devices())) {
+            return Err(format!(
+                "--vs {peer}: PyPI's wheel takes no device memory; --device compares with another Outboard"
+            ));
+        }
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|text| name.contains(text));
         let mut chosen: Vec<Measure> =
             measures().into_iter().filter(|m| m.sets.iter().any(|s| s == set) && wanted(&m.name)).collect();
+        chosen.iter_mut().for_each(|measure| measure.device = self.device.clone());
         for program in &self.program {
             let Some((name, run)) = program.split_once('=') else {
                 return Err(format!("--program {program}: give it as label=command"));
@@ -140,11 +154,14 @@ impl Bench {
     }
 }
 
-/// The table as bench.json and bench.html.
-fn write(folder: &Path, table: &rounds::Table) -> Result<(), String> {
-    let unwritable = |error| format!("cannot write into {}: {error}", folder.display());
-    let page = page::html(table)?;
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
-    std::fs::write(folder.join("bench.json"), report::json(table)).map_err(unwritable)?;
-    std::fs::write(folder.join("bench.html"), page).map_err(unwritable)
+/// The table that was measured earlier.
+fn read(file: &Path) -> Result<rounds::Table, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let table = text.and_then(|text| report::parse(&text));
+    table.map_err(|error| format!("cannot use {}: {error}", file.display()))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), text));
+    written.map_err(|error| format!("cannot write into {}: {error}", folder.display()))
 }

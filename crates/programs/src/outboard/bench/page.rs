@@ -6,7 +6,8 @@ use std::fmt::Write;
 use plotters::prelude::*;
 
 use super::super::page::{escaped, head};
-use super::report::{LEGEND, conditions, factor, number, rounds, size, spread, sum, summary, versions};
+use super::measure::Measure;
+use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
 use super::rounds::{Row, Table};
 
 /// The colours of a plot are placeholders; the style replaces them by the theme's: Outboard strong, peers
@@ -16,6 +17,7 @@ const STYLE: &str = ".met{color:var(--met)}.miss{color:var(--miss);font-weight:b
 .measure>table{flex:1 1 300px;font-size:13px;margin:0;line-height:1.1}.goals table{width:100%}.gain{width:40%;min-width:3.5em}.gain i{display:block;height:.8em;\
 background:linear-gradient(90deg,transparent calc(25% - 1px),var(--ink) 0 25%,transparent 0)}.gain i::before{content:'';display:block;width:var(--w);height:100%;background:var(--ours);opacity:.75}\
 .gain .slow::before{background:var(--miss)}.gain .more::before{background:linear-gradient(90deg,var(--ours) 92%,transparent)}.wrap,.measure th:not([scope]),.goals th{white-space:normal}.verdict{min-width:6.5em}\
+h3{font-size:1.05em;margin:1.8em 0 .3em}nav{display:flex;flex-wrap:wrap;gap:.3em 1.4em;margin:.6em 0}\
 @media(max-width:40em){.goals td,.goals th{padding:.2em .25em;font-size:13px}}\
 details th{white-space:normal}summary{cursor:pointer;color:var(--weak);margin:.5em 0}details td:first-child,details th:first-child{position:sticky;left:0;background:var(--paper)}\
 .legend{display:flex;flex-wrap:wrap;gap:.2em 1.4em;margin:.6em 0}.legend span::before{content:'';display:inline-block;width:1.8em;vertical-align:.25em;\
@@ -33,12 +35,28 @@ const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
 /// The placeholder of the limits.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
-/// The page as HTML.
-pub fn html(table: &Table) -> Result<String, String> {
+/// The page as HTML: a section for each table.
+pub fn html(tables: &[Table]) -> Result<String, String> {
     let mut page = head("outboard bench", STYLE);
+    if tables.len() > 1 {
+        let link =
+            |(at, table): (usize, &Table)| format!("<a href=#s{at}>{}</a>", escaped(&table.conditions.place));
+        page += &format!("<nav>{}</nav>", tables.iter().enumerate().map(link).collect::<String>());
+    }
+    page += &format!("<p>{LEGEND}</p>");
+    for (at, table) in tables.iter().enumerate() {
+        page += &section(at, table)?;
+    }
+    Ok(page + "</html>\n")
+}
+
+/// What was measured at one place and time.
+fn section(number: usize, table: &Table) -> Result<String, String> {
+    let mut page = String::new();
     let mut add = |words: std::fmt::Arguments| page.write_fmt(words).expect("a String takes all");
     add(format_args!(
-        "<p>{}</p><p>{}. {}. {LEGEND}</p>",
+        "<h2 id=s{number}>{}</h2><p>{}</p><p>{}. {}.</p>",
+        escaped(&table.conditions.place),
         escaped(&conditions(table)),
         escaped(&versions(table)),
         rounds(table)
@@ -47,12 +65,12 @@ pub fn html(table: &Table) -> Result<String, String> {
         add(format_args!("<p class=miss>No verdicts: {}.</p>", escaped(&why)));
     }
     if let Some(sum) = sum(table) {
-        add(format_args!("<h2>{sum}</h2>{}", goals(table)));
+        add(format_args!("<h3>{sum}</h3>{}", goals(number, table)));
     }
     for (at, rows) in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate() {
         let measure = &rows[0].measure;
         add(format_args!(
-            "<h2 id=m{at}>{}: {}, {} is better</h2><p><code>{}</code>, {} ranks</p>",
+            "<h3 id=m{number}-{at}>{}: {}, {} is better</h3><p><code>{}</code>, {} ranks</p>",
             escaped(&measure.name),
             escaped(&measure.unit),
             better(rows),
@@ -71,9 +89,8 @@ pub fn html(table: &Table) -> Result<String, String> {
         ));
     }
     for (what, output) in &table.failures {
-        add(format_args!("<h2>failed: {}</h2><pre>{}</pre>", escaped(what), escaped(output)));
+        add(format_args!("<h3>failed: {}</h3><pre>{}</pre>", escaped(what), escaped(output)));
     }
-    add(format_args!("</html>\n"));
     Ok(page)
 }
 
@@ -96,11 +113,16 @@ fn legend(table: &Table, rows: &[Row]) -> String {
 
 /// A bar for each row that has a peer; nothing without one.
 fn bars(rows: &[Row]) -> String {
-    let line = |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", size(row.bytes), gain(row)?));
+    let line =
+        |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?));
     let lines: String = rows.iter().filter_map(line).collect();
     match lines.is_empty() {
         true => lines,
-        false => format!("<table><tr><th>size<th><th>{}<th class=n>goal</tr>{lines}</table>", rows[0].gain()),
+        false => format!(
+            "<table><tr><th>{}<th><th>{}<th class=n>goal</tr>{lines}</table>",
+            rows[0].measure.varies(),
+            rows[0].gain()
+        ),
     }
 }
 
@@ -128,7 +150,8 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
     let limits: String = limits.collect();
     let reached = if measure.limits.is_empty() { "" } else { "<th>reached" };
     let gain = if table.players.len() > 1 { format!("<th>{}", rows[0].gain()) } else { String::new() };
-    let mut html = format!("<div class=scroll><table><tr><th>size{names}{gain}{limits}{reached}</tr>");
+    let varies = measure.varies();
+    let mut html = format!("<div class=scroll><table><tr><th>{varies}{names}{gain}{limits}{reached}</tr>");
     for row in rows {
         let cell = |class: &str, missing: &str, values: &[Option<f64>]| match summary(values) {
             Some(s) => format!("<td{class}>{} <span class=s>{}</span>", number(s.median), spread(s)),
@@ -143,19 +166,19 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
             "" => String::new(),
             _ => format!("<td>{}", row.reached_in_words()),
         };
-        html += &format!("<tr><td>{}{cells}{times}{limits}{reached}</tr>", size(row.bytes));
+        html += &format!("<tr><td>{}{cells}{times}{limits}{reached}</tr>", of(&row.measure, row.bytes));
     }
     html + "</table></div>"
 }
 
 /// All goals in one table, whose measures are links.
-fn goals(table: &Table) -> String {
+fn goals(number: usize, table: &Table) -> String {
     let chunks = table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate();
     let all = chunks.flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let line = |(at, row): (usize, &Row)| {
         let gain = gain(row).unwrap_or_else(|| "<td><td>failed<td class=\"n verdict miss\">MISS".into());
-        let (name, size) = (escaped(&row.measure.name), size(row.bytes));
-        format!("<tr><td class=\"n wrap\"><a href=#m{at}>{name}</a><td>{size}{gain}</tr>")
+        let (name, of) = (escaped(&row.measure.name), of(&row.measure, row.bytes));
+        format!("<tr><td class=\"n wrap\"><a href=#m{number}-{at}>{name}</a><td>{of}{gain}</tr>")
     };
     format!(
         "<div class=\"scroll goals\"><table><tr><th class=n>measure<th>size<th><th>times better<th class=n>goal</tr>{}</table></div>",
@@ -179,14 +202,14 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
         .map(|at| (PLAYERS[at % PLAYERS.len()], points(&|row| Some(summary(&row.values[at])?.median))));
     let measure = &rows[0].measure;
     plot(
-        &measure.name,
+        measure,
         &format!("{} ({} is better)", measure.unit, better(rows)),
         &limits.chain(players).collect::<Vec<_>>(),
     )
 }
 
 /// Both axes logarithmic.
-fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
+fn plot(measure: &Measure, unit: &str, lines: &[Line]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(None, |range: Option<(f64, f64)>, v| {
@@ -209,9 +232,9 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
             .build_cartesian_2d((x0..x1 * 1.1).log_scale().base(2.0), (low * 0.8..high * 1.25).log_scale())?;
         chart
             .configure_mesh()
-            .x_desc("size")
+            .x_desc(measure.varies())
             .y_desc(unit)
-            .x_label_formatter(&|bytes| size(bytes.round() as u64))
+            .x_label_formatter(&|value| of(measure, value.round() as u64))
             .y_label_formatter(&|value| format!("{}", (value * 1e4).round() / 1e4))
             .x_labels(6)
             .y_labels(6)
@@ -225,7 +248,7 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
         area.present()?;
         Ok(())
     };
-    draw().map_err(|error| format!("cannot plot {name}: {error}"))?;
+    draw().map_err(|error| format!("cannot plot {}: {error}", measure.name))?;
     // A size in the head would override the page's width.
     Ok(svg.replacen("width=\"440\" height=\"320\" ", "", 1))
 }

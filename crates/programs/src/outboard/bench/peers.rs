@@ -30,6 +30,13 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Whether it can take device memory.
+    pub fn takes_devices(&self) -> bool {
+        matches!(self, Peer::Outboard(_))
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {

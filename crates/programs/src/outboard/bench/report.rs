@@ -158,12 +158,17 @@ pub fn factor(times: f64) -> String {
 }
 
 /// A message size; nothing where there is none.
-pub fn size(bytes: u64) -> String {
+fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{} {name}", bytes / unit),
         None => String::new(),
     }
+}
+
+/// What is special to the row of a number of bytes, or of what else the rows of the measure differ in.
+pub fn of(measure: &Measure, number: u64) -> String {
+    if measure.by.is_empty() { size(number) } else { format!("{number} {}", measure.by) }
 }
 
 /// The number of rounds in words.
@@ -176,10 +181,13 @@ pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }
 
+/// What the measures of a file are called that does not say it.
+pub const ONE_HOST: &str = "On one host";
+
 /// How to read the columns.
 pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread, (greatest - least) / median. Times faster: the best peer's time over \
     ours in the same round (where higher is better, ours over its), so 2 is twice as fast and 0.5 half as fast. Limits are bare loops (bench/limits.c) \
-    in the same rounds; reached: how much of the best limit we reach. Limits in brackets are out of reach for any message-passing library: they need \
+    in the same rounds, or, of device memory, the same test in the host's; reached: how much of the best limit we reach. Limits in brackets are out of reach for any message-passing library: they need \
     memory that both processes have mapped. A goal is what Outboard set itself to reach against the best peer (measures.toml); a goal that \
     even the limit misses says so.";
 
@@ -187,7 +195,8 @@ pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread,
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
-    line(format_args!("{}\n{}. {}. {LEGEND}", conditions(table), versions(table), rounds(table)));
+    let place = &table.conditions.place;
+    line(format_args!("{place}. {}\n{}. {}. {LEGEND}", conditions(table), versions(table), rounds(table)));
     for rows in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name) {
         let measure = &rows[0].measure;
         let direction = if measure.higher { "higher is better" } else { "lower is better" };
@@ -197,7 +206,7 @@ pub fn text(table: &Table) -> String {
             measure.limit_names().map(|name| format!("{name:>wide$}", wide = wide(&name))).collect();
         let names: String = table.players.iter().map(|(name, _)| format!("{name:>19}")).collect();
         let reached = if limits.is_empty() { "" } else { "  reached" };
-        line(format_args!("{:>10}{names}{:>16}{limits}{reached}  goal", "size", rows[0].gain()));
+        line(format_args!("{:>10}{names}{:>16}{limits}{reached}  goal", measure.varies(), rows[0].gain()));
         for row in rows {
             let cell = |values: &[Option<f64>], missing: &str| match summary(values) {
                 Some(s) => format!("{:>12}{:>7}", number(s.median), spread(s)),
@@ -215,7 +224,7 @@ pub fn text(table: &Table) -> String {
                 if reached.is_empty() { String::new() } else { format!("{:>9}", row.reached_in_words()) };
             line(format_args!(
                 "{:>10}{cells}{times:>16}{limits}{reached}  {}",
-                size(row.bytes),
+                of(measure, row.bytes),
                 row.verdict()
             ));
         }
@@ -254,15 +263,15 @@ pub fn json(table: &Table) -> String {
         let limits: Map<_, _> = row.measure.limits.keys().zip(&row.limits).map(named).collect();
         json!({
             "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit, "higher": row.measure.higher,
-            "bytes": row.bytes, "values": players, "limits": limits,
+            "by": row.measure.by, "bytes": row.bytes, "values": players, "limits": limits,
             "ratio": row.ratio().map(|s| s.median), "spread": row.ratio().and_then(|s| s.spread), "goal": row.goal(), "met": row.is_met(),
         })
     });
     let text = |pairs: &[(String, String)]| -> Map<String, Value> {
         pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect()
     };
-    let Conditions { machine, date, load, cores, steal_s } = &table.conditions;
-    let all = json!({"machine": machine, "date": date, "load": load, "cores": cores, "steal_s": steal_s, "rounds": table.rounds, "versions": text(&table.players),
+    let Conditions { place, machine, date, load, cores, steal_s } = &table.conditions;
+    let all = json!({"place": place, "machine": machine, "date": date, "load": load, "cores": cores, "steal_s": steal_s, "rounds": table.rounds, "versions": text(&table.players),
         "rows": rows.collect::<Vec<_>>(), "failures": text(&table.failures)});
     format!("{all:#}\n")
 }
@@ -281,6 +290,7 @@ pub fn parse(text: &str) -> Result<Table, String> {
     let mut players = pairs("versions")?;
     players.sort_by_key(|(name, _)| name != "outboard");
     let conditions = Conditions {
+        place: all["place"].as_str().unwrap_or(ONE_HOST).to_owned(),
         machine: word(&all, "machine")?,
         date: all["date"].as_str().map(str::to_owned),
         load: all["load"].as_f64(),
@@ -307,6 +317,7 @@ pub fn parse(text: &str) -> Result<Table, String> {
             goals: row["goal"].as_f64().map(|goal| (bytes.to_string(), goal)).into_iter().collect(),
             limits: limits.keys().map(|name| (name.clone(), String::new())).collect(),
             beside: known.map(|measure| measure.beside).unwrap_or_default(),
+            by: row["by"].as_str().unwrap_or_default().to_owned(),
             column: WALL.into(),
             own: true,
             ..Measure::of(&name, "")
@@ -341,13 +352,18 @@ pub fn conditions(table: &Table) -> String {
     text
 }
 
-/// The conditions now, before anything is measured.
-pub fn here() -> Conditions {
+/// The conditions now, before anything is measured; with the kind of device memory that buffers lie in.
+pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
     let load = std::fs::read_to_string("/proc/loadavg");
+    let machine = match device.filter(|kind| *kind != "sentinel") {
+        Some(_) => format!("{}, {}", machine(), devices().unwrap_or("a device of unknown name".into())),
+        None => machine(),
+    };
     Conditions {
-        machine: machine(),
+        place: device.map_or(ONE_HOST.into(), |kind| format!("Device memory ({kind})")),
+        machine,
         date: date.filter(|date| !date.is_empty()),
         load: load.ok().and_then(|text| text.split_whitespace().next()?.parse().ok()),
         cores: std::thread::available_parallelism().ok().map(|cores| cores.get() as u64),
@@ -374,6 +390,17 @@ fn machine() -> String {
         kib.unwrap_or(0) >> 20,
         read("/proc/sys/kernel/osrelease")
     )
+}
+
+/// NVIDIA's devices, by what their driver says.
+fn devices() -> Option<String> {
+    let folders = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
+    let model = |folder: std::fs::DirEntry| {
+        let told = std::fs::read_to_string(folder.path().join("information")).ok()?;
+        Some(told.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
+    };
+    let models: Vec<String> = folders.filter_map(model).collect();
+    (!models.is_empty()).then(|| models.join(", "))
 }
 
 #[cfg(test)]
@@ -403,8 +430,17 @@ mod tests {
             ],
             failures: vec![("latency with a".into(), "<boom>".into())],
             rounds: 5,
-            conditions: Conditions { machine: "a machine".into(), cores: Some(2), ..Conditions::default() },
+            conditions: Conditions {
+                place: ONE_HOST.into(),
+                machine: "a machine".into(),
+                cores: Some(2),
+                ..Conditions::default()
+            },
         }
+    }
+
+    fn html(table: &Table) -> Result<String, String> {
+        page::html(std::slice::from_ref(table))
     }
 
     #[test]
@@ -452,7 +488,7 @@ mod tests {
             text.contains("  two copies  two copies, short cells  reached"),
             "headings do not touch: {text}"
         );
-        let page = page::html(&table).unwrap();
+        let page = html(&table).unwrap();
         assert!(page.contains("<svg") && page.contains("&lt;boom&gt;"), "{page}");
         let outside = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!outside.contains("http") && !outside.contains("src="), "the page needs no network: {page}");
@@ -467,7 +503,7 @@ mod tests {
         table.conditions.steal_s = Some(0.5);
         let again = parse(&json(&table)).unwrap();
         assert_eq!(json(&again), json(&table));
-        assert_eq!(page::html(&again).unwrap(), page::html(&table).unwrap());
+        assert_eq!(html(&again).unwrap(), html(&table).unwrap());
         assert_eq!(again.rows[1].verdict(), table.rows[1].verdict());
         assert!(parse("{}").is_err() && parse("x").is_err());
     }
@@ -487,10 +523,10 @@ mod tests {
             row.limits[1] = some(&[290.0]);
             row.limits[2] = some(&[350.0]);
         }
-        let page = page::html(&table).unwrap();
+        let page = html(&table).unwrap();
         let shown = &page[page.find("<h1>").unwrap()..];
         for text in [text(&table).as_str(), shown] {
-            for wanted in ["1 round. ", "beaten", "4 KiB", "o verdicts: 1 round is fewer than 5"] {
+            for wanted in ["1 round.", "beaten", "4 KiB", "o verdicts: 1 round is fewer than 5"] {
                 assert!(text.contains(wanted), "no {wanted} in {text}");
             }
             for wrong in ["1 rounds", "\u{b1}0 %", "000 %", "4096"] {
@@ -502,14 +538,14 @@ mod tests {
     #[test]
     fn without_enough_rounds_or_cores_there_are_no_verdicts() {
         let table = table();
-        assert!(page::html(&table).unwrap().contains("MISS"));
+        assert!(html(&table).unwrap().contains("MISS"));
         for (rounds, load, why) in
             [(4, 0.1, "4 rounds are fewer than 5"), (5, 0.7, "the load was 0.7 on 2 processors")]
         {
             let mut shown: Value = serde_json::from_str(&json(&table)).unwrap();
             (shown["rounds"], shown["load"]) = (json!(rounds), json!(load));
             let table = parse(&shown.to_string()).unwrap();
-            for text in [text(&table), page::html(&table).unwrap()] {
+            for text in [text(&table), html(&table).unwrap()] {
                 assert!(
                     text.contains(why) && !text.contains("MISS") && !text.contains("goals met"),
                     "{text}"
@@ -519,11 +555,33 @@ mod tests {
     }
 
     #[test]
+    fn sections_have_tables_of_their_own_and_rows_by_ranks() {
+        let (one, mut hosts) = (table(), table());
+        hosts.conditions.place = "Between <hosts>".into();
+        hosts.rows.iter_mut().for_each(|row| row.measure.by = "ranks".into());
+        let again = parse(&json(&hosts)).unwrap();
+        let page = page::html(&[one, again]).unwrap();
+        for wanted in [
+            "<a href=#s1>Between &lt;hosts&gt;</a>",
+            "<h2 id=s0>On one host</h2>",
+            "<h2 id=s1>Between &lt;hosts&gt;</h2>",
+            "<a href=#m1-0>latency</a><td>4096 ranks",
+            "<th>ranks",
+            "<h3 id=m1-0>",
+        ] {
+            assert!(page.contains(wanted), "no {wanted:?} in {page}");
+        }
+        assert_eq!(page.matches("Medians of interleaved rounds").count(), 1);
+        assert!(!html(&table()).unwrap().contains("<nav>"), "one section needs no list of them");
+        assert!(text(&hosts).contains("8 ranks") && text(&hosts).starts_with("Between <hosts>. a machine"));
+    }
+
+    #[test]
     fn the_page_says_under_which_conditions_and_names_lines_outside_the_plots() {
         let mut table = table();
         table.conditions.load = Some(0.25);
         table.conditions.steal_s = Some(1.0);
-        let page = page::html(&table).unwrap();
+        let page = html(&table).unwrap();
         for wanted in [
             "Load before it began: 0.25",
             "hypervisor took 1.00 s",

@@ -43,6 +43,8 @@ impl Table {
 /// Where and when something was measured, and what else ran there.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
+    /// What the section of these measures is called.
+    pub place: String,
     /// The machine.
     pub machine: String,
     /// When it began.
@@ -97,6 +99,8 @@ struct Runner<'a> {
     column: &'a str,
     /// Its number among the players and, after them, the limits.
     place: usize,
+    /// The kind of device memory that it uses.
+    device: Option<&'a str>,
     failed: bool,
 }
 
@@ -107,6 +111,7 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
         command: &measure.run,
         column: &measure.column,
         place,
+        device: measure.device.as_deref(),
         failed: false,
     });
     // The loops run on the cores where Outboard's launcher puts ranks.
@@ -116,6 +121,7 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
         command,
         column: "value",
         place: players.len() + at,
+        device: None,
         failed: false,
     });
     mpis.chain(limits).collect()
@@ -239,6 +245,9 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     } else {
         command.arg(player.programs.join(words.next().unwrap_or_default())).args(words).arg("--json");
     }
+    if let Some(kind) = runner.device {
+        command.args(["-d", kind]).env("OUTBOARD_DEVICE", backend(kind));
+    }
     command.envs(player.environment.iter().cloned()).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let began = Instant::now();
@@ -273,6 +282,15 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     let value = |line: Value| Some((line["bytes"].as_u64().unwrap_or(0), line[runner.column].as_f64()?));
     let values: Vec<_> = lines.filter_map(value).collect();
     if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
+}
+
+/// What OUTBOARD_DEVICE calls the maker of a kind of device memory.
+fn backend(kind: &str) -> &str {
+    match kind {
+        "managed" => "cuda",
+        "rocm" => "hip",
+        kind => kind,
+    }
 }
 
 fn drain(pipe: Option<impl Read>) -> String {
