@@ -236,7 +236,7 @@ fn plot(measure: &Measure, unit: &str, lines: &[Line]) -> Result<String, String>
             .y_desc(unit)
             .x_label_formatter(&|value| of(measure, value.round() as u64))
             .y_label_formatter(&|value| format!("{}", (value * 1e4).round() / 1e4))
-            .x_labels(6)
+            .x_labels(5)
             .y_labels(6)
             .label_style(("sans-serif", 15))
             .light_line_style(TRANSPARENT)
