@@ -101,6 +101,19 @@ def auto_tries_both_ways_between_hosts():
 
 
 @test
+def edges_of_one_exchange_go_by_their_lengths():
+    """Blocks of an exchange between hosts that are shorter than 512 KiB are the ranks' messages, others their proxies' affair."""
+    program = compile_c(HERE / "faults/lengths.c")
+    for ranks, divisor in [(2, 1), (4, 1), (4, 10)]:
+        child = start(BIN / "mpirun", *TWO_HOSTS, "--timeout", HANGS, "-n", ranks, "--proxies", 1, program, 24, divisor,
+                      env={"OUTBOARD_OFFLOAD": "auto", "OUTBOARD_STATS": "1"})
+        said = rest(child)
+        expect(child.returncode == 0 and "24 rounds, 0 bytes wrong" in said, f"{ranks} ranks, exit code {child.returncode}\n{said}")
+        by_ranks = [line for line in said.splitlines() if line.startswith(("MPI_Ialltoallv", "MPI_Ineighbor")) and "by the ranks themselves" in line]
+        expect(len(by_ranks) == 2 or divisor == 1, said)
+
+
+@test
 def a_root_is_done_before_another_host_has_come():
     program = compile_c(HERE / "faults/ahead.c")
     for count in (1000, 128 << 10):

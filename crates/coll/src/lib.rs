@@ -110,6 +110,11 @@ impl Coll {
         Ok(Coll { executor, choice, schedules, nodes, messages, sets, policy, offload_stopped })
     }
 
+    /// The way to other hosts is open; whether messages go on while their ranks compute.
+    pub fn reaches_hosts(&mut self, is_carried_by_kernel: bool) {
+        self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
+    }
+
     /// Starts a collective.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<CollTicket> {
         self.start_schedule(members, call).map(CollTicket::Schedule)
@@ -180,7 +185,7 @@ impl Coll {
             if self.offload_stopped { Offload::Off } else { carrier::schedule::offload(&self.policy, way) };
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let has_nodes = self.executor.segment().has_nodes();
-        let fetched = carrier::schedule::is_fetched(&self.policy, way, has_nodes, || {
+        let fetched_bytes_min = carrier::schedule::fetched_bytes_min(&self.policy, way, has_nodes, || {
             Asked::of(&call, size, one_group, way, false)
         });
         self.executor.start(Start {
@@ -192,7 +197,7 @@ impl Coll {
             schedule,
             reduction: call.reduction,
             offload,
-            fetched,
+            fetched_bytes_min,
             message: false,
         })
     }

@@ -66,7 +66,7 @@ impl Messages {
             output,
             reduction: None,
             offload,
-            fetched: true,
+            fetched_bytes_min: 0,
             message: !matched,
         }
     }

@@ -302,7 +302,7 @@ impl InstanceBlock {
 
     /// Takes a start's parameters and measures them; chooses no addresses yet.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
-        let lent = start.fetched && executor.reach.segment.has_dpu();
+        let lent = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
         if self.suits(start) && self.lent == lent {
             return Ok(());
         }

@@ -189,8 +189,9 @@ impl Executor {
         }
         let has_nodes = self.reach.segment.has_nodes();
         // All members come to the same answer.
-        start.fetched &=
-            has_nodes && self.config.offload != Offload::Off && self.reach.segment.has_far_proxies();
+        if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.has_far_proxies() {
+            start.fetched_bytes_min = u64::MAX;
+        }
         let key = self.program(&start.schedule)?;
         let mut block = self.programs[key].block(&start, &mut parts!(self))?;
         self.idle_bytes -= block.data_bytes();
@@ -208,15 +209,12 @@ impl Executor {
         let proxy = self.reach.segment.proxy_of(self.rank).filter(|_| choice.is_proxy());
         let driver = proxy.map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
-        if has_nodes {
-            block.run.expect_remote(start.fetched);
-        }
         let mut lent = Vec::new();
         if choice.is_proxy() && !self.launch(key, &block, &start, &mut lent) {
             choice = Choice::Full;
         }
         let away = choice.is_proxy();
-        let kept = start.fetched && !away && self.lending.is_some();
+        let kept = start.fetched_bytes_min == 0 && !away && self.lending.is_some();
         if kept {
             self.say_kept(Kind::Keep, (start.context, start.sequence));
         }
@@ -505,6 +503,9 @@ impl Executor {
     /// Fills a block with a start's parameters; who is to execute it.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
+        if self.reach.segment.has_nodes() {
+            block.run.expect_remote(start.fetched_bytes_min);
+        }
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
             fail!(
                 Class::Intern,
@@ -513,7 +514,7 @@ impl Executor {
             );
         }
         let choice = self.choose(key, block, start);
-        let readers = self.readers(start);
+        let readers = self.readers(block, start);
         block.address(choice.is_proxy(), readers, &mut parts!(self))?;
         if choice.is_proxy() {
             self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;

@@ -17,7 +17,7 @@ pub struct Terms {
     pub bytes_min: u64,
     /// Whether the rank has any step.
     pub has_steps: bool,
-    /// Whether all peers are on this host, or edges are fetched: a proxy carries no messages to other hosts.
+    /// Whether no edge to another host is a message: a proxy carries none.
     pub is_reached: bool,
 }
 

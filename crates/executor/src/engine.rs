@@ -67,9 +67,9 @@ pub struct Execution {
     is_void: bool,
     /// The driver's processor time when it began with the instance, where operations are timed.
     taken_cpu: u64,
-    /// Where some ranks are on other nodes.
+    /// Where edges to ranks on other nodes are messages.
     remote: Option<Box<remote::Remote>>,
-    /// The same, where edges to those are fetched.
+    /// Where edges to those are fetched.
     fetches: Option<Box<fetch::Fetches>>,
 }
 
@@ -371,16 +371,20 @@ impl Execution {
         match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, from, edge } => match self.peers[to as usize] {
                 Peer::Local(peer) => self.send(step, Some(peer), from, reach),
-                Peer::Remote(_) if self.fetches.is_some() => self.send(step, None, from, reach),
-                Peer::Remote(peer) => self.exchange(step, peer, edge, from, true, reach),
+                Peer::Remote(peer) if self.is_message(step) => {
+                    self.exchange(step, peer, edge, from, true, reach)
+                }
+                Peer::Remote(_) => self.send(step, None, from, reach),
             },
             Action::Recv { from, edge, into } => match self.peers[from as usize] {
                 Peer::Local(peer) if self.states[step as usize].settling => {
                     self.settle(step, peer, edge, reach)
                 }
                 Peer::Local(peer) => self.recv(step, peer, edge, into, reach),
-                Peer::Remote(peer) if self.fetches.is_some() => self.fetch(step, peer, edge, reach),
-                Peer::Remote(peer) => self.exchange(step, peer, edge, into, false, reach),
+                Peer::Remote(peer) if self.is_message(step) => {
+                    self.exchange(step, peer, edge, into, false, reach)
+                }
+                Peer::Remote(peer) => self.fetch(step, peer, edge, reach),
             },
             Action::Copy { from, into } => self.copy(step, from, into, reach),
             Action::Reduce { left, right, into } => match self.buffers.reduction {
@@ -447,9 +451,9 @@ impl Execution {
     /// The server of a step that was fetched has to be told: until then the instance does not end.
     fn tell_later(&mut self, step: u32) {
         let action = self.plan.schedule.steps[step as usize].action;
-        if self.fetches.is_some()
-            && let Action::Recv { from, .. } = action
+        if let Action::Recv { from, .. } = action
             && self.peers[from as usize].local().is_none()
+            && !self.is_message(step)
         {
             self.states[step as usize].settling = true;
             self.unfinished += 1;
@@ -490,7 +494,7 @@ impl Execution {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
             let to = self.peers[to as usize].local();
-            if to.is_none() && self.fetches.is_none() {
+            if to.is_none() && self.is_message(step) {
                 // Its receiver gets a message, and looks at no word.
                 self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
             }

@@ -456,7 +456,7 @@ impl Proxy {
         let steps = plan.schedule.steps.len() as u32;
         let record = self.reach.record(&arena, offset, steps)?;
         let mut run = Execution::new(plan, rank, record, peers, buffers);
-        run.expect_remote(true);
+        run.expect_remote(0);
         run.version = version;
         run.restart(context, sequence);
         Ok(run)

@@ -16,7 +16,9 @@ pub(crate) struct Readers {
     pub far: bool,
     /// How often a rank of the job has found that out.
     pub refusals: u32,
-    /// Whether sends to other hosts are buffered: collectives whose edges are fetched.
+    /// Sends to other hosts of fewer bytes are messages of the caller, which nobody else reads.
+    pub fetched_bytes_min: u64,
+    /// Whether sends to other hosts are buffered: those of collectives.
     pub buffered: bool,
 }
 
@@ -51,8 +53,13 @@ impl Staging {
         if spot.bytes == 0 || matches!(from.buffer, BufferId::Scratch(_)) {
             return false;
         }
-        if matches!(to, Peer::Remote(_)) && spot.bytes <= self.far {
-            return true;
+        if matches!(to, Peer::Remote(_)) {
+            if spot.bytes < self.readers.fetched_bytes_min {
+                return false;
+            }
+            if spot.bytes <= self.far {
+                return true;
+            }
         }
         match buffers.locate(from.buffer, spot.at[0]) {
             Some((Region::Local(span), offset, here)) if here >= spot.bytes => {

@@ -26,9 +26,10 @@ pub struct Start {
     pub reduction: Option<Reduction>,
     /// Who may execute it.
     pub offload: Offload,
-    /// Whether edges between hosts are fetched, in a job with proxies; else they are messages of the callers,
-    /// and no proxy takes part. All members say the same.
-    pub fetched: bool,
+    /// The bytes from which on edges between hosts are fetched, in a job with proxies: 0 for all of them,
+    /// `u64::MAX` for none. Shorter ones are messages of the callers, and a rank that has such an edge
+    /// executes its part itself. All members say the same.
+    pub fetched_bytes_min: u64,
     /// One message between two ranks whose receive may wait in vain: the receiver takes what fits of it, and
     /// may withdraw before it begins to come.
     pub message: bool,

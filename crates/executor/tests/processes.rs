@@ -287,7 +287,7 @@ impl Member {
                 element_bytes: 4,
             }),
             offload,
-            fetched: false,
+            fetched_bytes_min: u64::MAX,
             message: false,
         };
         self.executor.start(start).unwrap()

@@ -94,6 +94,7 @@ impl Process {
             window_polls: 0,
             vain: Vain::default(),
         }));
+        self.job().reaches_hosts();
         self.job().join_dpu()
     }
 
@@ -113,6 +114,7 @@ impl Process {
         let membership = job.membership;
         if membership.segment.has_nodes() && !job.p2p.has_network() {
             job.p2p.add_network(|| network(&membership))?;
+            job.reaches_hosts();
             // Its name must become known.
             membership.nudge_launcher(true);
         }
@@ -134,6 +136,12 @@ impl Process {
 }
 
 impl Job {
+    /// The way to other hosts is open, if there is any.
+    fn reaches_hosts(&mut self) {
+        let is_carried = self.p2p.network().is_some_and(|port| port.is_carried_by_kernel());
+        self.coll.reaches_hosts(is_carried);
+    }
+
     /// Joins the proxy of this rank, if it runs on another computer. Without an answer the rank goes on
     /// without it. Errors (MPI_ERR_OTHER): memory cannot be lent.
     fn join_dpu(&mut self) -> Result<()> {

@@ -21,6 +21,8 @@ pub struct Policy {
     pub(super) ccl_bytes_min: u64,
     /// The least bytes for devices.
     pub(super) device_bytes_min: u64,
+    /// Messages between hosts go on while their ranks compute: they lie in sockets.
+    pub is_carried_by_kernel: bool,
     /// Devices take part.
     pub(super) has_devices: bool,
 }
@@ -40,6 +42,7 @@ impl Policy {
             is_checked,
             ccl_bytes_min: settings.ccl_bytes_min,
             device_bytes_min: settings.device_bytes_min,
+            is_carried_by_kernel: false,
             has_devices: settings.device != settings::Device::Off,
         }
     }

@@ -11,11 +11,33 @@ pub(super) fn takes(_: &Asked, _: &Facts) -> Option<Why> {
     Some(Why::Scheduled)
 }
 
-/// Whether edges between hosts are fetched by proxies; else they are messages of the ranks, and no proxy
-/// takes part. `asked` is only looked at where there are such edges.
-pub fn is_fetched(policy: &Policy, way: Way, has_nodes: bool, asked: impl FnOnce() -> Asked) -> bool {
-    let is_short = || common_bytes(&asked()).is_some_and(|bytes| bytes < policy.offload_bytes_min);
-    policy.offload == Offload::On || way != Way::Blocking && !(has_nodes && is_short())
+/// Edges of an exchange that are shorter than this are messages of the ranks, where the kernel goes on with
+/// these: it has taken them before the program computes (docs/measured/hosts.md).
+pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
+
+/// The bytes from which on edges between hosts are fetched by proxies; shorter ones are messages of the ranks.
+/// `asked` is only looked at where there are such edges.
+pub fn fetched_bytes_min(policy: &Policy, way: Way, has_nodes: bool, asked: impl FnOnce() -> Asked) -> u64 {
+    if policy.offload == Offload::On {
+        return 0;
+    }
+    if way == Way::Blocking {
+        return u64::MAX;
+    }
+    if !has_nodes {
+        return 0;
+    }
+    let asked = asked();
+    match common_bytes(&asked) {
+        Some(bytes) if bytes < policy.offload_bytes_min => u64::MAX,
+        _ if policy.is_carried_by_kernel && is_exchange(&asked) => EXCHANGED_BYTES_MIN,
+        _ => 0,
+    }
+}
+
+/// Whether edges lead from the program's input to its output, so that none waits for another.
+fn is_exchange(asked: &Asked) -> bool {
+    matches!(asked.collective, Alltoall | Alltoallv | Alltoallw)
 }
 
 /// Who is to execute a schedule. A rank that only waits does so itself, unless OUTBOARD_OFFLOAD=on.

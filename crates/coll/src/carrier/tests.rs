@@ -169,25 +169,25 @@ fn devices_reduce_long_vectors_among_few() {
     assert_eq!(chosen(asked(Allreduce, MIB, 2), library).0, Carrier::Library, "it is asked first");
 }
 
-/// Goal: what decides whether edges are fetched is the same on every rank of a call.
+/// Goal: what decides which edges are fetched is the same on every rank of a call.
 #[test]
-fn all_ranks_decide_alike_whether_edges_are_fetched() {
+fn all_ranks_decide_alike_which_edges_are_fetched() {
     let block = sys::Block::new(400);
     let part = |bytes: usize| Part::bytes(Buffer::from(block.span().slice(0, bytes)));
     let members = Members { context: 1, sequence: 1, rank: 0, peers: [0, 1, 2, 3].into(), first_group: 0 };
-    let is_fetched = |first_group, neighbors: bool, collective, input, output, bytes_min| {
+    let least = |first_group, neighbors: bool, collective, input, output, bytes_min| {
         let none = || Neighbors { rank: 0, size: 4, to: Vec::new(), from: Vec::new(), paired: false };
         let neighbors = neighbors.then(|| Arc::new(none()));
         let call = Call { neighbors, ..Call::new(collective, input, output) };
         let size = members.peers.len() as u32;
         let asked = Asked::of(&call, size, first_group == 0, Way::Nonblocking, false);
         let policy = policy(&Settings { offload_bytes_min: bytes_min, ..Settings::default() });
-        schedule::is_fetched(&policy, Way::Nonblocking, true, || asked)
+        schedule::fetched_bytes_min(&policy, Way::Nonblocking, true, || asked)
     };
-    // The least bytes with which it is not fetched are one more than what a rank sends and receives.
+    // The least bytes with which no edge is fetched are one more than what a rank sends and receives.
     let common = |first_group, neighbors, collective, input: Part, output: Part, bytes: u64| {
-        let of = |least| is_fetched(first_group, neighbors, collective, input.clone(), output.clone(), least);
-        assert!(of(bytes) && !of(bytes + 1), "{collective:?} {input:?} {output:?}");
+        let of = |bytes| least(first_group, neighbors, collective, input.clone(), output.clone(), bytes);
+        assert_eq!([of(bytes), of(bytes + 1)], [0, u64::MAX], "{collective:?} {input:?} {output:?}");
     };
     common(0, false, Allreduce, part(100), part(100), 200);
     common(0, false, Allreduce, Part::None, part(100), 200);
@@ -195,14 +195,30 @@ fn all_ranks_decide_alike_whether_edges_are_fetched() {
     common(0, false, Alltoall, part(400), part(400), 800);
     common(0, false, Gather, part(100), Part::None, 800);
     common(0, false, Gather, part(100), part(400), 800);
-    assert!(is_fetched(0, false, Alltoallv, part(400), part(400), u64::MAX), "lengths are not known");
-    assert!(is_fetched(0, true, Alltoall, part(400), part(400), u64::MAX), "neighbours");
-    assert!(is_fetched(2, false, Allreduce, part(100), part(100), u64::MAX), "an intercommunicator");
+    assert_eq!(least(0, false, Alltoallv, part(400), part(400), u64::MAX), 0, "lengths are not known");
+    assert_eq!(least(0, true, Alltoall, part(400), part(400), u64::MAX), 0, "neighbours");
+    assert_eq!(least(2, false, Allreduce, part(100), part(100), u64::MAX), 0, "an intercommunicator");
     let of = |way, offload| {
         let policy = policy(&Settings { offload, ..Settings::default() });
-        schedule::is_fetched(&policy, way, true, || Asked { way, ..asked(Bcast, MIB, 4) })
+        schedule::fetched_bytes_min(&policy, way, true, || Asked { way, ..asked(Bcast, MIB, 4) })
     };
     use settings::Offload;
-    assert!(of(Way::Nonblocking, Offload::Auto) && of(Way::Blocking, Offload::On));
-    assert!(!of(Way::Blocking, Offload::Auto), "nobody overlaps anything");
+    assert_eq!([of(Way::Nonblocking, Offload::Auto), of(Way::Blocking, Offload::On)], [0, 0]);
+    assert_eq!(of(Way::Blocking, Offload::Auto), u64::MAX, "nobody overlaps anything");
+}
+
+#[test]
+fn short_edges_of_exchanges_are_messages_where_the_kernel_carries_these() {
+    let mut policy = policy(&Settings::default());
+    policy.is_carried_by_kernel = true;
+    let least = |asked: Asked| {
+        let asked = Asked { way: Way::Nonblocking, ..asked };
+        schedule::fetched_bytes_min(&policy, asked.way, true, || asked)
+    };
+    for collective in [Alltoall, Alltoallv, Alltoallw] {
+        assert_eq!(least(asked(collective, MIB, 4)), schedule::EXCHANGED_BYTES_MIN, "{collective:?}");
+    }
+    let neighbors = Asked { everybody: false, ..asked(Alltoallw, MIB, 4) };
+    assert_eq!(least(neighbors), schedule::EXCHANGED_BYTES_MIN);
+    assert_eq!([Bcast, Allreduce, Allgatherv].map(|it| least(asked(it, MIB, 4))), [0; 3], "some edges wait");
 }

@@ -64,11 +64,11 @@ impl Executor {
             bytes: block.moved_bytes,
             bytes_min: self.config.offload_bytes_min,
             has_steps: block.run.steps() > 0,
-            is_reached: start.fetched || self.is_here(block),
+            is_reached: !block.run.has_messages(),
         };
         let choice = crate::execute(&terms, || self.refuses(key, block, start));
         // It answers other hosts, too, and is then watched.
-        if start.fetched
+        if block.run.fetches()
             && !choice.is_proxy()
             && let Some(watch) = &mut self.watch
         {
@@ -114,7 +114,8 @@ impl Executor {
             return Some(Choice::Layout);
         }
         // A proxy on another computer takes part in the edges that are fetched.
-        if is_lent && !(start.fetched && self.lending.as_ref().is_some_and(|it| it.is_welcome)) {
+        if is_lent && !(start.fetched_bytes_min == 0 && self.lending.as_ref().is_some_and(|it| it.is_welcome))
+        {
             return Some(Choice::NotLent);
         }
         let private = block.private_bytes > 0 && !is_lent;
@@ -149,17 +150,19 @@ impl Executor {
     }
 
     /// Who can read what this rank sends in its private memory, as far as is known.
-    pub(super) fn readers(&self, start: &Start) -> Readers {
+    pub(super) fn readers(&self, block: &InstanceBlock, start: &Start) -> Readers {
         let job = self.reach.segment.job();
         let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
         // By keys, and if it comes to that, by the rank itself.
-        let far = match self.reach.segment.has_dpu() || !start.fetched {
+        let fetches = block.run.fetches();
+        let far = match self.reach.segment.has_dpu() || !fetches {
             true => local,
             false => local && verdict.load(Ordering::Relaxed) == crate::proxy::REACHED,
         };
-        let buffered = start.fetched && !start.message && !self.reach.segment.has_dpu();
-        Readers { local, far, refusals: job.unread.load(Ordering::Acquire), buffered }
+        let buffered = fetches && !start.message && !self.reach.segment.has_dpu();
+        let (refusals, fetched_bytes_min) = (job.unread.load(Ordering::Acquire), start.fetched_bytes_min);
+        Readers { local, far, refusals, fetched_bytes_min, buffered }
     }
 
     /// Whether the proxy cannot reach this rank's private memory, or must not.

@@ -93,7 +93,7 @@ impl Fetches {
 }
 
 impl Execution {
-    /// Whether edges to other hosts are fetched.
+    /// Whether some edges to other hosts are fetched.
     pub fn fetches(&self) -> bool {
         self.fetches.is_some()
     }
@@ -432,7 +432,7 @@ mod tests {
 
     /// What becomes of an answer: the fault of the receive, and how many reads it begins.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
-        let (mut run, reach) = fixture::broadcast(1, BYTES, true);
+        let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();
         let Some(Said::Note { to: mut from, note: asked, .. }) = run.next_said() else {
             panic!("it asks for its bytes")

@@ -11,8 +11,8 @@ use schedule::{Algorithm, Params};
 use std::sync::Arc;
 use transport::shm::{Allocator, Segment, Shape};
 
-/// The side of `rank`, of `bytes` bytes for which there is no memory; its edges are fetched, or messages.
-pub(super) fn broadcast(rank: u32, bytes: u64, fetched: bool) -> (Execution, Reach) {
+/// The side of `rank`, of `bytes` bytes for which there is no memory; its edges are fetched from so many bytes on.
+pub(super) fn broadcast(rank: u32, bytes: u64, fetched_bytes_min: u64) -> (Execution, Reach) {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
     segment.set_nodes(rank, 2, &[0, 1], 1);
     let own = segment.local(rank).expect("it is on this host");
@@ -28,6 +28,6 @@ pub(super) fn broadcast(rank: u32, bytes: u64, fetched: bool) -> (Execution, Rea
     let peers = [0, 1].map(|peer| Peer::of(peer, &segment)).into();
     let mut run = Execution::new(plan, own, record, peers, buffers);
     run.restart(1, 1);
-    run.expect_remote(fetched);
+    run.expect_remote(fetched_bytes_min);
     (run, Reach::new(segment, Driver::Rank(own), 1 << 20))
 }

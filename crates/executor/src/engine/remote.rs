@@ -13,11 +13,13 @@ use super::{Did, Execution};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
 use crate::peer::Peer;
-use schedule::Blocks;
+use schedule::{Action, Blocks};
 use sys::{Block, Span};
 
 /// What a driver remembers of its edges to other nodes.
 pub(super) struct Remote {
+    /// Edges of so many bytes or more are fetched.
+    fetched_bytes_min: u64,
     /// By step.
     messages: Vec<Message>,
     /// Messages to be asked for.
@@ -57,19 +59,34 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares for ranks on other nodes, if there are any: for fetches, or for messages.
-    pub fn expect_remote(&mut self, fetched: bool) {
-        let is_remote = |peer: &Peer| matches!(peer, Peer::Remote(_));
-        let has_remote = self.peers.iter().any(is_remote);
+    /// Prepares for ranks on other nodes, if there are any: for fetches of edges of at least so many bytes,
+    /// and for messages.
+    pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
+        let (mut fetches, mut messages) = (false, false);
+        for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
+            let (Action::Send { to: peer, .. } | Action::Recv { from: peer, .. }) = step.action else {
+                continue;
+            };
+            if matches!(self.peers[peer as usize], Peer::Remote(_)) {
+                let is_message = spot.bytes < fetched_bytes_min;
+                (fetches, messages) = (fetches || !is_message, messages || is_message);
+            }
+        }
         let steps = self.states.len();
-        self.fetches = (has_remote && fetched).then(|| Box::new(super::fetch::Fetches::new(steps)));
-        self.remote = (has_remote && !fetched).then(|| {
+        self.fetches = fetches.then(|| Box::new(super::fetch::Fetches::new(steps)));
+        self.remote = messages.then(|| {
             let messages = (0..steps).map(|_| Message::None).collect();
-            Box::new(Remote { messages, wanted: Vec::new() })
+            Box::new(Remote { fetched_bytes_min, messages, wanted: Vec::new() })
         });
     }
 
-    /// Whether edges to other hosts are messages.
+    /// Whether the edge of a step would be a message if its peer were on another host.
+    pub(crate) fn is_message(&self, step: u32) -> bool {
+        let bytes = self.buffers.spots[step as usize].bytes;
+        self.remote.as_ref().is_some_and(|remote| bytes < remote.fetched_bytes_min)
+    }
+
+    /// Whether some edges to other hosts are messages.
     pub(crate) fn has_messages(&self) -> bool {
         self.remote.is_some()
     }
@@ -206,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_send_without_its_bytes_sends_none_and_fails() {
-        let (mut run, reach) = fixture::broadcast(0, 8, false);
+        let (mut run, reach) = fixture::broadcast(0, 8, u64::MAX);
         assert_eq!(run.poll(&reach), Ok(Progress::Moved));
         let wanted = run.next_wanted().expect("the receiver waits for a message");
         assert!(wanted.is_send && wanted.span.bytes() == 0 && wanted.peer == 1, "{wanted:?}");

@@ -27,8 +27,8 @@ struct Case {
     pieces: bool,
     /// Where the members are.
     nodes: Option<Arc<NodeMap>>,
-    /// Whether edges between nodes are fetched.
-    fetched: bool,
+    /// The bytes from which on edges between nodes are fetched.
+    fetched_bytes_min: u64,
 }
 
 /// Data of blocks, in words.
@@ -56,7 +56,7 @@ impl Case {
             seed: rng.random(),
             pieces: rng.random(),
             nodes: Some(nodes.clone()),
-            fetched: rng.random_ratio(3, 4),
+            fetched_bytes_min: *[0, 0, 5, 70, 1000, u64::MAX].choose(rng).unwrap(),
         }
     }
 
@@ -257,7 +257,7 @@ fn start(
             element_bytes: 4,
         }),
         offload: *[Offload::On, Offload::Off].choose(rng).unwrap(),
-        fetched: cases[case].fetched,
+        fetched_bytes_min: cases[case].fetched_bytes_min,
         message: false,
     };
     let ticket = job.ranks[rank as usize].executor.start(start).unwrap();

@@ -29,7 +29,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
         output,
         reduction: None,
         offload,
-        fetched: false,
+        fetched_bytes_min: u64::MAX,
         message: false,
     }
 }

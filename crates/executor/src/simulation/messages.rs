@@ -84,7 +84,7 @@ impl Message {
             output,
             reduction: None,
             offload: *[Offload::On, Offload::On, Offload::Off].choose(rng).unwrap(),
-            fetched: true,
+            fetched_bytes_min: 0,
             message: true,
         };
         Side::Running(rank.executor.start(start).unwrap(), buffer)

@@ -185,7 +185,7 @@ impl Simulation {
                 element_bytes: 4,
             }),
             offload: *[Offload::Auto, Offload::On, Offload::Off].choose(rng).unwrap(),
-            fetched: false,
+            fetched_bytes_min: u64::MAX,
             message: false,
         };
         let ticket = self.job.ranks[rank as usize].executor.start(start).unwrap();

@@ -206,7 +206,8 @@ impl Plan {
             bytes: moved.unwrap_or(u64::MAX),
             bytes_min: policy.offload_bytes_min,
             has_steps: true,
-            is_reached: !has_nodes || carrier::schedule::is_fetched(&policy, way, has_nodes, || asked),
+            is_reached: !has_nodes
+                || carrier::schedule::fetched_bytes_min(&policy, way, has_nodes, || asked) == 0,
         };
         let told = |has_proxies: bool| {
             // Members on several nodes share no slots, and those whose proxies take work no queue.

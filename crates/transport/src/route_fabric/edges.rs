@@ -9,6 +9,11 @@ use crate::wire::WIRE_BYTES;
 use sys::Span;
 
 impl Port {
+    /// As `Endpoint::is_carried_by_kernel`.
+    pub fn is_carried_by_kernel(&self) -> bool {
+        lock(&self.net).endpoint.is_carried_by_kernel()
+    }
+
     /// Sends a packet about an edge to an endpoint, as `Route::send` does.
     pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let mut net = lock(&self.net);
