@@ -57,6 +57,36 @@ def proxies_on_other_computers_carry_out_collectives(hosts):
     return f"{offloaded} operations, early {early.group(1)} of {early.group(2)}"
 
 
+# Programs of tests/programs whose messages proxies on other computers carry, and on how many ranks.
+MESSAGES = {"p2p_ways": 3, "persistent": 2, "p2p_modes": 4, "p2p_receives": 4, "p2p_requests": 4, "p2p_order": 4, "partitioned": 4}
+
+
+def carry_messages(hosts, programs):
+    file = lab.STATE / "dpus"
+    file.write_text("h3\nh4\n")
+    carried = 0
+    for name in programs:
+        settings = ["-genv", "OUTBOARD_OFFLOAD", "on", "-genv", "OUTBOARD_STATS", 1, "-genv", "OUTBOARD_PROXY_TIMEOUT_MS", 60000]
+        code, output = jobs.on(hosts.hosts[0], jobs.MPIRUN, "-hosts", "h1:2,h2:2", "-n", MESSAGES[name], "--map-by", "node",
+                               "--dpu-hostfile", file, *settings, jobs.program(name))
+        expect(code == 0 and not counted(output, "recovered"), f"{name}: {code}\n{output}")
+        carried += len(re.findall(r"^MPI_(?:Isend|Irecv) on .* proxy carried", output, re.M))
+    expect(carried > 0, "no message was carried")
+    jobs.nothing_left(hosts)
+    return f"{carried} kinds of messages"
+
+
+@test
+def proxies_on_other_computers_carry_messages(hosts):
+    return carry_messages(hosts, list(MESSAGES)[:2])
+
+
+@jobs.rare
+@test
+def proxies_on_other_computers_carry_messages_of_all_programs(hosts):
+    return carry_messages(hosts, MESSAGES)
+
+
 @jobs.rare
 @test
 def a_proxy_on_another_computer_serves_two_ranks_of_a_host(hosts):

@@ -13,15 +13,14 @@ use telemetry::{Choice, Counter};
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// The shortest message that a proxy may be given; nothing where none is: one on another computer gets no
-    /// messages.
+    /// The shortest message that a proxy may be given; nothing where there is no proxy.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
             Offload::On => Some(0),
             Offload::Auto => Some(self.config.offload_bytes_min),
         }
-        .filter(|_| self.is_served() && !self.reach.segment.has_dpu())
+        .filter(|_| self.is_served())
     }
 
     /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before

@@ -368,7 +368,7 @@ pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize) -> (Config, Vec<u32>,
 }
 
 /// Has the proxies of some hosts run on another computer, in half of the jobs on several hosts.
-fn lend_some(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
+pub(super) fn lend_some(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
     if jobs.len() > 1 && rng.random() {
         jobs.iter_mut().filter(|_| rng.random_ratio(3, 4)).for_each(|job| job.lend(config));
     }

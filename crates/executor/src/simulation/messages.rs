@@ -3,7 +3,7 @@
 //! message, that withdraw at any time and are followed by another, senders that are abandoned, proxies that
 //! die.
 
-use super::algorithms::{some_nodes, turn_node};
+use super::algorithms::{lend_some, some_nodes, turn_node};
 use super::network::{End, Packets};
 use super::{Home, Job};
 use crate::{Binding, Cut, InstanceTicket, Offload, Start};
@@ -168,11 +168,13 @@ impl Message {
     }
 }
 
-/// How many instances were recovered, and how many packets went between nodes.
-fn run(seed: u64) -> [u64; 2] {
+/// How many instances were recovered, how many packets went between nodes, and how many instances went to
+/// proxies on other computers.
+fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
-    let (_, node_of, mut jobs) = some_nodes(rng, ranks as usize);
+    let (config, node_of, mut jobs) = some_nodes(rng, ranks as usize);
+    lend_some(&mut jobs, &config, rng);
     let side = |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
     let plans = [side(1, vec![], vec![Some(0)]), side(0, vec![Some(1)], vec![])];
     let mut packets = Packets { bytes_max: *[64, 1000, 16 << 10].choose(rng).unwrap(), ..Packets::default() };
@@ -184,7 +186,9 @@ fn run(seed: u64) -> [u64; 2] {
         if messages.iter().all(Message::is_over) {
             let all = jobs.iter().flat_map(|job| &job.ranks);
             let recovered = all.map(|rank| rank.executor.counters().recovered).sum();
-            return [recovered, packets.carried];
+            let lending = jobs.iter().filter(|job| job.mirror.is_some()).flat_map(|job| &job.ranks);
+            let lent = lending.map(|rank| rank.executor.counters().offloaded).sum();
+            return [recovered, packets.carried, lent];
         }
         match rng.random_range(0..8) {
             0 => {
@@ -207,7 +211,7 @@ fn run(seed: u64) -> [u64; 2] {
 
 #[test]
 fn messages_arrive_once_whatever_receivers_and_proxies_do() {
-    let mut sums = [0; 2];
+    let mut sums = [0; 3];
     for seed in 0..1500 {
         let run = std::panic::AssertUnwindSafe(|| run(seed));
         match std::panic::catch_unwind(run) {
@@ -221,4 +225,5 @@ fn messages_arrive_once_whatever_receivers_and_proxies_do() {
     eprintln!("{sums:?}");
     assert!(sums[0] > 100, "only {} operations were recovered", sums[0]);
     assert!(sums[1] > 10_000, "only {} packets went between nodes", sums[1]);
+    assert!(sums[2] > 500, "only {} operations went to other computers", sums[2]);
 }
