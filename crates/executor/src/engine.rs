@@ -451,7 +451,8 @@ impl Execution {
     /// The server of a step that was fetched has to be told: until then the instance does not end.
     fn tell_later(&mut self, step: u32) {
         let action = self.plan.schedule.steps[step as usize].action;
-        if let Action::Recv { from, .. } = action
+        if self.fetches.is_some()
+            && let Action::Recv { from, .. } = action
             && self.peers[from as usize].local().is_none()
             && !self.is_message(step)
         {
