@@ -2,8 +2,9 @@
 //! What people decide and what was told to them, in SQLite (`control.db` of the data folder, which only the
 //! monitor's user reads): accounts, tokens, criteria, alerts, messages on their way, and who did what.
 //!
-//! One connection behind a lock: all of it is small. Another process (`add-account`) may write at the same
-//! time; SQLite then waits for it, at most 10 s.
+//! Two connections, each behind a lock: all of it is small. One changes things; another process
+//! (`add-account`) may do so at the same time, and SQLite then waits for it, at most 10 s. The other reads,
+//! and waits for nobody who writes: every request asks it whose session it has.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -35,7 +36,10 @@ const VERSIONS: [&str; 1] = ["
 /// So many entries of the log are kept.
 const AUDIT_MAX: i64 = 1_000_000;
 
-pub struct Control(Mutex<Connection>);
+pub struct Control {
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+}
 
 impl Control {
     pub fn open(data: &Path) -> Result<Control, String> {
@@ -47,12 +51,23 @@ impl Control {
         options.open(&path).map_err(|error| named(error.to_string()))?;
         let mut connection = Connection::open(&path).map_err(|error| named(error.to_string()))?;
         migrate(&mut connection).map_err(named)?;
-        Ok(Control(Mutex::new(connection)))
+        let reader = Connection::open(&path).and_then(|reader| {
+            reader.pragma_update(None, "query_only", true)?;
+            Ok(reader)
+        });
+        let reader = reader.map_err(|error| named(error.to_string()))?;
+        Ok(Control { writer: Mutex::new(connection), reader: Mutex::new(reader) })
+    }
+
+    /// Reads what is there; never waits for a disk or for who writes.
+    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&reader).map_err(|error| format!("control.db: {error}"))
     }
 
     /// Does some work as one transaction: all of it, or nothing.
     pub fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
-        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = || {
             let transaction =
                 connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -77,7 +92,7 @@ impl Control {
 
     /// The newest entries of the log, at most 1000.
     pub fn log(&self) -> Result<Vec<Value>, String> {
-        self.with(|db| {
+        self.read(|db| {
             let mut found = db.prepare("SELECT at, who, what FROM audit ORDER BY rowid DESC LIMIT 1000")?;
             let rows = found.query_map([], |row| {
                 let (at, who, what): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -111,6 +126,19 @@ fn migrate(connection: &mut Connection) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn who_reads_does_not_wait_for_who_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control::open(folder.path()).unwrap();
+        control.audit("ann", "logs in");
+        let other = Connection::open(folder.path().join("control.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE; INSERT INTO audit VALUES (1, 'bob', 'half')").unwrap();
+        assert_eq!(control.log().unwrap().len(), 1, "the other's work is not done yet");
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(control.log().unwrap().len(), 2);
+        assert!(control.read(|db| db.execute("DELETE FROM audit", [])).is_err(), "who reads changes nothing");
+    }
 
     #[test]
     fn it_is_private_whole_or_not_at_all_and_not_of_a_newer_program() {

@@ -169,7 +169,7 @@ impl People {
     }
 
     fn account(&self, name: &str) -> Option<Account> {
-        let found = self.control.with(|db| {
+        let found = self.control.read(|db| {
             let sql = "SELECT name, role, projects, hash FROM accounts WHERE name = ?";
             db.query_row(sql, [name], row).optional()
         });
@@ -204,7 +204,7 @@ impl People {
 
     /// All accounts, by name.
     pub fn list(&self) -> Result<Vec<Listed>, String> {
-        let rows: Vec<Row> = self.control.with(|db| {
+        let rows: Vec<Row> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
             found.query_map([], row)?.collect()
         })?;
@@ -244,7 +244,7 @@ impl People {
         elsewhere: Elsewhere,
         named: impl Fn(&str) -> Result<Option<Who>, String>,
     ) -> Result<(), String> {
-        let names: Vec<String> = self.control.with(|db| {
+        let names: Vec<String> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name FROM accounts WHERE hash = ?")?;
             found.query_map([elsewhere.mark()], |row| row.get(0))?.collect()
         })?;
@@ -326,7 +326,7 @@ impl People {
 
     /// Whose token this is. It is worth what its account is now.
     pub fn bearer(&self, token: &str) -> Option<Who> {
-        let found = self.control.with(|db| {
+        let found = self.control.read(|db| {
             let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
             db.query_row(sql, params![hashed(token), now_ms() as i64], |row| row.get::<_, String>(0))
                 .optional()
@@ -358,7 +358,7 @@ impl People {
 
     /// The tokens of an account, without what they are.
     pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
-        self.control.with(|db| {
+        self.control.read(|db| {
             let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
             let mut found = db.prepare(sql)?;
             let rows = found.query_map([account], |row| {

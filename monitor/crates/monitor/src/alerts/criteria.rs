@@ -102,7 +102,7 @@ fn first() -> Vec<Criterion> {
 
 pub fn all(control: &Control) -> Result<Vec<Criterion>, String> {
     let read = || {
-        control.with(|db| {
+        control.read(|db| {
             let mut found = db.prepare("SELECT id, words FROM criteria ORDER BY id")?;
             let rows = found.query_map([], |row| {
                 let (id, words): (i64, String) = (row.get(0)?, row.get(1)?);

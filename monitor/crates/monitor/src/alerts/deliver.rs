@@ -68,7 +68,7 @@ impl Deliver {
     }
 
     fn round(&self) -> Result<(), String> {
-        let due = self.control.with(|db| {
+        let due = self.control.read(|db| {
             let sql = "SELECT id, channel, body, tries FROM messages WHERE due <= ? ORDER BY id LIMIT 20";
             let mut found = db.prepare(sql)?;
             let rows = found.query_map([now_ms() as i64], |row| {
@@ -84,7 +84,7 @@ impl Deliver {
             self.settle(id, tries + 1, error)?;
         }
         let waiting =
-            self.control.with(|db| db.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)))?;
+            self.control.read(|db| db.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)))?;
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).waiting = waiting;
         Ok(())
     }

@@ -62,7 +62,7 @@ pub struct Links {
 impl Links {
     /// Those of before; what cannot be read will be seen again.
     pub fn read(control: &Control) -> Links {
-        let rows = control.with(|db| {
+        let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;
             let rows = found.query_map([], |row| row.get::<_, String>(0))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()

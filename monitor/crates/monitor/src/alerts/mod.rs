@@ -74,7 +74,7 @@ impl Watcher {
 
     /// The open alerts as they are written: number, criterion and key.
     fn open(&self) -> Result<Vec<(i64, i64, String)>, String> {
-        self.control.with(|db| {
+        self.control.read(|db| {
             let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
             let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
             rows.collect()
@@ -177,7 +177,7 @@ impl Watcher {
 
 /// The open alerts and those that were cleared last, as far as this person may see their jobs.
 pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, String> {
-    let rows = control.with(|db| {
+    let rows = control.read(|db| {
         let sql = "SELECT id, name, subject, text, source, job, raised, acknowledged, acknowledged_by, cleared, criterion, \
                    key FROM alerts ORDER BY cleared IS NOT NULL, raised DESC LIMIT ?";
         let mut found = db.prepare(sql)?;
