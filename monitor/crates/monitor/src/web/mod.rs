@@ -10,9 +10,12 @@ mod limits;
 mod links;
 mod login;
 mod metrics;
+mod pages;
+mod parquet;
 mod proxy;
 mod serve;
 mod state;
+mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +63,7 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/api/job/links", get(links::of_job))
         .route("/api/job/trace", get(export::trace))
         .route("/api/picture", get(export::picture))
-        .route("/api/export", get(export::export))
+        .route("/api/export", get(tables::export))
         .route("/api/openapi.json", get(openapi))
         .route("/api/hosts", get(hosts::hosts))
         .route("/api/host", get(hosts::host))

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! A table of the store of any length, page after page, in the order in which the store keeps it; and answers
+//! that are sent while they are made.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use futures_util::{StreamExt, stream};
+
+use super::api::asking;
+use super::state::Web;
+
+pub type Refusal = (StatusCode, String);
+pub type Parameters = Vec<(&'static str, String)>;
+
+/// What an answer is made of, one after the other.
+pub trait Parts: Send + 'static {
+    /// The next bytes. Nothing: that was all.
+    fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
+}
+
+/// An answer. Its first part tells whether there is one at all; an error after that ends it before its end,
+/// which clients see.
+pub async fn body(mut parts: impl Parts) -> Result<Body, Refusal> {
+    let first = parts.part().await.unwrap_or(Ok(Bytes::new()))?;
+    let rest = stream::unfold(Some(parts), |parts| async move {
+        let mut parts = parts?;
+        match parts.part().await? {
+            Ok(part) => Some((Ok(part), Some(parts))),
+            Err((_, why)) => Some((Err(std::io::Error::other(why)), None)),
+        }
+    });
+    Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
+}
+
+/// A page has so many rows, and those that share the last one's place.
+pub const ROWS_MAX: u32 = 100_000;
+/// So many stored rows whose cells are rows of the file are looked at for a page;
+pub const STORED_MAX: u32 = 2_000;
+/// and so many of which sums are made.
+pub const SUMMED_MAX: u32 = 2_000_000;
+
+/// A column by which the store keeps a table in order: its name and type.
+pub type Column = (&'static str, &'static str);
+
+/// A question to one table of the store, `s`, page by page.
+#[derive(Default)]
+pub struct Pages {
+    /// The table, with FINAL where its rows may be parts of rows.
+    pub table: String,
+    pub key: Vec<Column>,
+    /// Stored rows of a page.
+    pub stored_max: u32,
+    /// The column of cells, each of which is a row of the file.
+    pub cells: Option<&'static str>,
+    /// The question is `select` FROM the table `join` WHERE `condition`, with a page's bounds, and `rest`.
+    pub select: String,
+    pub join: String,
+    pub condition: String,
+    pub rest: String,
+    pub parameters: Parameters,
+    /// The keys after which the page begins, and with which it ends.
+    pub after: Option<Vec<String>>,
+    pub upto: Option<Vec<String>>,
+}
+
+/// Names of parameters.
+const AFTER: [&str; 3] = ["after0", "after1", "after2"];
+const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
+
+/// The condition that a key comes before others, or after them; in a form of which the store knows where such
+/// rows are.
+fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
+    let ((column, kind), name) = (key[0], names[0]);
+    if key.len() == 1 {
+        return format!("s.{column} {is_last} {{{name}:{kind}}}");
+    }
+    let rest = bound(&key[1..], &names[1..], is_than, is_last);
+    format!("(s.{column} {is_than} {{{name}:{kind}}} OR s.{column} = {{{name}:{kind}}} AND ({rest}))")
+}
+
+impl Pages {
+    /// Where the page begins, with its parameters.
+    fn begin(&self, parameters: &mut Parameters) -> String {
+        let Some(after) = &self.after else { return String::new() };
+        parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
+        format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
+    }
+
+    /// Asks which key the next page ends with.
+    pub fn edge(&self) -> (String, Parameters) {
+        let mut parameters = self.parameters.clone();
+        let begin = self.begin(&mut parameters);
+        let Pages { table, condition, stored_max, .. } = self;
+        let names: Vec<_> = self.key.iter().map(|(column, _)| *column).collect();
+        let (plain, own) = (names.join(", "), format!("s.{}", names.join(", s.")));
+        let called: Vec<_> = names.iter().map(|name| format!("s.{name} AS {name}")).collect();
+        let called = called.join(", ");
+        let cells = self.cells.map_or(String::new(), |cells| format!(", mapKeys(s.{cells}) AS cells"));
+        let stored = format!(
+            "SELECT {called}{cells} FROM {table} WHERE {condition}{begin} ORDER BY {own} LIMIT {stored_max}"
+        );
+        let rows = match self.cells {
+            None => stored,
+            // A stored row without cells is one, too, for which the next page does not begin again.
+            Some(_) => format!(
+                "SELECT {plain} FROM ({stored}) LEFT ARRAY JOIN cells ORDER BY {plain} LIMIT {ROWS_MAX}"
+            ),
+        };
+        let texts: Vec<_> =
+            (1..=names.len()).map(|at| format!("toString(tupleElement(last, {at}))")).collect();
+        let sql = format!(
+            "SELECT {} FROM (SELECT max(tuple({plain})) AS last, count() AS rows FROM ({rows})) WHERE rows > 0",
+            texts.join(", ")
+        );
+        (sql, parameters)
+    }
+
+    /// Turns to the next page; false: there is none.
+    pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
+        self.after = self.upto.take().or(self.after.take());
+        let (sql, parameters) = self.edge();
+        let rows = asking(web, move |store| store.select(&sql, &parameters)).await?;
+        let edge = rows[0].as_array();
+        self.upto = edge.map(|key| key.iter().map(|text| text.as_str().unwrap_or_default().into()).collect());
+        Ok(self.upto.is_some())
+    }
+
+    /// Asks for the page.
+    pub fn question(&self) -> (String, Parameters) {
+        let mut parameters = self.parameters.clone();
+        let begin = self.begin(&mut parameters);
+        let end = match &self.upto {
+            Some(upto) => {
+                parameters.extend(UPTO.into_iter().zip(upto.iter().cloned()));
+                bound(&self.key, &UPTO, "<", "<=")
+            }
+            None => "0".into(),
+        };
+        let Pages { table, select, join, condition, rest, .. } = self;
+        (format!("{select} FROM {table} {join} WHERE {condition}{begin} AND {end} {rest}"), parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_where_the_one_before_ends() {
+        let key: [Column; 3] = [("a", "UInt8"), ("b", "UInt8"), ("c", "String")];
+        assert_eq!(
+            bound(&key, &AFTER, ">", ">"),
+            "(s.a > {after0:UInt8} OR s.a = {after0:UInt8} AND ((s.b > {after1:UInt8} OR s.b = {after1:UInt8} \
+             AND (s.c > {after2:String}))))"
+        );
+        assert_eq!(
+            bound(&key[1..], &UPTO, "<", "<="),
+            "(s.b < {upto0:UInt8} OR s.b = {upto0:UInt8} AND (s.c <= {upto1:String}))"
+        );
+    }
+}
