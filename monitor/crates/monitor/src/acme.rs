@@ -45,9 +45,9 @@ impl Acme {
         self.trusted.as_deref().map_or(Ok(()), |file| asker(file).map(|_| ()))
     }
 
-    /// Asks for certificates, and for the next ones in time, in a thread of its own. What there is already is
-    /// in the folder, and served at once.
-    pub fn begin(&self, folder: &Path) -> Result<Arc<ServerConfig>, String> {
+    /// How the page is served, and what asks for certificates, also for the next ones in time. That is to
+    /// begin once the page is served, where the authority asks back at once. What there is is in the folder.
+    pub fn open(&self, folder: &Path) -> Result<(Arc<ServerConfig>, Asking), String> {
         let mut asked = AcmeConfig::new(&self.domains);
         if let Some(file) = &self.trusted {
             asked = asked.client_tls_config(Arc::new(asker(file)?));
@@ -65,7 +65,7 @@ impl Acme {
         config.alpn_protocols = vec![b"http/1.1".to_vec(), rustls_acme::acme::ACME_TLS_ALPN_NAME.to_vec()];
         let runtime =
             tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
-        std::thread::spawn(move || {
+        let asking = move || {
             runtime.block_on(async {
                 while let Some(event) = state.next().await {
                     match event {
@@ -75,10 +75,13 @@ impl Acme {
                     }
                 }
             });
-        });
-        Ok(Arc::new(config))
+        };
+        Ok((Arc::new(config), Box::new(asking)))
     }
 }
+
+/// Asks an authority for good, in a thread of its own.
+pub type Asking = Box<dyn FnOnce() + Send>;
 
 /// How an authority is asked that browsers do not know.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {

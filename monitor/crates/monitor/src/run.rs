@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::acme::Acme;
+use crate::acme::Asking;
 use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Delivered, Links, Watcher};
 use crate::config::Config;
@@ -19,7 +19,7 @@ use crate::people::{Elsewhere, Listed, People, Role, THIS_HOST, Who};
 use crate::store::{Store, Writer};
 use crate::tls::Tls;
 use crate::web::{Connections, Files, Web, router, serve as serve_pages};
-use crate::{collect, config, hosts, jobs, tls};
+use crate::{collect, hosts, jobs, tls};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
 #[derive(Parser)]
@@ -240,17 +240,18 @@ fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Where certificates come from; nothing: the page is in plain HTTP.
-fn tls(config: &Config) -> Result<Option<Tls>, String> {
-    let files = |tls: &config::Tls| tls::Files::open(&tls.certificate, &tls.key).map(Tls::Files);
-    let acme = |acme: &Acme| {
-        acme.check()?;
-        acme.begin(&config.data.join("acme")).map(Tls::Acme)
-    };
+/// Where certificates come from, and what asks for them; nothing: the page is in plain HTTP.
+fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
-        (Some(tls), _) => files(tls).map(Some),
-        (None, Some(section)) => acme(section).map(Some),
-        (None, None) => Ok(None),
+        (Some(tls), _) => {
+            tls::Files::open(&tls.certificate, &tls.key).map(|files| (Some(Tls::Files(files)), None))
+        }
+        (None, Some(acme)) => {
+            acme.check()?;
+            let (served, asking) = acme.open(&config.data.join("acme"))?;
+            Ok((Some(Tls::Acme(served)), Some(asking)))
+        }
+        (None, None) => Ok((None, None)),
     }
 }
 
@@ -303,7 +304,7 @@ fn measure(store: Arc<Store>) {
 fn serve(config: &Config) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
-    let tls = tls(config)?.map(Arc::new);
+    let (tls, asking) = tls(config)?;
     let is_first = !config.data.join("key").exists();
     let control = Arc::new(Control::open(&config.data)?);
     let people = Arc::new(People::open(&config.data, control.clone())?);
@@ -356,10 +357,11 @@ fn serve(config: &Config) -> Result<(), String> {
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
     let limits = Connections::of(config.connections_each);
+    asking.map(std::thread::spawn);
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         tokio::select! {
-            () = serve_pages(listener, router(web.clone()), tls, limits, web) => {},
+            () = serve_pages(listener, router(web.clone()), tls.map(Arc::new), limits, web) => {},
             () = ended() => {},
         }
         Ok(())
