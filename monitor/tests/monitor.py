@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A running `outboard monitor` of build/, and requests to it."""
+import contextlib
 import http.client
 import json
 import os
@@ -70,6 +71,14 @@ class Monitor:
 
     def said(self):
         return (self.folder / "errors").read_text()
+
+    def store(self):
+        """The process of chDB, if it runs. A thread or a child may end while it is looked for."""
+        found = []
+        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(pid) for pid in children.read_text().split() if b"chdb" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return found[0] if found else None
 
     def task(self, *words, text=""):
         """One of the monitor's other tasks, as `add-account`."""
