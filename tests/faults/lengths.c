@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// MPI_Ialltoallv and MPI_Ineighbor_alltoallw, in turns, beside work, whose blocks are of very different lengths:
-// lengths ROUNDS [DIVISOR], by which all lengths are divided.
+/* lengths ROUNDS [DIVISOR]: MPI_Ialltoallv and MPI_Ineighbor_alltoallw, in turns, beside work, with blocks of very different
+ * lengths, all of them divided by DIVISOR. */
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    // Every rank is every rank's neighbour.
+    /* Every rank is every rank's neighbour. */
     int *ranks = malloc(size * sizeof *ranks);
     for (int i = 0; i < size; i++)
         ranks[i] = i;

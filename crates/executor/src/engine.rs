@@ -19,8 +19,7 @@ use crate::Reduction;
 use crate::buffers::Buffers;
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
-use crate::memory::Driver;
-use crate::memory::{Reach, Region, Stop};
+use crate::memory::{Driver, Reach, Region, Stop};
 use crate::peer::Peer;
 use crate::record::{
     self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup, STAGED,
@@ -179,8 +178,7 @@ impl Execution {
         self.active.clear();
         self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
-        (self.open, self.said_local) = (self.states.len(), false);
-        self.is_void = false;
+        (self.open, self.said_local, self.is_void) = (self.states.len(), false, false);
         for (index, state) in self.states.iter_mut().enumerate() {
             *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
             if state.waits == 0 {
@@ -450,9 +448,8 @@ impl Execution {
 
     /// The server of a step that was fetched has to be told: until then the instance does not end.
     fn tell_later(&mut self, step: u32) {
-        let action = self.plan.schedule.steps[step as usize].action;
         if self.fetches.is_some()
-            && let Action::Recv { from, .. } = action
+            && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
             && self.peers[from as usize].local().is_none()
             && !self.is_message(step)
         {

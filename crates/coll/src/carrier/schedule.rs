@@ -15,8 +15,8 @@ pub(super) fn takes(_: &Asked, _: &Facts) -> Option<Why> {
 /// these: it has taken them before the program computes (docs/measured/hosts.md).
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
-/// The bytes from which on edges between hosts are fetched by proxies; shorter ones are messages of the ranks.
-/// `asked` is only looked at where there are such edges.
+/// The bytes from which on edges between hosts are fetched by proxies; shorter ones are messages of the
+/// ranks. `asked` is only looked at where there are such edges.
 pub fn fetched_bytes_min(policy: &Policy, way: Way, has_nodes: bool, asked: impl FnOnce() -> Asked) -> u64 {
     if policy.offload == Offload::On {
         return 0;
