@@ -318,6 +318,32 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
             (message.name.into(), "message", args)
         }
         Event::Cancelled { name } => (name.into(), "cancelled", json!({})),
+        Event::Partition { .. } | Event::Signal { .. } | Event::Epoch { .. } => {
+            describe_synchronization(event, number, locate)?
+        }
+        Event::Rendezvous { what, peer, bytes, .. } => {
+            (what.into(), "rendezvous", json!({"peer": peer, "bytes": bytes}))
+        }
+        Event::Step { kind, rank, peer, context, sequence, bytes } => {
+            let operation = operation(context, sequence);
+            let args = json!({"rank": rank, "peer": peer, "operation": operation, "bytes": bytes});
+            (kind.into(), "step", args)
+        }
+        Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
+        Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
+        Event::Carried { .. } | Event::Site { .. } | Event::Thread { .. } | Event::About { .. } => {
+            return None;
+        }
+    })
+}
+
+/// Partitions and what belongs to windows, with the number that both ends count.
+fn describe_synchronization(
+    event: &Event,
+    number: u32,
+    locate: impl Fn(&mut Value, u32),
+) -> Option<Described> {
+    Some(match *event {
         Event::Partition { what, peer, context, partition, bytes, .. } => {
             let args = json!({
                 "peer": peer, "partition": partition, "number": number, "bytes": bytes, "context": format!("{context:x}"),
@@ -339,19 +365,7 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
             }
             (name.into(), "epoch", args)
         }
-        Event::Rendezvous { what, peer, bytes, .. } => {
-            (what.into(), "rendezvous", json!({"peer": peer, "bytes": bytes}))
-        }
-        Event::Step { kind, rank, peer, context, sequence, bytes } => {
-            let operation = operation(context, sequence);
-            let args = json!({"rank": rank, "peer": peer, "operation": operation, "bytes": bytes});
-            (kind.into(), "step", args)
-        }
-        Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
-        Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
-        Event::Carried { .. } | Event::Site { .. } | Event::Thread { .. } | Event::About { .. } => {
-            return None;
-        }
+        _ => return None,
     })
 }
 

@@ -16,13 +16,22 @@ pub enum Event<'a> {
     Wait,
     /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
     /// counts the calls of that function on that comm.
-    Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64, site: u32, needs: Needs },
+    Operation {
+        name: &'a str,
+        number: u32,
+        context: u64,
+        sequence: u32,
+        bytes: u64,
+        site: u32,
+        /// Whom, where the name alone does not say it.
+        needs: Needs,
+    },
     /// A message from the start of its send, or of its receive, to completion.
     Message(Message<'a>),
     /// A message that was cancelled: nothing came of it.
     Cancelled { name: &'a str },
-    /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message in
-    /// its context.
+    /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message
+    /// in its context.
     Partition { what: &'a str, peer: u32, context: u64, number: u32, partition: u32, bytes: u64 },
     /// An epoch of a window: `name` is the function that opened it and the window. `lock` is "shared",
     /// "exclusive" or empty, `peer` the one that is locked.
@@ -161,8 +170,8 @@ pub(crate) enum Word {
     Bytes = 4,
     /// The sequence, or a message's tag; the peer, proxy or number in the high half.
     Sequence = 5,
-    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half, or
-    /// a partition's message.
+    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half,
+    /// or a partition's message.
     NameBytes = 6,
     /// When the call began that found it ended; the rank of a step.
     Detail = 7,

@@ -165,14 +165,14 @@ fn make(
     let comm = guard.objects.comms.get_mut(handle)?;
     let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);
-    let of_comm = comm.context;
-    let group = comm.partners().clone();
+    let (group, of_comm) = (comm.partners().clone(), comm.context);
     // Only a receiver could take another request's message.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
-    let (starts, _claim) = (AtomicU32::new(0), claim);
-    let made =
-        Partitioned { sends, me, peer, context, comm: of_comm, tag, buffer, partitions, group, heading, starts, _claim };
+    let (starts, _claim, comm) = (AtomicU32::new(0), claim, of_comm);
+    let made = Partitioned {
+        sends, me, peer, context, comm, tag, buffer, partitions, group, heading, starts, _claim,
+    };
     let recipe = Recipe::Partitioned(Arc::new(made));
     guard.enter_persistent(handle, recipe, request)
 }

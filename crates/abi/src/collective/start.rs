@@ -4,9 +4,8 @@
 
 use super::flat::Member;
 use crate::args::{Handle, Out};
-use crate::process::operation::{self, Told};
-use crate::process::{Guard, Process};
-use crate::request::{Checked, Planned, Recipe, Work, to_bytes};
+use crate::process::{Guard, Process, operation};
+use crate::request::{Checked, Planned, Recipe, Told, Work, to_bytes};
 use crate::staging;
 use coll::carrier::{Asked, Carrier, Slots, Way, Why, choose};
 use coll::{CALLS_BEFORE, Coll, CollTicket, Members, check};

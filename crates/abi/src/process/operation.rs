@@ -3,10 +3,9 @@
 //! `message.rs` has the messages.
 
 use super::{Guard, Process};
-use objects::{Comm, Handle};
-use schedule::algorithm::Collective;
+use crate::request::Told;
 use std::collections::HashMap;
-use telemetry::{Carried, Choice, Needs, Operation};
+use telemetry::{Carried, Choice, Operation};
 
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
@@ -38,32 +37,6 @@ impl Counted {
             let name = format!("{function} on {}", comm());
             Calls { row: telemetry::operations().enter(&name), name, number: 0 }
         }))
-    }
-}
-
-/// What is told of a collective.
-#[derive(Clone, Copy)]
-pub(crate) struct Told {
-    pub(crate) comm: Handle,
-    /// Of the longer buffer.
-    pub(crate) bytes: u64,
-    pub(crate) collective: Collective,
-    /// The root in the comm, where there is one.
-    pub(crate) root: u32,
-}
-
-impl Told {
-    /// Whom the collective needs. On an intercommunicator not all know the root.
-    fn needs(&self, comm: &Comm) -> Needs {
-        use Collective::*;
-        match self.collective {
-            _ if comm.remote.is_some() => Needs::Unknown,
-            Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce => {
-                comm.group.peers.get(self.root as usize).map_or(Needs::Unknown, |peer| Needs::Root(*peer))
-            }
-            Scan | Exscan => Needs::Below(comm.rank),
-            _ => Needs::Unknown,
-        }
     }
 }
 

@@ -31,7 +31,7 @@ pub use on_device::OnDevice;
 pub(crate) use on_device::Share;
 use p2p::{Mode, Outcome};
 pub use partitioned::{Partitioned, Parts};
-pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
+pub(crate) use planned::{Checked, Imaged, Planned, Told, one, to_bytes, to_words};
 use std::sync::Arc;
 pub use stream::{Enqueued, Held};
 pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};

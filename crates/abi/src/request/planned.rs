@@ -3,15 +3,42 @@
 
 use super::{Image, Operator, Shape, UserOp, Work};
 use crate::args::Handle;
-use crate::process::operation::Told;
 use crate::staging;
 use coll::{Call, Coll, CollTicket, Members, Part, check};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::Reduction;
+use objects::Comm;
 use schedule::algorithm::Collective;
 use slab::Slab;
 use sys::Block;
+use telemetry::Needs;
+
+/// What is told of a collective.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) comm: Handle,
+    /// Of the longer buffer.
+    pub(crate) bytes: u64,
+    pub(crate) collective: Collective,
+    /// The root in the comm, where there is one.
+    pub(crate) root: u32,
+}
+
+impl Told {
+    /// Whom the collective needs. On an intercommunicator not all know the root.
+    pub(crate) fn needs(&self, comm: &Comm) -> Needs {
+        use Collective::*;
+        match self.collective {
+            _ if comm.remote.is_some() => Needs::Unknown,
+            Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce => {
+                comm.group.peers.get(self.root as usize).map_or(Needs::Unknown, |peer| Needs::Root(*peer))
+            }
+            Scan | Exscan => Needs::Below(comm.rank),
+            _ => Needs::Unknown,
+        }
+    }
+}
 
 /// A collective ready to be started, any number of times.
 #[derive(Clone)]

@@ -164,6 +164,25 @@ mod tests {
         });
     }
 
+    /// Collectives of 3 ranks that need some of them only; ranks 0 and 2 are late.
+    fn rooted() -> Vec<Value> {
+        let mut events = Vec::new();
+        // A broadcast and a scan: rank 1 needs rank 0, rank 0 nobody. A reduction to rank 1: only it needs.
+        for (at, name, root) in [
+            (100.0, "MPI_Bcast on c #1", 0),
+            (200.0, "MPI_Scan on c #1", 9),
+            (300.0, "MPI_Reduce on c #1", 1),
+        ] {
+            let function = name.split(' ').next().unwrap();
+            for (pid, from) in [(0, at + 30.0), (1, at), (2, at + 35.0)] {
+                events.push(call(pid, function, from, at + 50.0 - from));
+                let args = json!({"bytes": 8, "context": "7", "root": root, "place": pid, "site": format!("/bin/a+0x{pid}")});
+                events.extend(span(pid, name, [from, at + 49.0], args));
+            }
+        }
+        events
+    }
+
     /// Each call of rank 1 or 2 waits for what rank 0 does late, in ten ways; the second half of each pair is
     /// of one that needs nobody, or has what it needs.
     #[test]
@@ -188,19 +207,7 @@ mod tests {
             signal(0, "partition", "ready", 12.0, 1, 1),
             signal(0, "partition", "ready", 40.5, 1, 1),
         ]);
-        // A broadcast and a scan: rank 1 needs rank 0, rank 0 nobody. A reduction to rank 1: only it needs.
-        for (at, name, root) in [
-            (100.0, "MPI_Bcast on c #1", 0),
-            (200.0, "MPI_Scan on c #1", 9),
-            (300.0, "MPI_Reduce on c #1", 1),
-        ] {
-            let function = name.split(' ').next().unwrap();
-            for (pid, from) in [(0, at + 30.0), (1, at), (2, at + 35.0)] {
-                calls(pid, function, from, at + 50.0);
-                let args = json!({"bytes": 8, "context": "7", "root": root, "place": pid, "site": format!("/bin/a+0x{pid}")});
-                more.extend(span(pid, name, [from, at + 49.0], args));
-            }
-        }
+        more.extend(rooted());
         // A post at 430 and a completion at 470.
         calls(0, "MPI_Win_post", 430.0, 431.0);
         calls(1, "MPI_Win_start", 410.0, 440.0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Who waits for whom. In an MPI call a rank waits until the last partner that it needs has begun its part:
-//! the sender of a message that the call completes (of a partitioned one, its last partition), the receiver of
-//! one that moves only then, the ranks of a collective, the other side of a window's post or completion, who
-//! holds a lock. A call has at most one such partner, the last; so no time counts twice.
+//! the sender of a message that the call completes (of a partitioned one, its last partition), the receiver
+//! of one that moves only then, the ranks of a collective, the other side of a window's post or completion,
+//! who holds a lock. A call has at most one such partner, the last; so no time counts twice.
 //!
 //! Left out is what a trace does not say: who needs whom among neighbours, whom an algorithm adds, and which
 //! of its locks MPI_Win_lock_all waits for.
@@ -261,8 +261,8 @@ fn begun<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
-/// What both ends of a message or a signal have alike. None: a receive of which the trace does not say what it
-/// got.
+/// What both ends of a message or a signal have alike. None: a receive of which the trace does not say what
+/// it got.
 fn key<'a>(event: &'a Event<'a>, tells: bool) -> Option<Message<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
