@@ -6,7 +6,7 @@ use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::leaks;
 use crate::process::report;
-use crate::process::{Allocation, Guard, Job, Phase};
+use crate::process::{Allocation, Departure, Guard, Job, Phase};
 use error::{Class, Result, fail};
 use objects::{Info, Kind, constants as c};
 
@@ -64,10 +64,13 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     }
     crate::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
+    // Where the end of an earlier session was the goodbye, others wait for this process no more: what comes
+    // may be of a session that they have begun since.
+    let drains = departs && guard.departure == Departure::Needed;
     let mut lost = Vec::new();
     let mut silence = report::Silence::begin();
     guard.wait(|process| {
-        if departs {
+        if drains {
             leaks::drain(process, &mut lost);
         }
         silence.check(process, "MPI_Finalize");
@@ -82,7 +85,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
             // Asked before draining: a process that has left may begin a session, whose messages must be
             // kept.
             let over = membership.may_leave() && process.job().communicators.have_left();
-            if !over {
+            if !over && drains {
                 leaks::drain(process, &mut lost);
             }
             over.then_some(())
