@@ -69,6 +69,8 @@ CASES = {
         shmem_ctx_int_p(CTX d + 8, 1, PE(next)); shmem_int_wait_until(d + 8, SHMEM_CMP_EQ, 1); for (int i = 0; i < 8; i++) CHECK(d[i] == before + i); Q; B;""",
     "order::quiet": """int *d = (int *)D, s[8], got = -1; for (int i = 0; i < 8; i++) s[i] = me + i; B; shmem_ctx_int_put_nbi(CTX d, s, 8, PE(next)); F(CTX0);
         shmem_ctx_int_get_nbi(CTX &got, d + 7, 1, PE(next)); F(CTX0); CHECK(got == me + 7); B; for (int i = 0; i < 8; i++) CHECK(d[i] == before + i); B;""",
+    "order::pe_quiet": """int *d = (int *)D, got = -1, pes[2] = {PE(next), PE(before)}; B; shmem_ctx_int_p(CTX d, me + 3, PE(next)); F(CTXC pes, 1);
+        shmem_ctx_int_get_nbi(CTX &got, d, 1, PE(next)); F(CTXC pes, 2); CHECK(got == me + 3); F(CTXC NULL, 0); B; CHECK(*d == before + 3); B;""",
     "lock::set": "LOCKED(F(lock), shmem_clear_lock(lock))", "lock::clear": "LOCKED(shmem_set_lock(lock), F(lock))",
     "lock::test": "LOCKED(while (F(lock)), shmem_clear_lock(lock)); if (me == 0) { CHECK(F(lock) == 0 && F(lock) == 1); shmem_clear_lock(lock); } B;",
     "coll::barrier_all": "SYNCED(F())", "coll::sync_all": "SYNCED((shmem_quiet(), F()))", "coll::team_sync": "SYNCED((shmem_quiet(), CHECK(F(team) == 0)))",
@@ -259,7 +261,7 @@ def programs(root, number, each):
         out = [HEAD]
         for at, (function, text, element, has_ctx, of_pass, put) in enumerate(some):
             ctx, rest = ("ctx", "ctx, ") if has_ctx else ("SHMEM_CTX_DEFAULT", "")
-            for word, value in {"FILL(s,": "T s[12]; FILL_(s,", "FILL(": "FILL_(", "(C ": f"({rest}", "CTX0": ctx if has_ctx else "", "CTX ": f"{ctx}, "}.items():
+            for word, value in {"FILL(s,": "T s[12]; FILL_(s,", "FILL(": "FILL_(", "(C ": f"({rest}", "CTX0": ctx if has_ctx else "", "CTXC ": rest if has_ctx else "", "CTX ": f"{ctx}, "}.items():
                 text = text.replace(word, value)
             out.append(f"#define T {element}\n#define F {function}\n#define NAME \"{function}{' with a context' * has_ctx} ({element})\"\n#define P {put}\n"
                        f"#define D ((T *)memory)\n#define S ((T *)(memory + 1024))\n#define Q shmem_ctx_quiet({ctx})\n"

@@ -28,6 +28,7 @@ mod lenient;
 mod load;
 mod malloc;
 pub mod shim;
+mod shmem;
 mod staging;
 mod stdio;
 pub mod stream;

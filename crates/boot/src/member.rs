@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Offload, Settings};
-use transport::shm::{LocalRank, Segment, State, World, cma};
+use transport::shm::{Cause, LocalRank, Segment, State, World, cma};
 use tuning::Tuning;
 
 use crate::claim::{self, Claim};
@@ -274,17 +274,27 @@ impl Membership {
             // Before others here hear of it: the launcher takes the code of who ends first.
             site.abort(code);
         }
-        self.segment.abort(self.rank, code);
-        self.tell_alone();
-        exit(code)
+        self.end(code, Cause::Abort)
     }
 
     /// Ends the whole job because of an error, which the caller has printed.
     pub fn fail(&self, code: i32) -> ! {
         self.site.into_iter().for_each(|site| site.abort(code));
-        self.segment.fail(self.rank, code);
+        self.end(code, Cause::Error)
+    }
+
+    /// Ends the whole job with a code that may say that all is well, as OpenSHMEM's shmem_global_exit does.
+    pub fn exit(&self, code: i32) -> ! {
+        // Before the launcher hears of it and ends this process, too.
+        flush();
+        self.site.into_iter().for_each(|site| site.abort(code & 0xff));
+        self.end(code, Cause::Exit)
+    }
+
+    fn end(&self, code: i32, cause: Cause) -> ! {
+        self.segment.end(self.rank, code, cause);
         self.tell_alone();
-        exit(code)
+        exit(self.world().exit_code().unwrap_or(1))
     }
 }
 
@@ -310,14 +320,17 @@ pub fn age(segment: &Segment) -> u64 {
     sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed))
 }
 
-/// Writes the program's output and exits. Its exit handlers do not run: they could wait for other ranks.
-fn exit(code: i32) -> ! {
+/// Writes the program's output.
+fn flush() {
     // SAFETY: a null stream means all streams; none is a Rust object.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    // Only the low 8 bits reach the parent, and an abort must never look like success.
-    let code = if code & 0xff == 0 { 1 } else { code & 0xff };
+}
+
+/// Writes the program's output and exits. Its exit handlers do not run: they could wait for other ranks.
+fn exit(code: u8) -> ! {
+    flush();
     // SAFETY: ends the process; nothing runs after it.
-    unsafe { libc::_exit(code) }
+    unsafe { libc::_exit(code.into()) }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::fault::mpi;
 use crate::memory::{Update, apply, at, store};
 use crate::numbers as n;
 use crate::process::{Place, get as process, handle};
+use crate::seen::Call;
 use std::ffi::{c_int, c_void};
 
 fn address(value: &mut u64) -> *mut c_void {
@@ -42,16 +43,19 @@ fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value:
 }
 
 /// An atomic operation on a word of a PE of the world: what was there before.
+#[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
     let process = process();
-    let found = match process.place(dest, bytes, pe) {
-        Place::Mapped(address) => apply(address, bytes, update, value),
-        Place::Window(win, offset) => by_window(win, offset, bytes, update, value, pe),
-    };
-    if update != Update::Fetch {
-        bell::ring(process, pe);
-    }
-    found
+    process.seen.call(Call::Atomic, pe, 0, || {
+        let found = match process.place(dest, bytes, pe) {
+            Place::Mapped(address) => apply(address, bytes, update, value),
+            Place::Window(win, offset) => by_window(win, offset, bytes, update, value, pe),
+        };
+        if update != Update::Fetch {
+            bell::ring(process, pe);
+        }
+        found
+    })
 }
 
 #[inline]

@@ -2,8 +2,8 @@
 //! Contexts. An operation of any context is complete, or known to its window, when its call returns: so a
 //! context is the team whose PE numbers it uses.
 
-use crate::memory::{at, load, store};
-use crate::process::{Process, get};
+use crate::memory::{at, store};
+use crate::process::Process;
 use crate::team::{self, Team};
 use std::ffi::{c_int, c_long};
 
@@ -72,12 +72,7 @@ pub fn get_team(ctx: usize, team: usize) -> c_int {
     code
 }
 
-/// A hint: operations are never held back, so none is gained by it.
-pub fn session_start(ctx: usize, _options: c_long, config: usize, mask: c_long) {
-    if ctx != INVALID && mask != 0 {
-        let _total: usize = load(config);
-        get();
-    }
-}
+/// A hint: operations are never held back, so nothing is gained by it.
+pub fn session_start(_ctx: usize, _options: c_long, _config: usize, _mask: c_long) {}
 
 pub fn session_stop(_ctx: usize) {}

@@ -35,18 +35,13 @@ pub fn fail(message: &str) -> ! {
     match process::try_get() {
         Some(process) => {
             eprintln!("oshmem: PE {} of {}: {message}", process.me, process.n);
-            exit(process.comm, 1)
+            // SAFETY: the communicator is this library's.
+            unsafe { MPI_Abort(process.comm, 1) };
+            std::process::exit(1)
         }
         None => {
             eprintln!("oshmem: {message}");
             std::process::exit(1)
         }
     }
-}
-
-/// Ends the job with an exit code.
-pub fn exit(comm: crate::c::MPI_Comm, status: c_int) -> ! {
-    // SAFETY: the communicator is this library's.
-    unsafe { MPI_Abort(comm, status) };
-    std::process::exit(status)
 }

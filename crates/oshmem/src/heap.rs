@@ -48,6 +48,21 @@ impl Parts {
         Some(offset)
     }
 
+    /// Makes a used part longer or shorter where it is, if there is room.
+    fn resize(&mut self, offset: usize, bytes: usize) -> bool {
+        let Some(&old) = self.used.get(&offset) else { return false };
+        let room = old + self.free.get(&(offset + old)).copied().unwrap_or(0);
+        let Some(bytes) = bytes.checked_next_multiple_of(ALIGN).filter(|&bytes| bytes <= room) else {
+            return false;
+        };
+        self.free.remove(&(offset + old));
+        if bytes < room {
+            self.free.insert(offset + bytes, room - bytes);
+        }
+        self.used.insert(offset, bytes);
+        true
+    }
+
     fn give(&mut self, offset: usize) -> bool {
         let Some(mut bytes) = self.used.remove(&offset) else { return false };
         let mut at = offset;
@@ -140,7 +155,12 @@ pub fn realloc(address: usize, bytes: usize) -> usize {
             "shmem_realloc: {address:#x} was not allocated in the symmetric heap, or has been freed"
         ));
     };
+    agree("shmem_realloc", bytes);
     barrier_all();
+    if lock().as_mut().is_some_and(|parts| parts.resize(offset, bytes)) {
+        barrier_all();
+        return address;
+    }
     let new = take("shmem_realloc", ALIGN, bytes);
     if new != 0 {
         memory::copy(new, address, old.min(bytes));
@@ -150,9 +170,11 @@ pub fn realloc(address: usize, bytes: usize) -> usize {
     new
 }
 
+/// With NULL it does nothing, and so is no barrier.
 pub fn free(address: usize) {
-    barrier_all();
     if address != 0 {
+        agree("shmem_free", address.wrapping_sub(get().heap.base));
+        barrier_all();
         give("shmem_free", address);
     }
 }

@@ -36,6 +36,7 @@ mod order;
 mod process;
 mod progress;
 mod rma;
+mod seen;
 mod setting;
 mod setup;
 mod signal;

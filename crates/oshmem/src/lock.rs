@@ -9,6 +9,7 @@ use crate::amo::update;
 use crate::memory::{Update, load};
 use crate::order::quiet;
 use crate::process::get;
+use crate::seen::Call;
 use crate::{context, wait};
 use std::ffi::c_int;
 
@@ -50,7 +51,7 @@ pub fn set(lock: usize) {
     let before = change_last(lock, Update::Set, number());
     if before != 0 {
         change_own(lock, Update::Or, number(), before as c_int - 1);
-        wait::while_not(|| own(lock) & WAITS == 0);
+        wait::while_not(Call::SetLock, || own(lock) & WAITS == 0);
     }
 }
 
@@ -58,7 +59,7 @@ pub fn clear(lock: usize) {
     quiet(context::DEFAULT);
     if change_last(lock, Update::CompareSwap(number()), 0) != number() {
         // Another has come, and says who it is.
-        wait::while_not(|| own(lock) & !WAITS != 0);
+        wait::while_not(Call::ClearLock, || own(lock) & !WAITS != 0);
         let next = (own(lock) & !WAITS) as c_int - 1;
         change_own(lock, Update::And, !WAITS, next);
     }

@@ -48,6 +48,7 @@ pub enum Update {
 
 macro_rules! apply {
     ($name:ident, $atomic:ty, $word:ty) => {
+        #[inline]
         fn $name(address: usize, update: Update, value: u64) -> u64 {
             // SAFETY: an aligned word of a heap, which processes share; it stays mapped.
             let word = unsafe { <$atomic>::from_ptr(at::<$word>(address)) };
@@ -71,6 +72,7 @@ apply!(apply_4, AtomicU32, u32);
 apply!(apply_8, AtomicU64, u64);
 
 /// One atomic instruction on a word of 4 or 8 bytes: what was there before.
+#[inline]
 pub fn apply(address: usize, bytes: usize, update: Update, value: u64) -> u64 {
     if bytes == 4 { apply_4(address, update, value) } else { apply_8(address, update, value) }
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Memory ordering: fence and quiet.
 
+use crate::context;
 use crate::fault::mpi;
+use crate::memory::load;
 use crate::numbers as n;
-use crate::process::{get, handle};
+use crate::process::{Process, get, handle};
+use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
 /// What was read before it is not older than what is read after it.
@@ -20,11 +23,31 @@ pub fn fence(ctx: usize) {
 pub fn quiet(_ctx: usize) {
     atomic::fence(Ordering::SeqCst);
     let process = get();
-    if process.is_pending.swap(false, Ordering::Relaxed) {
-        for win in [process.heap.win, process.statics.win] {
-            if win != handle(n::WIN_NULL) {
-                mpi!(MPI_Win_flush_all(win));
+    // Another thread's quiet counts only once it has ended: this one may not return before.
+    let given = process.given.load(Ordering::Relaxed);
+    if process.complete.load(Ordering::Acquire) < given {
+        for win in windows(process) {
+            mpi!(MPI_Win_flush_all(win));
+        }
+        process.complete.fetch_max(given, Ordering::Release);
+    }
+}
+
+/// The operations of this PE on some PEs are complete.
+pub fn pe_quiet(ctx: usize, target_pes: usize, npes: usize) {
+    atomic::fence(Ordering::SeqCst);
+    let process = get();
+    for index in 0..npes {
+        let pe = context::pe(process, ctx, load(target_pes + index * size_of::<c_int>()));
+        process.check(pe);
+        if process.complete.load(Ordering::Acquire) < process.given.load(Ordering::Relaxed) {
+            for win in windows(process) {
+                mpi!(MPI_Win_flush(pe, win));
             }
         }
     }
+}
+
+fn windows(process: &Process) -> impl Iterator<Item = usize> {
+    [process.heap.win, process.statics.win].into_iter().filter(|&win| win != handle(n::WIN_NULL))
 }

@@ -7,10 +7,11 @@ use crate::c::{MPI_Comm, MPI_Session, MPI_Win};
 use crate::fault::{fail, mpi};
 use crate::memory::{at, buffer};
 use crate::progress::{self, Progress};
+use crate::seen::Seen;
 use crate::team::Team;
 use crate::{bell, heap, numbers as n, setting, setup};
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Symmetric memory: one range of each PE.
 pub struct Region {
@@ -20,6 +21,14 @@ pub struct Region {
     pub mapped: Vec<usize>,
     /// By this window the others are reached; `WIN_NULL` if all are mapped.
     pub win: MPI_Win,
+}
+
+impl Region {
+    #[inline]
+    fn holds(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
+        let offset = address.wrapping_sub(self.base);
+        (offset <= self.bytes && bytes <= self.bytes - offset).then_some((self, offset))
+    }
 }
 
 pub struct Process {
@@ -35,8 +44,10 @@ pub struct Process {
     pub threads: c_int,
     /// Answers other hosts; absent where there are none.
     pub progress: Option<Progress>,
-    /// Operations by windows may be under way.
-    pub is_pending: AtomicBool,
+    /// Operations that windows have been given so far, and how many of those are known to be complete.
+    pub given: AtomicU64,
+    pub complete: AtomicU64,
+    pub seen: Seen,
     shared_win: MPI_Win,
     session: MPI_Session,
 }
@@ -71,11 +82,9 @@ pub enum Place {
 
 impl Process {
     /// The region that holds the range, and its offset there.
+    #[inline]
     fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
-        [&self.heap, &self.statics].into_iter().find_map(|region| {
-            let offset = address.checked_sub(region.base)?;
-            (offset <= region.bytes && bytes <= region.bytes - offset).then_some((region, offset))
-        })
+        self.heap.holds(address, bytes).or_else(|| self.statics.holds(address, bytes))
     }
 
     /// Where the object at a symmetric address is on a PE; ends the job if there is none.
@@ -85,6 +94,7 @@ impl Process {
         found
     }
 
+    #[inline]
     pub fn find(&self, address: usize, bytes: usize, pe: c_int) -> Option<Place> {
         let (region, offset) = self.region(address, bytes)?;
         Some(match *region.mapped.get(usize::try_from(pe).ok()?)? {
@@ -93,11 +103,16 @@ impl Process {
         })
     }
 
-    #[cold]
-    fn refuse(&self, address: usize, bytes: usize, pe: c_int) -> ! {
+    /// Ends the job if there is no such PE.
+    pub fn check(&self, pe: c_int) {
         if pe < 0 || pe >= self.n {
             fail(&format!("PE {pe} does not exist; there are {}, from 0 on", self.n));
         }
+    }
+
+    #[cold]
+    fn refuse(&self, address: usize, bytes: usize, pe: c_int) -> ! {
+        self.check(pe);
         fail(&format!(
             "{bytes} bytes at {address:#x} are not symmetric: neither in the symmetric heap ({:#x}, {} bytes; \
              SHMEM_SYMMETRIC_SIZE) nor in static variables of the executable ({:#x}, {} bytes); statics of shared \
@@ -115,9 +130,6 @@ fn comm_size(comm: MPI_Comm) -> c_int {
 
 /// Initialises: collective over all processes of MPI_COMM_WORLD.
 pub fn start(threads: c_int) {
-    if try_get().is_some() {
-        fail("shmem_init has been called already");
-    }
     refuse_other_mpi();
     let (session, comm) = world(threads != setup::SINGLE);
     let mut me = 0;
@@ -143,7 +155,9 @@ pub fn start(threads: c_int) {
         shared,
         threads,
         progress: (shared_members < n as usize).then(|| progress::start(comm, me)),
-        is_pending: AtomicBool::new(false),
+        given: AtomicU64::new(0),
+        complete: AtomicU64::new(0),
+        seen: Seen::new(),
         shared_win,
         session,
     };

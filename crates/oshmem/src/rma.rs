@@ -6,6 +6,7 @@ use crate::fault::mpi;
 use crate::memory::{buffer, copy, load, store};
 use crate::numbers as n;
 use crate::process::{Place, Process, get as process, handle};
+use crate::seen::Call;
 use crate::{bell, context};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -13,25 +14,32 @@ use std::sync::atomic::Ordering;
 fn put_window(win: MPI_Win, at: i64, from: usize, bytes: usize, pe: c_int) {
     let (count, byte) = (bytes as i64, handle(n::BYTE));
     mpi!(MPI_Put_c(buffer(from), count, byte, pe, at, count, byte, win));
-    process().is_pending.store(true, Ordering::Relaxed);
+    process().given.fetch_add(1, Ordering::Relaxed);
 }
 
 fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
     let (count, byte) = (bytes as i64, handle(n::BYTE));
     mpi!(MPI_Get_c(buffer(to), count, byte, pe, at, count, byte, win));
-    process().is_pending.store(true, Ordering::Relaxed);
+    process().given.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Process {
+    /// As `place`, but what this PE has itself is where it is.
+    #[inline]
+    fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> Place {
+        match self.place(address, bytes, pe) {
+            Place::Window(..) if pe == self.me => Place::Mapped(address),
+            place => place,
+        }
+    }
 }
 
 /// Puts bytes, without waiting for them. The window that has them, if one has.
 #[inline]
 pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
-    let used = match process.place(dest, bytes, pe) {
+    let used = match process.place_for_bytes(dest, bytes, pe) {
         Place::Mapped(to) => {
             copy(to, source, bytes);
-            None
-        }
-        Place::Window(..) if pe == process.me => {
-            copy(dest, source, bytes);
             None
         }
         Place::Window(win, at) => {
@@ -45,15 +53,31 @@ pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe
 
 #[inline]
 fn start_get(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
-    match process.place(source, bytes, pe) {
-        Place::Mapped(from) => copy(dest, from, bytes),
-        Place::Window(..) if pe == process.me => copy(dest, source, bytes),
+    match process.place_for_bytes(source, bytes, pe) {
+        Place::Mapped(from) => {
+            copy(dest, from, bytes);
+            None
+        }
         Place::Window(win, at) => {
             get_window(win, at, dest, bytes, pe);
-            return Some(win);
+            Some(win)
         }
     }
-    None
+}
+
+/// Puts bytes; `source` may change when it returns.
+#[inline]
+fn put_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) {
+    if let Some(win) = start_put(process, dest, source, bytes, pe) {
+        mpi!(MPI_Win_flush_local(pe, win));
+    }
+}
+
+#[inline]
+fn get_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) {
+    if let Some(win) = start_get(process, dest, source, bytes, pe) {
+        mpi!(MPI_Win_flush(pe, win));
+    }
 }
 
 /// The length in bytes; longer than the address space is an error of the program that `place` then finds.
@@ -61,128 +85,135 @@ fn length<T>(elements: usize) -> usize {
     elements.saturating_mul(size_of::<T>())
 }
 
+/// A call that moves a block, if there is one: its bytes and its PE of the world.
 #[inline]
-pub fn put<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c_int) {
-    let process = process();
-    let pe = context::pe(process, ctx, pe);
-    if elements > 0
-        && let Some(win) = start_put(process, dest, source, length::<T>(elements), pe)
-    {
-        mpi!(MPI_Win_flush_local(pe, win));
+fn block<T>(
+    what: Call,
+    ctx: usize,
+    elements: usize,
+    pe: c_int,
+    body: impl FnOnce(&'static Process, usize, c_int),
+) {
+    if elements > 0 {
+        let process = process();
+        let (pe, bytes) = (context::pe(process, ctx, pe), length::<T>(elements));
+        process.seen.call(what, pe, bytes, || body(process, bytes, pe));
     }
 }
 
+#[inline]
+pub fn put<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c_int) {
+    block::<T>(Call::Put, ctx, elements, pe, |process, bytes, pe| {
+        put_bytes(process, dest, source, bytes, pe)
+    });
+}
+
 pub fn put_nbi<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c_int) {
-    let process = process();
-    if elements > 0 {
-        start_put(process, dest, source, length::<T>(elements), context::pe(process, ctx, pe));
-    }
+    block::<T>(Call::Put, ctx, elements, pe, |process, bytes, pe| {
+        start_put(process, dest, source, bytes, pe);
+    });
 }
 
 #[inline]
 pub fn get<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c_int) {
-    let process = process();
-    let pe = context::pe(process, ctx, pe);
-    if elements > 0
-        && let Some(win) = start_get(process, dest, source, length::<T>(elements), pe)
-    {
-        mpi!(MPI_Win_flush(pe, win));
-    }
+    block::<T>(Call::Get, ctx, elements, pe, |process, bytes, pe| {
+        get_bytes(process, dest, source, bytes, pe)
+    });
 }
 
 pub fn get_nbi<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c_int) {
-    let process = process();
-    if elements > 0 {
-        start_get(process, dest, source, length::<T>(elements), context::pe(process, ctx, pe));
-    }
+    block::<T>(Call::Get, ctx, elements, pe, |process, bytes, pe| {
+        start_get(process, dest, source, bytes, pe);
+    });
 }
 
 #[inline]
 pub fn p<T: Copy>(ctx: usize, dest: usize, value: T, pe: c_int) {
-    let process = process();
-    let pe = context::pe(process, ctx, pe);
-    match process.place(dest, size_of::<T>(), pe) {
+    block::<T>(Call::Put, ctx, 1, pe, |process, bytes, pe| match process.place(dest, bytes, pe) {
         Place::Mapped(to) => {
             store(to, value);
             bell::ring(process, pe);
         }
-        _ => put::<T>(context::DEFAULT, dest, (&raw const value).expose_provenance(), 1, pe),
-    }
+        _ => put_bytes(process, dest, (&raw const value).expose_provenance(), bytes, pe),
+    });
 }
 
 #[inline]
 pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
-    let process = process();
-    let pe = context::pe(process, ctx, pe);
-    match process.place(source, size_of::<T>(), pe) {
-        Place::Mapped(from) => load(from),
-        _ => {
-            let mut value = T::default();
-            get::<T>(context::DEFAULT, (&raw mut value).expose_provenance(), source, 1, pe);
-            value
-        }
-    }
+    let mut value = T::default();
+    block::<T>(Call::Get, ctx, 1, pe, |process, bytes, pe| match process.place(source, bytes, pe) {
+        Place::Mapped(from) => value = load(from),
+        _ => get_bytes(process, (&raw mut value).expose_provenance(), source, bytes, pe),
+    });
+    value
 }
 
-/// Blocks of `block` elements, whose beginnings are `strides` elements apart.
+/// Blocks whose beginnings are so many bytes apart, in a PE's memory and in this PE's.
 struct Strided {
-    to: usize,
-    from: usize,
-    /// In bytes.
     strides: (isize, isize),
     block: usize,
     count: usize,
+    pe: c_int,
 }
 
 impl Strided {
-    fn new<T>(to: usize, from: usize, strides: (isize, isize), block: usize, count: usize) -> Strided {
-        let bytes = size_of::<T>() as isize;
-        Strided {
-            to,
-            from,
-            strides: (strides.0 * bytes, strides.1 * bytes),
-            block: length::<T>(block),
-            count,
-        }
+    /// The lowest address of the blocks that begin at `first`, and how many bytes they span.
+    fn span(&self, first: usize) -> (usize, usize) {
+        let last = first.wrapping_add_signed(self.strides.0.wrapping_mul(self.count as isize - 1));
+        (first.min(last), first.abs_diff(last).saturating_add(self.block))
     }
 
-    /// Does each block; then flushes the window if one was used.
-    fn run(&self, each: impl Fn(usize, usize) -> Option<MPI_Win>, finish: impl Fn(MPI_Win)) {
-        let mut used = None;
-        for index in 0..if self.block == 0 { 0 } else { self.count as isize } {
-            let to = self.to.wrapping_add_signed(self.strides.0 * index);
-            let from = self.from.wrapping_add_signed(self.strides.1 * index);
-            used = each(to, from).or(used);
+    /// Does each block: in mapped memory by `near`, else by `far`, whose window is told. The PE's memory is
+    /// looked up once.
+    #[inline(always)]
+    fn each(
+        &self,
+        process: &Process,
+        (there, here): (usize, usize),
+        near: impl Fn(usize, usize),
+        far: impl Fn(MPI_Win, i64, usize),
+    ) -> Option<MPI_Win> {
+        let (lowest, bytes) = self.span(there);
+        let place = process.place_for_bytes(lowest, bytes, self.pe);
+        let mut offset = (there - lowest) as isize;
+        let mut here = here;
+        for _ in 0..self.count {
+            match place {
+                Place::Mapped(base) => near(base.wrapping_add_signed(offset), here),
+                Place::Window(win, at) => far(win, at + offset as i64, here),
+            }
+            offset = offset.wrapping_add(self.strides.0);
+            here = here.wrapping_add_signed(self.strides.1);
         }
-        if let Some(win) = used {
-            finish(win);
+        match place {
+            Place::Window(win, _) => Some(win),
+            Place::Mapped(_) => None,
         }
-    }
-
-    fn put(&self, ctx: usize, pe: c_int) {
-        let process = process();
-        let pe = context::pe(process, ctx, pe);
-        let flush = |win| mpi!(MPI_Win_flush_local(pe, win));
-        self.run(|to, from| start_put(process, to, from, self.block, pe), flush);
-    }
-
-    fn get(&self, ctx: usize, pe: c_int) {
-        let process = process();
-        let pe = context::pe(process, ctx, pe);
-        let flush = |win| mpi!(MPI_Win_flush(pe, win));
-        self.run(|to, from| start_get(process, to, from, self.block, pe), flush);
     }
 }
 
-pub fn iput<T>(ctx: usize, dest: usize, source: usize, dst: isize, sst: isize, elements: usize, pe: c_int) {
-    Strided::new::<T>(dest, source, (dst, sst), 1, elements).put(ctx, pe);
-}
-
-pub fn iget<T>(ctx: usize, dest: usize, source: usize, dst: isize, sst: isize, elements: usize, pe: c_int) {
-    Strided::new::<T>(dest, source, (dst, sst), 1, elements).get(ctx, pe);
+/// A call that moves blocks of so many elements, if there are any.
+#[inline(always)]
+fn strided<T>(
+    what: Call,
+    ctx: usize,
+    strides: (isize, isize),
+    (elements, count): (usize, usize),
+    pe: c_int,
+    body: impl FnOnce(&'static Process, &Strided),
+) {
+    if elements > 0 && count > 0 {
+        let process = process();
+        let one = size_of::<T>() as isize;
+        let strides = (strides.0.wrapping_mul(one), strides.1.wrapping_mul(one));
+        let (pe, block) = (context::pe(process, ctx, pe), length::<T>(elements));
+        let all = Strided { strides, block, count, pe };
+        process.seen.call(what, pe, block.saturating_mul(count), || body(process, &all));
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
+#[inline(always)]
 pub fn ibput<T>(
     ctx: usize,
     dest: usize,
@@ -193,10 +224,19 @@ pub fn ibput<T>(
     count: usize,
     pe: c_int,
 ) {
-    Strided::new::<T>(dest, source, (dst, sst), block, count).put(ctx, pe);
+    strided::<T>(Call::Put, ctx, (dst, sst), (block, count), pe, |process, all| {
+        let bytes = length::<T>(block);
+        let near = |to, from| copy(to, from, bytes);
+        let far = |win, at, from| put_window(win, at, from, bytes, all.pe);
+        if let Some(win) = all.each(process, (dest, source), near, far) {
+            mpi!(MPI_Win_flush_local(all.pe, win));
+        }
+        bell::ring(process, all.pe);
+    });
 }
 
 #[allow(clippy::too_many_arguments)]
+#[inline(always)]
 pub fn ibget<T>(
     ctx: usize,
     dest: usize,
@@ -207,5 +247,20 @@ pub fn ibget<T>(
     count: usize,
     pe: c_int,
 ) {
-    Strided::new::<T>(dest, source, (dst, sst), block, count).get(ctx, pe);
+    strided::<T>(Call::Get, ctx, (sst, dst), (block, count), pe, |process, all| {
+        let bytes = length::<T>(block);
+        let near = |from, to| copy(to, from, bytes);
+        let far = |win, at, to| get_window(win, at, to, bytes, all.pe);
+        if let Some(win) = all.each(process, (source, dest), near, far) {
+            mpi!(MPI_Win_flush(all.pe, win));
+        }
+    });
+}
+
+pub fn iput<T>(ctx: usize, dest: usize, source: usize, dst: isize, sst: isize, elements: usize, pe: c_int) {
+    ibput::<T>(ctx, dest, source, dst, sst, 1, elements, pe);
+}
+
+pub fn iget<T>(ctx: usize, dest: usize, source: usize, dst: isize, sst: isize, elements: usize, pe: c_int) {
+    ibget::<T>(ctx, dest, source, dst, sst, 1, elements, pe);
 }

@@ -1,25 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Set-up, exit and queries.
 
-use crate::fault::exit;
 use crate::memory::store;
 use crate::process::{self, NAME, Place, get, try_get};
 use std::ffi::{c_int, c_long};
 use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub const SINGLE: c_int = 0;
 const MULTIPLE: c_int = 3;
 const PROGRESS_MPI: c_int = 1;
 
 pub fn init() {
-    process::start(SINGLE);
+    begin(SINGLE);
 }
 
+/// The first call decides on the level.
 pub fn init_thread(requested: c_int, provided: usize) -> c_int {
-    let level = requested.clamp(SINGLE, MULTIPLE);
-    process::start(level);
-    store(provided, level);
+    begin(requested.clamp(SINGLE, MULTIPLE));
+    query_thread(provided);
     0
+}
+
+/// Initialisations that have not been finalized.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+fn begin(level: c_int) {
+    if try_get().is_none() {
+        process::start(level);
+    }
+    BEGUN.fetch_add(1, Ordering::Relaxed);
 }
 
 pub fn query_thread(provided: usize) {
@@ -30,12 +40,20 @@ pub fn query_initialized(initialized: usize) {
     store(initialized, c_int::from(try_get().is_some()));
 }
 
+/// The last of as many calls as there were initialisations ends the library; the others are barriers.
 pub fn finalize() {
-    process::stop();
+    get();
+    match BEGUN.fetch_sub(1, Ordering::Relaxed) {
+        1 => process::stop(),
+        _ => crate::coll::barrier_all(),
+    }
 }
 
+/// With 0, too: who finds what all were looking for may end the program well.
 pub fn global_exit(status: c_int) {
-    exit(get().comm, status);
+    get();
+    // SAFETY: the function takes any number.
+    unsafe { crate::seen::MPIX_Shmem_exit(status) };
 }
 
 pub fn my_pe() -> c_int {
@@ -90,9 +108,7 @@ pub fn start_pes(_n: c_int) {
         }
     }
     ONCE.call_once(|| {
-        if try_get().is_none() {
-            process::start(SINGLE);
-        }
+        begin(SINGLE);
         // SAFETY: the function stays loaded to the end of the program.
         unsafe { libc::atexit(at_exit) };
     });

@@ -3,6 +3,7 @@
 
 use crate::memory::Update;
 use crate::process::get;
+use crate::seen::Call;
 use crate::{amo, context, fault, memory, order, rma, wait};
 use std::ffi::c_int;
 
@@ -30,10 +31,12 @@ pub fn put_signal<T>(
     let process = get();
     let pe = context::pe(process, ctx, pe);
     let bytes = elements.saturating_mul(size_of::<T>());
-    if bytes > 0
-        && let Some(win) = rma::start_put(process, dest, source, bytes, pe)
-    {
-        fault::mpi!(MPI_Win_flush(pe, win));
+    if bytes > 0 {
+        process.seen.call(Call::Put, pe, bytes, || {
+            if let Some(win) = rma::start_put(process, dest, source, bytes, pe) {
+                fault::mpi!(MPI_Win_flush(pe, win));
+            }
+        });
     }
     amo::update(signal_at, 8, kind(sig_op), signal, pe);
 }

@@ -9,7 +9,7 @@ use crate::numbers as n;
 use crate::process::{Process, get, handle};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub const INVALID: usize = 0;
 pub const WORLD: usize = 1;
@@ -29,6 +29,13 @@ impl Team {
     pub fn new(comm: MPI_Comm, members: Vec<c_int>, me: c_int) -> Team {
         Team { comm, members, me, num_contexts: 0 }
     }
+}
+
+/// Teams that are not destroyed, in the order in which they were made.
+static MADE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn made() -> MutexGuard<'static, Vec<usize>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[inline]
@@ -51,7 +58,7 @@ pub fn n_pes(team: usize) -> c_int {
 }
 
 pub fn get_config(team: usize, mask: c_long, config: usize) -> c_int {
-    if team == INVALID {
+    if team == INVALID || mask & NUM_CONTEXTS != 0 && config == 0 {
         return -1;
     }
     if mask & NUM_CONTEXTS != 0 {
@@ -95,7 +102,9 @@ fn split(parent: &Team, color: Option<c_int>, key: c_int, config: usize, mask: c
     if mask & NUM_CONTEXTS != 0 && config != 0 {
         team.num_contexts = load(config);
     }
-    Box::into_raw(Box::new(team)).expose_provenance()
+    let team = Box::into_raw(Box::new(team)).expose_provenance();
+    made().push(team);
+    team
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -157,9 +166,8 @@ pub fn destroy(team: usize) {
         INVALID => {}
         WORLD | SHARED => fail("shmem_team_destroy: a predefined team cannot be destroyed"),
         _ => {
-            // SAFETY: as in `of`; nobody uses the handle any more.
-            let mut team = unsafe { Box::from_raw(at::<Team>(team)) };
-            mpi!(MPI_Comm_free(&raw mut team.comm));
+            made().retain(|&other| other != team);
+            free(team);
         }
     }
 }
@@ -199,8 +207,15 @@ pub fn active(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
     })
 }
 
-/// Frees what active sets have.
+fn free(team: usize) {
+    // SAFETY: as in `of`; nobody uses the handle any more.
+    let mut team = unsafe { Box::from_raw(at::<Team>(team)) };
+    mpi!(MPI_Comm_free(&raw mut team.comm));
+}
+
+/// Destroys all teams, and those of active sets.
 pub fn close() {
+    std::mem::take(&mut *made()).into_iter().for_each(free);
     let active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner).take();
     for team in active.into_iter().flatten().map(|(_, team)| team) {
         let mut comm = team.comm;

@@ -4,6 +4,7 @@
 use crate::fault::{fail, mpi};
 use crate::memory::{load, store};
 use crate::process::get;
+use crate::seen::Call;
 use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const NAP: Duration = Duration::from_millis(1);
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
 /// Waits: other hosts' requests are answered meanwhile, and a shared core is yielded (both in MPI_Iprobe).
-pub fn while_not(mut is_so: impl FnMut() -> bool) {
+pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {
             return order::acquire();
@@ -28,11 +29,12 @@ pub fn while_not(mut is_so: impl FnMut() -> bool) {
     }
     let process = get();
     let nap = if process.progress.is_some() { NAP_BETWEEN_HOSTS } else { NAP };
-    let begun = Instant::now();
+    let mut wait = process.seen.wait(what);
     while !is_so() {
         let looked = Instant::now();
         progress();
-        if looked.elapsed() > CROWDED || looked.duration_since(begun) > AWAKE {
+        if looked.elapsed() > CROWDED || looked.duration_since(wait.from) > AWAKE {
+            wait.show();
             bell::sleep(process, nap, &mut is_so);
         }
     }
@@ -60,7 +62,7 @@ fn compare<T: PartialOrd>(value: T, cmp: c_int, other: T) -> bool {
 /// The value with which a wait ended.
 pub fn first<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> T {
     let mut found = load(ivar);
-    while_not(|| {
+    while_not(Call::WaitUntil, || {
         found = load(ivar);
         compare(found, cmp, value)
     });
@@ -126,12 +128,18 @@ impl Set {
         found.unwrap_or(usize::MAX)
     }
 
-    fn test_some<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
+    /// Lists those of which it is so: how many there are.
+    fn list<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
         let mut found = 0;
         for index in self.met(value) {
             store(indices + found * size_of::<usize>(), index);
             found += 1;
         }
+        found
+    }
+
+    fn test_some<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
+        let found = self.list(indices, value);
         self.done(found > 0);
         found
     }
@@ -149,7 +157,7 @@ impl Set {
     fn until_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let mut found = None;
         if self.chosen().next().is_some() {
-            while_not(|| {
+            while_not(Call::WaitUntil, || {
                 found = self.met(&value).next();
                 found.is_some()
             });
@@ -158,7 +166,14 @@ impl Set {
     }
 
     fn until_some<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
-        if self.until_any(&value) == usize::MAX { 0 } else { self.test_some(indices, value) }
+        let mut found = 0;
+        if self.chosen().next().is_some() {
+            while_not(Call::WaitUntil, || {
+                found = self.list(indices, &value);
+                found > 0
+            });
+        }
+        found
     }
 }
 

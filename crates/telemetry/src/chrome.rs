@@ -260,7 +260,7 @@ fn put(
             return Ok(());
         }
         // The process ended in it.
-        Event::Call { .. } if until == 0 => event["ph"] = "B".into(),
+        Event::Call { .. } | Event::Access { .. } if until == 0 => event["ph"] = "B".into(),
         _ if until == 0 || matches!(what, Event::Cancelled { .. }) => {
             event["ph"] = "i".into();
             event["s"] = "t".into();
@@ -293,6 +293,11 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
     Some(match *event {
         Event::Call { function, site } => {
             let mut args = json!({});
+            locate(&mut args, site);
+            (function.into(), "call", args)
+        }
+        Event::Access { function, site, pe, bytes } => {
+            let mut args = json!({"pe": pe, "bytes": bytes});
             locate(&mut args, site);
             (function.into(), "call", args)
         }
@@ -429,6 +434,7 @@ mod tests {
             Record::new(&Event::Carried { operation: 2, choice, algorithm: "ring" }, 9, 0),
             Record::new(&Event::Site { number: 2, text: "/bin/" }, 9, 0),
             Record::new(&Event::Site { number: 2, text: "a+0x7" }, 9, 0),
+            Record::new(&Event::Access { function: "shmem_put", site: 2, pe: 3, bytes: 8 }, 4000, 5000),
         ];
         let proxy = [Record::new(
             &Event::Step { kind: "reduce", rank: 1, peer: 0, context: 255, sequence: 1, bytes: 9 },
@@ -467,6 +473,8 @@ mod tests {
         assert_eq!((call[0]["ts"].as_f64(), call[0]["dur"].as_f64()), (Some(1.0), Some(2.5)));
         assert_eq!(call[0]["args"]["site"], "/bin/a+0x7");
         assert_eq!((&call[1]["name"], &call[1]["ph"]), (&json!("MPI_Recv"), &json!("B")));
+        let put = json!({"pe": 3, "bytes": 8, "site": "/bin/a+0x7"});
+        assert_eq!((&call[2]["name"], &call[2]["args"]), (&json!("shmem_put"), &put));
         assert_eq!(of(1, "wait")[0]["cname"], WAIT_COLOUR);
         let spans = of(1, "operation");
         assert_eq!((&spans[0]["name"], &spans[0]["ph"]), (&json!(format!("{NAME} #17")), &json!("b")));

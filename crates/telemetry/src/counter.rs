@@ -107,6 +107,13 @@ counters! {
     AccumulateCalls "accumulate_calls" Count "atomic operations on windows: accumulates, fetch-and-ops, compare-and-swaps";
     WindowBytes "window_bytes" Bytes "bytes moved to and from windows by puts, gets and accumulates";
 
+    ShmemPuts "shmem_put_calls" Count "puts of OpenSHMEM: of blocks, single elements, strided ones, with a signal";
+    ShmemGets "shmem_get_calls" Count "gets of OpenSHMEM: of blocks, single elements, strided ones";
+    ShmemAtomics "shmem_atomic_calls" Count "atomic operations of OpenSHMEM, those on signals and locks included";
+    ShmemBytes "shmem_bytes" Bytes "bytes moved by puts and gets of OpenSHMEM";
+    ShmemWaits "shmem_waits" Count "waits of OpenSHMEM, for an object or a lock, longer than a moment";
+    ShmemWaitNs "shmem_wait_ns" Nanoseconds "time of these waits of OpenSHMEM";
+
     WindowRequests "window_requests" Count "requests of other hosts for this rank's windows that it has carried out";
     WindowRefused "window_refused" Count "messages about windows from other hosts that were refused";
     WindowPolls "window_polls" Count "flushes, unlocks and fetching atomics, by which a program may poll a window: to the nearest 16";

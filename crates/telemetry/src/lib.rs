@@ -25,8 +25,8 @@ pub use choice::Choice;
 pub use counter::{Counter, Unit};
 pub use event::{begin, close, end, event, event_at, tracing};
 pub use operation::{
-    Carried, Operation, Operations, Row, Sum, enter, function, leave, open_epoch, operations, sum_up_in,
-    time, timed,
+    Carried, Operation, Operations, Row, Sum, enter, enter_access, function, leave, open_epoch, operations,
+    sum_up_in, time, timed, timed_word,
 };
 pub use page::{Page, attach, count, page, set, value};
 pub use record::{ANY_PEER, ANY_TAG, Event, Message, Needs, Process, Record, Who, decode};

@@ -179,6 +179,11 @@ pub fn timed() -> bool {
     TIMED.load(Ordering::Relaxed)
 }
 
+/// The word that says so, for libraries beside this one.
+pub fn timed_word() -> &'static AtomicBool {
+    &TIMED
+}
+
 /// A thread's way in and out of MPI.
 #[derive(Default)]
 struct Host {
@@ -210,6 +215,11 @@ pub fn enter(function: &'static str) -> u64 {
     if timed() { entered(function) } else { 0 }
 }
 
+/// As `enter`, of a call of OpenSHMEM that moves bytes to or from a PE.
+pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
+    if timed() { entered_as(function, |site| Event::Access { function, site, pe, bytes }) } else { 0 }
+}
+
 /// The call that began then ends.
 #[inline]
 pub fn leave(begun: u64) {
@@ -220,15 +230,20 @@ pub fn leave(begun: u64) {
 
 #[cold]
 fn entered(function: &'static str) -> u64 {
+    entered_as(function, |site| Event::Call { function, site })
+}
+
+/// A call within a call is part of it, and no event of its own.
+#[cold]
+fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>) -> u64 {
     let begun = now();
-    let site = if event::tracing() { site::caller() } else { 0 };
-    let record = event::open(Event::Call { function, site }, begun);
     HOST.with(|host| {
         if host.depth.replace(host.depth.get() + 1) == 0 {
+            let site = if event::tracing() { site::caller() } else { 0 };
             host.entered.set(begun);
             host.function.set(function);
             host.site.set(site);
-            host.record.set(record);
+            host.record.set(event::open(event(site), begun));
         }
     });
     begun

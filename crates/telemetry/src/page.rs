@@ -38,6 +38,11 @@ impl Page {
         word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// The word of a counter, for libraries beside this one that count by themselves.
+    pub fn word(&self, counter: Counter) -> &AtomicU64 {
+        &self.words[counter as usize]
+    }
+
     /// Replaces the value, for counters that are measured elsewhere (processor time) or go up and down.
     #[inline]
     pub fn set(&self, counter: Counter, value: u64) {

@@ -12,6 +12,8 @@ use crate::Choice;
 pub enum Event<'a> {
     /// An MPI call, from its entry to its return; `site` says where the program called it.
     Call { function: &'a str, site: u32 },
+    /// A call of OpenSHMEM that moves bytes to or from a PE.
+    Access { function: &'a str, site: u32, pe: u32, bytes: u64 },
     /// A wait inside an MPI call: the wait loop with nothing to move.
     Wait,
     /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
@@ -220,9 +222,13 @@ impl Record {
             Event::Rendezvous { what, peer, ticket, bytes } => (12, ticket, bytes, both(0, peer), what),
             Event::Thread { number, text } => (13, 0, 0, number.into(), text),
             Event::About { what, text } => (14, 0, 0, (what as u32).into(), text),
+            Event::Access { function, pe, bytes, .. } => (18, 0, bytes, both(0, pe), function),
         };
         let site = match *event {
-            Event::Operation { site, .. } | Event::Call { site, .. } | Event::Epoch { site, .. } => site,
+            Event::Operation { site, .. }
+            | Event::Call { site, .. }
+            | Event::Epoch { site, .. }
+            | Event::Access { site, .. } => site,
             Event::Partition { number, .. } => number,
             Event::Message(message) => message.site,
             _ => 0,
@@ -361,6 +367,7 @@ impl Record {
             16 => Event::Signal { what: name, peer: other, context },
             17 => Event::Epoch { name, context, peer: other, lock: LOCKS.get(bytes as usize)?, site },
             14 => Event::About { what: *About::ALL.get(sequence as usize)?, text: name },
+            18 => Event::Access { function: name, site, pe: other, bytes },
             _ => return None,
         })
     }

@@ -51,7 +51,7 @@ impl Sites {
         *numbers.entry(address).or_insert_with(|| {
             let place = place(address)?;
             let name = Path::new(&place.file).file_name()?.to_string_lossy();
-            if name.starts_with("libmpi") {
+            if name.starts_with("libmpi") || name.starts_with("liboshmem") {
                 return None;
             }
             *count += 1;

@@ -32,6 +32,8 @@ pub struct Family {
     #[serde(default = "void")]
     pub returns: String,
     body: String,
+    #[serde(default)]
+    noreturn: bool,
 }
 
 fn void() -> String {
@@ -156,7 +158,8 @@ impl Function<'_> {
         let returns = self.in_c(&self.family.returns);
         let gap = if returns.ends_with('*') { "" } else { " " };
         let args = if args.is_empty() { "void".to_owned() } else { args.join(", ") };
-        format!("{returns}{gap}{}({args});\n", self.name)
+        let attribute = if self.family.noreturn { "OUTBOARD_NORETURN " } else { "" };
+        format!("{attribute}{returns}{gap}{}({args});\n", self.name)
     }
 }
 
@@ -226,10 +229,16 @@ const TOP: &str = "\
 #ifdef __cplusplus
 #include <complex>
 #define OUTBOARD_COMPLEX(type) std::complex<type>
+#define OUTBOARD_NORETURN [[noreturn]]
 extern \"C\" {
 #else
 #include <complex.h>
 #define OUTBOARD_COMPLEX(type) type _Complex
+#if defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
+#define OUTBOARD_NORETURN _Noreturn
+#else
+#define OUTBOARD_NORETURN
+#endif
 #endif
 
 typedef struct outboard_shmem_ctx *shmem_ctx_t;

@@ -25,6 +25,11 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
+/// Runs with the lock held what is no MPI function.
+pub fn beside(name: &'static str, body: impl FnOnce(&mut Guard)) {
+    body(&mut Guard::with(lock(), (name, On::Nothing)));
+}
+
 /// The end of a call that may have named device memory. An operation on a window of other hosts is awaited:
 /// memory that stands in for the program's ends with the call. What it only read is copied back unchanged.
 #[cold]

@@ -50,8 +50,8 @@ pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
 }
 
 /// Ends this process at once, because the job is being ended.
-pub fn leave(code: i32) -> ! {
-    std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
+pub fn leave(code: u8) -> ! {
+    std::process::exit(code.into())
 }
 
 fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
@@ -66,7 +66,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
         Some(job) => job.membership.fail(code),
         None => {
             boot::give_up_entering(code);
-            leave(code)
+            leave((code as u8).max(1))
         }
     }
 }

@@ -269,7 +269,7 @@ impl Guard {
 
     /// Shows what this process waits for, and answers `mpirun` with a report if it asked for one.
     #[cold]
-    pub(super) fn show(&mut self, since: u64, remark: &str) {
+    pub(crate) fn show(&mut self, since: u64, remark: &str) {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
         let Some(job) = &self.job else { return };
         let page = job.membership.segment.rank(job.membership.rank);
@@ -286,7 +286,7 @@ impl Guard {
         if let Some(warning) = job.coll.warning() {
             eprintln!("outboard: rank {}: {warning}", job.membership.rank);
         }
-        if let Some((_, code)) = job.membership.world().aborted() {
+        if let Some(code) = job.membership.world().exit_code() {
             self.unlocked(|| raise::leave(code));
         }
         let job = self.job();

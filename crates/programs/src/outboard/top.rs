@@ -134,6 +134,8 @@ const COLLECTIVES: &[Counter] = &[
     Counter::NeighborCalls,
 ];
 
+const SHMEM: &[Counter] = &[Counter::ShmemPuts, Counter::ShmemGets, Counter::ShmemAtomics];
+
 /// The line above a job's table.
 fn title(job: &Job, age: u64, is_rate: bool) -> String {
     let what = if is_rate { "per second" } else { "since its start" };
@@ -157,6 +159,7 @@ const HEAD: [&str; COLUMNS] = [
     "sent",
     "received",
     "colls",
+    "shmem",
     "moved",
     "offload",
     "busy",
@@ -183,9 +186,9 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     };
     let percent = |part: f64| format!("{:.0}%", 100.0 * part);
     // Counters move while they are read, and several threads may count, so a share may exceed the whole.
-    let share = |page: usize, counter: Counter| {
-        let before = last.map_or(0, |last| last.sum(page, &[counter]));
-        (now.sum(page, &[counter]).saturating_sub(before) as f64 / whole).min(1.0)
+    let share = |page: usize, counters: &[Counter]| {
+        let before = last.map_or(0, |last| last.sum(page, counters));
+        (now.sum(page, counters).saturating_sub(before) as f64 / whole).min(1.0)
     };
     let cpu = |page: usize| {
         let before = last.map_or(Some(0), |last| last.pages[page].cpu_ns);
@@ -196,7 +199,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     line(&mut text, "", &HEAD.map(String::from));
     for rank in ranks(&job.segment) {
         let (page, index) = (job.segment.rank(rank), rank.index());
-        let waits = share(index, Counter::WaitNs);
+        let waits = share(index, &[Counter::WaitNs, Counter::ShmemWaitNs]);
         let cells = [
             page.pid.load(Ordering::Relaxed).to_string(),
             format!("{:?}", page.state()),
@@ -205,6 +208,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
             sum(index, SENT, Unit::Bytes),
             sum(index, RECEIVED, Unit::Bytes),
             sum(index, COLLECTIVES, Unit::Count),
+            sum(index, SHMEM, Unit::Count),
             sum(index, MOVED, Unit::Bytes),
             sum(index, &[Counter::Offloaded], Unit::Count),
             percent(1.0 - waits),
@@ -216,16 +220,16 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     }
     for proxy in 0..shape.proxies {
         let (page, index) = (job.segment.proxy(proxy), (shape.ranks + proxy) as usize);
-        let busy = share(index, Counter::ProxyBusyNs);
+        let busy = share(index, &[Counter::ProxyBusyNs]);
         let mut cells = [const { String::new() }; COLUMNS];
         cells[0] = page.pid.load(Ordering::Relaxed).to_string();
         cells[1] = format!("{:?}", page.state());
         cells[2] = place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed));
         cells[6] = sum(index, &[Counter::Instances], Unit::Count);
-        cells[7] = sum(index, MOVED, Unit::Bytes);
-        cells[9] = percent(busy);
-        cells[10] = percent(1.0 - busy);
-        cells[11] = cpu(index);
+        cells[8] = sum(index, MOVED, Unit::Bytes);
+        cells[10] = percent(busy);
+        cells[11] = percent(1.0 - busy);
+        cells[12] = cpu(index);
         line(&mut text, &format!("proxy {proxy}"), &cells);
     }
     text.push('\n');
@@ -259,10 +263,10 @@ fn waiting(page: &RankPage) -> String {
     format!("{} ({long})", page.wait.text())
 }
 
-const COLUMNS: usize = 13;
+const COLUMNS: usize = 14;
 
 fn line(text: &mut String, name: &str, cells: &[String; COLUMNS]) {
-    const WIDTHS: [usize; COLUMNS] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 5, 5, 5, 0];
+    const WIDTHS: [usize; COLUMNS] = [8, 10, 5, 8, 9, 9, 8, 8, 9, 8, 5, 5, 5, 0];
     let mut line = format!("{name:<10}");
     for (cell, width) in cells.iter().zip(WIDTHS) {
         write!(line, " {cell:>width$}").expect("a String takes all");

@@ -31,7 +31,7 @@ pub use endpoints::{Member, proxy_endpoint};
 pub use extents::FIRST_BYTES as FIRST_EXTENT_BYTES;
 pub use launch::LaunchRing;
 pub use pages::{
-    Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
+    Ask, Cause, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
     RankSet, State, World,
 };
 pub use segment::{KeptPage, LocalRank, Segment, Shape, unmapped};

@@ -168,7 +168,7 @@ pub struct World {
     pub born: Gate,
     /// All pass it in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or bit 63, whether it was an error (bit 62), rank (30 bits) and code (32 bits) of the first abort.
+    /// 0, or why the world ends (`Cause`, 2 bits), rank (30 bits) and code (32 bits) of who was first.
     abort: AtomicU64,
     /// 1 while its statistics must be told; the process that takes the 1 away tells them.
     pub statistics: AtomicU32,
@@ -180,22 +180,32 @@ pub struct World {
 
 impl World {
     /// Ends the world: the first call counts. `Segment::abort` also wakes its processes.
-    pub(crate) fn set_abort(&self, rank: u32, code: i32, error: bool) {
-        let word =
-            1 << 63 | u64::from(error) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
+    pub(crate) fn set_abort(&self, rank: u32, code: i32, cause: Cause) {
+        let word = (cause as u64) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
         // Losing the race is fine: the world ends with the first code.
         let _ = self.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The rank and code of the MPI_Abort or fatal error that ends the world, if any.
+    /// The rank and code of the exit, MPI_Abort or fatal error that ends the world, if any.
     pub fn aborted(&self) -> Option<(u32, i32)> {
         let word = self.abort.load(Ordering::Acquire);
         (word != 0).then_some(((word >> 32) as u32 & 0x3fff_ffff, word as u32 as i32))
     }
 
-    /// Whether an error that no handler took ended the world, not MPI_Abort.
-    pub fn failed(&self) -> bool {
-        self.abort.load(Ordering::Acquire) >> 62 & 1 == 1
+    /// Why the world ends, if it does.
+    pub fn cause(&self) -> Option<Cause> {
+        match self.abort.load(Ordering::Acquire) >> 62 {
+            0 => None,
+            1 => Some(Cause::Exit),
+            2 => Some(Cause::Abort),
+            _ => Some(Cause::Error),
+        }
+    }
+
+    /// With which code the processes of a world that ends do. An abort never looks like success.
+    pub fn exit_code(&self) -> Option<u8> {
+        let (_, code) = self.aborted()?;
+        Some(if self.cause() == Some(Cause::Exit) { code as u8 } else { (code as u8).max(1) })
     }
 
     /// Whether all of its processes have reached MPI_Finalize.
@@ -214,6 +224,18 @@ impl World {
         self.over.store(0, Ordering::Relaxed);
         self.connected_elsewhere.clear();
     }
+}
+
+/// Why a world ends before its processes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Cause {
+    /// One of them ends all with a code that may say that all is well (shmem_global_exit).
+    Exit = 1,
+    /// MPI_Abort.
+    Abort = 2,
+    /// An error that no handler took.
+    Error = 3,
 }
 
 /// A count of arrivals on which processes can wait: a barrier of single use, or of uses told apart by

@@ -2,6 +2,7 @@
 //! Tests of the job's segment.
 
 use super::*;
+use crate::shm::Cause;
 use std::sync::atomic::AtomicU64;
 
 const SHAPE: Shape = Shape { ranks: 3, proxies: 2, arena_bytes: 5 << 20 };
@@ -84,9 +85,21 @@ fn arenas_fit_the_limits() {
 fn the_first_abort_counts() {
     let (segment, _fd) = Segment::create(SHAPE).unwrap();
     assert_eq!(segment.world(0).aborted(), None);
-    segment.abort(LocalRank(0), -3);
-    segment.abort(LocalRank(1), 4);
-    assert_eq!(segment.world(0).aborted(), Some((0, -3)));
+    segment.end(LocalRank(0), -3, Cause::Error);
+    segment.end(LocalRank(1), 4, Cause::Abort);
+    assert_eq!((segment.world(0).aborted(), segment.world(0).cause()), (Some((0, -3)), Some(Cause::Error)));
+}
+
+#[test]
+fn an_exit_may_say_that_all_is_well_and_an_abort_may_not() {
+    for (code, cause, says) in
+        [(0, Cause::Exit, 0), (256, Cause::Abort, 1), (0, Cause::Error, 1), (7, Cause::Exit, 7)]
+    {
+        let (segment, _fd) = Segment::create(SHAPE).unwrap();
+        assert_eq!(segment.world(0).exit_code(), None);
+        segment.end(LocalRank(1), code, cause);
+        assert_eq!(segment.world(0).exit_code(), Some(says));
+    }
 }
 
 #[test]

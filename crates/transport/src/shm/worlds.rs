@@ -4,7 +4,7 @@
 //!
 //! Read next: `segment.rs`, `pages.rs`.
 
-use super::{LocalRank, Segment, World};
+use super::{Cause, LocalRank, Segment, World};
 use error::Result;
 use std::sync::atomic::Ordering;
 
@@ -122,19 +122,10 @@ impl Segment {
         self.world(first).connected_elsewhere.clear();
     }
 
-    /// Ends the world of `rank` as MPI_Abort does: publishes rank and code, and wakes all its processes.
-    pub fn abort(&self, rank: LocalRank, code: i32) {
-        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
-    }
-
-    /// As `abort`, because of an error.
-    pub fn fail(&self, rank: LocalRank, code: i32) {
-        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
-    }
-
-    /// Ends the world that begins at `first` because of `rank`, perhaps a member of another world.
-    pub fn end(&self, first: u32, rank: LocalRank, code: i32, error: bool) {
-        self.world(first).set_abort(rank.peer(), code, error);
+    /// Ends the world of `rank`: publishes why, by whom and with which code, and wakes all its processes.
+    pub fn end(&self, rank: LocalRank, code: i32, cause: Cause) {
+        let first = self.rank(rank).first.load(Ordering::Relaxed);
+        self.world(first).set_abort(rank.peer(), code, cause);
         self.members(first).for_each(|rank| self.rank(rank).bell.ring());
     }
 }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use sys::process::Process;
 use sys::signal::name;
-use transport::shm::State;
+use transport::shm::{Cause, State};
 
 use super::guardian::{Guardian, carries};
 use super::job::{Job, Member, World};
@@ -162,14 +162,19 @@ impl Job {
         let world = self.segment.world(first);
         let Some((rank, code)) = world.aborted() else { return };
         let pid = self.page(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
-        let what = if world.failed() { "had a fatal error of" } else { "called MPI_Abort with" };
+        let (failed, what) = match world.cause() {
+            Some(Cause::Error) => (true, "had a fatal error of"),
+            Some(Cause::Exit) => (false, "ends all with"),
+            _ => (false, "called MPI_Abort with"),
+        };
         // The code of a fatal error is a class of the standard, unless the program added it.
-        let class = ERROR_CLASSES.iter().find(|(number, _)| world.failed() && *number == code);
+        let class = ERROR_CLASSES.iter().find(|(number, _)| failed && *number == code);
         let class = class.map_or(String::new(), |(_, class)| format!(" ({class})"));
         let name = self.segment.name(rank);
         let sentence =
             format!("{name} (pid {pid} on {}) {what} code {code}{class}; ending the job", self.host);
-        self.report(first, sentence, if code & 0xff == 0 { 1 } else { code as u8 });
+        let code = world.exit_code().unwrap_or(1);
+        self.report(first, sentence, code);
     }
 
     /// Prints why a world and those connected with it are ended, and ends them.
