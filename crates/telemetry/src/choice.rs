@@ -44,7 +44,7 @@ const WHY: [(Choice, &str); 25] = [
     (Blocking, "it is a blocking call, which the rank carries out itself"),
     (Short, "it moves less than OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Empty, "this rank has nothing to move"),
-    (OtherHosts, "it is messages between hosts, which proxies do not carry"),
+    (OtherHosts, "its blocks go to other hosts as messages of the ranks"),
     (Waits, "the program only waited in the calls before it, so nothing would overlap"),
     (Slower, "the program's steps took longer while the proxy carried such calls out"),
     (NoProxy, "this rank has no proxy (mpirun --proxies)"),
