@@ -115,13 +115,13 @@ fn install(venv: &Path) -> Result<(), String> {
             .output()
             .map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
         let words = String::from_utf8_lossy(&output.stderr);
-        let last = words.trim().lines().last().unwrap_or_default().to_string();
         if output.status.success() {
             Ok(())
         } else {
             Err(format!(
-                "chDB cannot be installed: {last}; without a network see \"chDB without a network\" in \
-                 monitor/docs/monitor.md, or name a ClickHouse server in [store] url"
+                "chDB cannot be installed: {}; without a network see \"chDB without a network\" in \
+                 monitor/docs/monitor.md, or name a ClickHouse server in [store] url",
+                error_of(&words)
             ))
         }
     };
@@ -132,4 +132,22 @@ fn install(venv: &Path) -> Result<(), String> {
     let pip = ["-q", "--disable-pip-version-check", "install", "--no-deps", "--require-hashes", "-r"];
     run(Command::new(venv.join("bin/pip")).args(pip).arg(&list))?;
     std::fs::write(&done, WHEELS).map_err(named)
+}
+
+/// The last error of pip with all its lines, else the last line.
+fn error_of(words: &str) -> String {
+    let from = words.rfind("ERROR:").or_else(|| words.trim_end().rfind('\n')).unwrap_or_default();
+    words[from..].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pips_last_error_is_told_as_a_whole() {
+        let words = "ERROR: first\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES.\n    chdb==4.4.0:\n        Got  3576\n\n";
+        assert_eq!(error_of(words), "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES. chdb==4.4.0: Got 3576");
+        assert_eq!((error_of("a\nb c\n").as_str(), error_of("")), ("b c", String::new()));
+    }
 }
