@@ -237,3 +237,62 @@ pub fn field(text: &str) -> String {
         .replace('\r', "\\r")
         .replace('\0', "\\0")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    impl Store {
+        /// One whose server answers a request (head and body) by an error's code, 0: none, and a text.
+        pub fn answered_by(answer: impl Fn(&str) -> (u32, String) + Send + 'static) -> Store {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let (mut stream, mut asked, mut part) = (stream.unwrap(), String::new(), [0; 4096]);
+                    let is_whole = |asked: &str| {
+                        let (head, body) = asked.split_once("\r\n\r\n")?;
+                        let length =
+                            head.to_lowercase().split_once("content-length: ")?.1.lines().next()?.parse();
+                        Some(body.len() == length.unwrap_or(0))
+                    };
+                    while is_whole(&asked) != Some(true) {
+                        let read = stream.read(&mut part).unwrap();
+                        asked += std::str::from_utf8(&part[..read]).unwrap();
+                    }
+                    let (code, text) = answer(&asked);
+                    let head = match code {
+                        0 => "200 OK".into(),
+                        code => format!("500 Error\r\nX-ClickHouse-Exception-Code: {code}"),
+                    };
+                    let length = text.len();
+                    write!(
+                        stream,
+                        "HTTP/1.1 {head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{text}"
+                    )
+                    .unwrap();
+                }
+            });
+            Store {
+                agent: ureq::Agent::config_builder().http_status_as_error(false).build().new_agent(),
+                place: Where::Server { url, key: String::new() },
+                user: "default".into(),
+                sizes: Mutex::default(),
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_clickhouse_is_refused() {
+        let checked = |version: &str| {
+            let answer = format!(r#"{{"data": [["{version}"]]}}"#);
+            Store::answered_by(move |_| (0, answer.clone())).check_version()
+        };
+        for old in ["23.12.4.15", "24.7.9.1", ""] {
+            assert!(checked(old).unwrap_err().contains("24.8 or newer"), "{old}");
+        }
+        assert_eq!((checked("24.8.1.1"), checked("25.1.1.1")), (Ok(()), Ok(())));
+    }
+}

@@ -234,4 +234,29 @@ mod tests {
         let written = writer.written();
         assert_eq!((written.dropped_rows, written.dropped_lately), (30, 0));
     }
+
+    #[test]
+    fn a_row_that_is_none_is_lost_alone() {
+        let block = Block::new("t", (0..8).map(|row| format!("row {row}\n")).collect());
+        let (told, taken) = std::sync::mpsc::channel();
+        let store = Store::answered_by(move |request| {
+            if request.contains("row 5\n") {
+                return (27, "Cannot parse input".into());
+            }
+            told.send(request.lines().next().map(String::from)).unwrap();
+            (0, String::new())
+        });
+        let writer = Writer::idle();
+        assert_eq!(writer.put(&store, &block), Ok(()));
+        assert_eq!((writer.written().rows, writer.written().dropped_rows), (7, 1));
+        // Parts of a block have tokens of their own, else the store would know the second as a repeat.
+        let lines: Vec<_> = taken.try_iter().collect();
+        assert_eq!(lines.len(), lines.iter().collect::<std::collections::BTreeSet<_>>().len(), "{lines:?}");
+        // Too many parts, no memory, a full disk: no fault of rows.
+        for code in [252, 241, 243] {
+            let store = Store::answered_by(move |_| (code, "not now".into()));
+            assert!(writer.put(&store, &block).unwrap_err().contains("not now"));
+        }
+        assert_eq!(writer.written().dropped_rows, 1);
+    }
 }
