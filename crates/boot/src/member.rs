@@ -230,11 +230,12 @@ impl Membership {
     pub fn leave(&self) {
         let world = self.world();
         // A process with sessions only need not wait for a rank that has not called MPI, and perhaps never
-        // will.
+        // will. Under another launcher all have called it, and the fence comes before this rank's farewell.
         let is_here =
             |rank: &LocalRank| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
         let joined = || self.segment.members(self.first).filter(is_here).count();
-        let gone = || world.aborted().is_some() || world.leaving.count() as usize >= joined();
+        let have_come = || self.site.is_none() && world.leaving.count() as usize >= joined();
+        let gone = || world.aborted().is_some() || have_come();
         world.leaving.wait(self.size, gone);
         // Those of several hosts `mpirun` tells, when all are there.
         if self.rank.peer() == self.first && (self.site.is_some() || !self.segment.has_nodes()) {
