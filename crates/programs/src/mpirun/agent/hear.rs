@@ -98,7 +98,7 @@ impl Job {
 
     fn obey_close(&mut self, signal: i32, code: u8) {
         self.upstream.is_closed = true;
-        if code != 0 {
+        if signal != 0 {
             self.end_all(code, signal);
         }
         // Whoever asks twice does not wait.

@@ -210,7 +210,7 @@ impl Root {
         world.tell();
         self.send_all(&Down::Over { first });
         if self.worlds.iter().all(SpreadWorld::is_over) {
-            self.send_all(&Down::Close { signal: libc::SIGTERM, code: 0 });
+            self.send_all(&Down::Close { signal: 0, code: 0 });
         }
     }
 

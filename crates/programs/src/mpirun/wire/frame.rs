@@ -174,7 +174,7 @@ pub enum Down {
     Continue,
     /// End your ranks of these worlds by this signal; the job's exit code.
     End { worlds: Vec<u32>, signal: i32, code: u8 },
-    /// End, with all ranks that still live.
+    /// End, with all ranks that still live, by this signal; 0 if none does.
     Close { signal: i32, code: u8 },
     /// What does your clock say? `mpirun` asked at this time of its own.
     Clock { sent: u64 },
