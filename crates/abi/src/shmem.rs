@@ -5,27 +5,37 @@
 //! Contract of every function, kept by that library: MPI is initialised, and addresses are good.
 #![allow(non_snake_case)]
 
-use crate::process::{On, beside, call};
+use crate::process::{Guard, On, beside, call};
 use std::ffi::{c_int, c_void};
 use telemetry::Counter;
+use telemetry::shmem::{Call, Counted};
 
-/// What is counted, in the order in which `crates/oshmem/src/seen.rs` has it.
-const COUNTERS: [Counter; 6] = [
-    Counter::ShmemPuts,
-    Counter::ShmemGets,
-    Counter::ShmemAtomics,
-    Counter::ShmemWaits,
-    Counter::ShmemBytes,
-    Counter::ShmemWaitNs,
-];
-
-/// The calls that are seen, in the same order there.
-const CALLS: [&str; 6] =
-    ["shmem_put", "shmem_get", "shmem_atomic", "shmem_wait_until", "shmem_set_lock", "shmem_clear_lock"];
-
-fn name(what: c_int) -> &'static str {
-    usize::try_from(what).ok().and_then(|what| CALLS.get(what)).copied().unwrap_or("shmem")
+fn counter(counted: Counted) -> Counter {
+    match counted {
+        Counted::Puts => Counter::ShmemPuts,
+        Counted::Gets => Counter::ShmemGets,
+        Counted::Atomics => Counter::ShmemAtomics,
+        Counted::Waits => Counter::ShmemWaits,
+        Counted::Bytes => Counter::ShmemBytes,
+        Counted::WaitNs => Counter::ShmemWaitNs,
+    }
 }
+
+/// The name of a call, by its number.
+fn name(what: c_int) -> &'static str {
+    match usize::try_from(what).ok().and_then(|what| Call::ALL.get(what)) {
+        Some(Call::Put) => "shmem_put",
+        Some(Call::Get) => "shmem_get",
+        Some(Call::Atomic) => "shmem_atomic",
+        Some(Call::WaitUntil) => "shmem_wait_until",
+        Some(Call::SetLock) => "shmem_set_lock",
+        Some(Call::ClearLock) => "shmem_clear_lock",
+        None => "shmem",
+    }
+}
+
+/// How many words `MPIX_Shmem_words` tells of.
+const WORDS: usize = 1 + Counted::ALL.len();
 
 /// Ends the job with a code that may be 0, and does not return.
 #[unsafe(no_mangle)]
@@ -33,15 +43,26 @@ pub extern "C" fn MPIX_Shmem_exit(code: c_int) {
     call("shmem_global_exit", On::Nothing, |guard| guard.job().membership.exit(code));
 }
 
+/// Whether this process may end OpenSHMEM at its exit: it is a rank's, is not inside an MPI call, and nothing
+/// ends the job.
+#[unsafe(no_mangle)]
+pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
+    let may = Guard::enter_unless_held().is_some_and(|guard| {
+        let membership = guard.job.as_ref().map(|job| &job.membership);
+        membership.is_some_and(|it| it.is_here() && it.world().aborted().is_none())
+    });
+    c_int::from(may)
+}
+
 /// Tells where the word lies that is not 0 while calls are timed, and the counters.
 #[unsafe(no_mangle)]
-pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; 7]) {
+pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     let page = telemetry::page();
-    let mut found = [(&raw const *telemetry::timed_word()).cast(); 7];
-    for (word, counter) in found[1..].iter_mut().zip(COUNTERS) {
-        *word = (&raw const *page.word(counter)).cast();
+    let mut found = [(&raw const *telemetry::timed_word()).cast(); WORDS];
+    for (word, counted) in found[1..].iter_mut().zip(Counted::ALL) {
+        *word = (&raw const *page.word(counter(counted))).cast();
     }
-    // SAFETY: the caller has an array of seven.
+    // SAFETY: the caller has such an array.
     unsafe { words.write(found) };
 }
 

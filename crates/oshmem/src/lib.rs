@@ -39,6 +39,9 @@ mod rma;
 mod seen;
 mod setting;
 mod setup;
+#[allow(dead_code)] // The MPI library needs the list of calls, too.
+#[path = "../../telemetry/src/shmem.rs"]
+mod shmem;
 mod signal;
 mod team;
 mod wait;

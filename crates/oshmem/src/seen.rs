@@ -2,46 +2,46 @@
 //! What OUTBOARD_STATS, `outboard top` and traces see of OpenSHMEM: counters in this process's page, and
 //! calls while they are timed. `crates/abi/src/shmem.rs` has the other side.
 
+pub use crate::shmem::Call;
+use crate::shmem::Counted;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 unsafe extern "C" {
     pub fn MPIX_Shmem_exit(code: c_int);
-    fn MPIX_Shmem_words(words: *mut [*const c_void; 7]);
+    pub fn MPIX_Shmem_may_end() -> c_int;
+    fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]);
     fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64;
     fn MPIX_Shmem_leave(begun: u64);
     fn MPIX_Shmem_show(what: c_int, since: u64) -> u64;
 }
 
-/// Calls that are seen; the first have a counter each.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub enum Call {
-    Put,
-    Get,
-    Atomic,
-    WaitUntil,
-    SetLock,
-    ClearLock,
-}
+/// The word that says whether calls are timed, and the counters.
+const WORDS: usize = 1 + Counted::ALL.len();
 
-/// Counters behind those of calls.
-const WAITS: usize = 3;
-const BYTES: usize = 4;
-const WAIT_NS: usize = 5;
+impl Call {
+    fn counted(self) -> Counted {
+        match self {
+            Call::Put => Counted::Puts,
+            Call::Get => Counted::Gets,
+            Call::Atomic => Counted::Atomics,
+            Call::WaitUntil | Call::SetLock | Call::ClearLock => Counted::Waits,
+        }
+    }
+}
 
 /// Where the words are.
 pub struct Seen {
     timed: &'static AtomicBool,
-    counters: [&'static AtomicU64; 6],
+    counters: [&'static AtomicU64; Counted::ALL.len()],
 }
 
 impl Seen {
     /// MPI is initialised.
     pub fn new() -> Seen {
-        let mut words = [std::ptr::null::<c_void>(); 7];
-        // SAFETY: the library fills seven.
+        let mut words = [std::ptr::null::<c_void>(); WORDS];
+        // SAFETY: the library fills them.
         unsafe { MPIX_Shmem_words(&raw mut words) };
         // SAFETY: words of the library's, or of the job's memory, which stay while the process does.
         let counter = |index: usize| unsafe { &*words[index + 1].cast::<AtomicU64>() };
@@ -52,24 +52,26 @@ impl Seen {
 
     /// Two threads at once could lose a count, no more; so counts the MPI library.
     #[inline]
-    fn count(&self, counter: usize, by: u64) {
-        let word = self.counters[counter];
+    fn count(&self, counted: Counted, by: u64) {
+        let word = self.counters[counted as usize];
         word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
     /// A call that moves bytes to or from a PE.
     #[inline(always)]
     pub fn call<T>(&self, what: Call, pe: c_int, bytes: usize, body: impl FnOnce() -> T) -> T {
-        self.count(what as usize, 1);
-        self.count(BYTES, bytes as u64);
-        if !self.timed.load(Ordering::Relaxed) {
-            return body();
-        }
-        // SAFETY: the functions take any numbers.
-        let begun = unsafe { MPIX_Shmem_enter(what as c_int, pe, bytes as u64) };
+        self.count(what.counted(), 1);
+        self.count(Counted::Bytes, bytes as u64);
+        let begun = match self.timed.load(Ordering::Relaxed) {
+            // SAFETY: the function takes any numbers.
+            true => unsafe { MPIX_Shmem_enter(what as c_int, pe, bytes as u64) },
+            false => 0,
+        };
         let value = body();
-        // SAFETY: as above.
-        unsafe { MPIX_Shmem_leave(begun) };
+        if begun != 0 {
+            // SAFETY: as above.
+            unsafe { MPIX_Shmem_leave(begun) };
+        }
         value
     }
 
@@ -110,7 +112,7 @@ impl Drop for Wait<'_> {
             // SAFETY: as above.
             unsafe { MPIX_Shmem_show(-1, self.shown) };
         }
-        self.seen.count(WAITS, 1);
-        self.seen.count(WAIT_NS, self.from.elapsed().as_nanos() as u64);
+        self.seen.count(self.what.counted(), 1);
+        self.seen.count(Counted::WaitNs, self.from.elapsed().as_nanos() as u64);
     }
 }

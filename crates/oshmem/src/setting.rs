@@ -5,7 +5,7 @@ use crate::fault::fail;
 use std::ffi::c_int;
 
 /// The heap where nobody says how large it is to be.
-const HEAP_BYTES: u64 = 64 << 20;
+const HEAP_BYTES: u64 = 256 << 20;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(format!("SHMEM_{name}")).or_else(|_| std::env::var(format!("SMA_{name}"))).ok()

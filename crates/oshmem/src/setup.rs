@@ -3,7 +3,7 @@
 
 use crate::memory::store;
 use crate::process::{self, NAME, Place, get, try_get};
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_void};
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,10 +26,27 @@ pub fn init_thread(requested: c_int, provided: usize) -> c_int {
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 fn begin(level: c_int) {
+    static ONCE: Once = Once::new();
     if try_get().is_none() {
         process::start(level);
     }
     BEGUN.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the function stays loaded to the end of the program.
+    ONCE.call_once(|| unsafe { _ = on_exit(at_exit, std::ptr::null_mut()) });
+}
+
+unsafe extern "C" {
+    /// As `atexit`, in glibc; the function learns the exit code.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// A return from main ends the library where nobody has (section on the execution model). A PE that exits with
+/// an error does not wait for the others: that ends the job.
+extern "C" fn at_exit(code: c_int, _: *mut c_void) {
+    // SAFETY: the function asks for nothing.
+    if code == 0 && try_get().is_some() && unsafe { crate::seen::MPIX_Shmem_may_end() } != 0 {
+        process::stop();
+    }
 }
 
 pub fn query_thread(provided: usize) {
@@ -99,19 +116,10 @@ pub fn interoperability(property: c_int) -> c_int {
     c_int::from(property == PROGRESS_MPI)
 }
 
-/// The old way to begin: again does nothing, and the end of the program finalizes.
+/// The old way to begin: again does nothing.
 pub fn start_pes(_n: c_int) {
     static ONCE: Once = Once::new();
-    extern "C" fn at_exit() {
-        if try_get().is_some() {
-            process::stop();
-        }
-    }
-    ONCE.call_once(|| {
-        begin(SINGLE);
-        // SAFETY: the function stays loaded to the end of the program.
-        unsafe { libc::atexit(at_exit) };
-    });
+    ONCE.call_once(|| begin(SINGLE));
 }
 
 /// Caches are coherent.

@@ -18,6 +18,7 @@ mod operation;
 mod page;
 mod record;
 pub mod schema;
+pub mod shmem;
 mod site;
 pub mod summary;
 
