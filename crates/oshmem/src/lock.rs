@@ -3,7 +3,7 @@
 //!
 //! A lock is a `long` of each PE. The upper half of one PE's, which the address chooses, has the last of the
 //! queue: its number and 1, or 0 while the lock is free. The lower half of each PE's has who comes behind it,
-//! in the same way, and WAITS.
+//! in the same way, and WAITS. What a PE has of its own is 0 while it is not in the queue.
 
 use crate::amo::update;
 use crate::memory::{Update, load};
@@ -13,7 +13,7 @@ use crate::seen::Call;
 use crate::{context, wait};
 use std::ffi::c_int;
 
-/// The PE is in the queue, and not its first; what is behind that bit is meaningless to the first.
+/// The PE is in the queue, and not its first.
 const WAITS: u64 = 1 << 31;
 
 /// The PE that has the last of the queue.
@@ -47,9 +47,10 @@ fn number() -> u64 {
 }
 
 pub fn set(lock: usize) {
-    change_own(lock, Update::Set, WAITS, get().me);
     let before = change_last(lock, Update::Set, number());
     if before != 0 {
+        // Who comes behind may have said so already.
+        change_own(lock, Update::Or, WAITS, get().me);
         change_own(lock, Update::Or, number(), before as c_int - 1);
         wait::while_not(Call::SetLock, || own(lock) & WAITS == 0);
     }
@@ -61,16 +62,12 @@ pub fn clear(lock: usize) {
         // Another has come, and says who it is.
         wait::while_not(Call::ClearLock, || own(lock) & !WAITS != 0);
         let next = (own(lock) & !WAITS) as c_int - 1;
+        change_own(lock, Update::Set, 0, get().me);
         change_own(lock, Update::And, !WAITS, next);
     }
 }
 
 /// 0 if it was free and is set now.
 pub fn test(lock: usize) -> c_int {
-    // If this PE has it, what it has of its own must stay.
-    if change_last(lock, Update::Fetch, 0) != 0 {
-        return 1;
-    }
-    change_own(lock, Update::Set, WAITS, get().me);
     c_int::from(change_last(lock, Update::CompareSwap(0), number()) != 0)
 }
