@@ -44,6 +44,15 @@ def ranks_of_two_nodes_are_one_job():
 
 
 @test
+def a_local_flush_waits_for_no_other_host():
+    program = compile_c(HERE / "faults/lets_go.c")
+    with tempfile.TemporaryDirectory() as folder:
+        # A proxy would answer for its rank.
+        code, output = on_nodes("-n", 2, "-genv", "OUTBOARD_PROXIES", "0", program, Path(folder, "gone_on"))
+        expect((code, output) == (0, "the word is 111\n"), f"{code}\n{output}")
+
+
+@test
 def standard_input_goes_to_those_who_read_it():
     with tempfile.TemporaryFile() as source:
         source.write(b"x" * 300_000 + b"\n")

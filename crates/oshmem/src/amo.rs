@@ -12,12 +12,21 @@ use crate::numbers as n;
 use crate::process::{Place, get as process, handle};
 use crate::seen::Call;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 
 fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value: u64, pe: c_int) -> u64 {
+/// By a window: what was there before, or 0 if `fetches` is false, and then without waiting for the PE.
+fn by_window(
+    (win, offset): (MPI_Win, i64),
+    bytes: usize,
+    update: Update,
+    mut value: u64,
+    pe: c_int,
+    fetches: bool,
+) -> u64 {
     let datatype = handle(if bytes == 4 { n::UINT32_T } else { n::UINT64_T });
     let mut found = 0;
     // The lower half of a word is what 4 bytes at its address hold.
@@ -36,7 +45,14 @@ fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value:
             return found;
         }
     };
-    let (value, found_at) = (address(&mut value), address(&mut found));
+    let value = address(&mut value);
+    if !fetches {
+        mpi!(MPI_Accumulate(value, 1, datatype, pe, offset, 1, datatype, handle(op), win));
+        mpi!(MPI_Win_flush_local(pe, win));
+        process().given.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    let found_at = address(&mut found);
     mpi!(MPI_Fetch_and_op(value, found_at, datatype, pe, offset, handle(op), win));
     mpi!(MPI_Win_flush(pe, win));
     found
@@ -45,11 +61,22 @@ fn by_window(win: MPI_Win, offset: i64, bytes: usize, update: Update, mut value:
 /// An atomic operation on a word of a PE of the world: what was there before.
 #[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
+    operate(dest, bytes, update, value, pe, true)
+}
+
+/// The same for who need not know that: it is complete after a quiet.
+#[inline]
+pub fn change(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) {
+    operate(dest, bytes, update, value, pe, false);
+}
+
+#[inline]
+fn operate(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int, fetches: bool) -> u64 {
     let process = process();
     process.seen.call(Call::Atomic, pe, 0, || {
         let found = match process.place(dest, bytes, pe) {
             Place::Mapped(address) => apply(address, bytes, update, value),
-            Place::Window(win, offset) => by_window(win, offset, bytes, update, value, pe),
+            Place::Window(win, offset) => by_window((win, offset), bytes, update, value, pe, fetches),
         };
         if update != Update::Fetch {
             bell::ring(process, pe);
@@ -64,12 +91,18 @@ fn run<T: Word>(ctx: usize, dest: usize, kind: Update, value: u64, pe: c_int) ->
     T::of(update(dest, size_of::<T>(), kind, value, pe))
 }
 
+#[inline]
+fn run_blind<T: Word>(ctx: usize, dest: usize, kind: Update, value: u64, pe: c_int) {
+    let pe = context::pe(process(), ctx, pe);
+    change(dest, size_of::<T>(), kind, value, pe);
+}
+
 pub fn fetch<T: Word>(ctx: usize, source: usize, pe: c_int) -> T {
     run(ctx, source, Update::Fetch, 0, pe)
 }
 
 pub fn set<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) {
-    swap(ctx, dest, value, pe);
+    run_blind::<T>(ctx, dest, Update::Set, value.bits(), pe);
 }
 
 pub fn swap<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) -> T {
@@ -85,7 +118,7 @@ pub fn fetch_inc<T: Word>(ctx: usize, dest: usize, pe: c_int) -> T {
 }
 
 pub fn inc<T: Word>(ctx: usize, dest: usize, pe: c_int) {
-    fetch_inc::<T>(ctx, dest, pe);
+    run_blind::<T>(ctx, dest, Update::Add, 1, pe);
 }
 
 /// Operations with one operand: fetching, not fetching, and fetching without waiting.
@@ -96,7 +129,7 @@ macro_rules! operations {
         }
 
         pub fn $plain<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) {
-            $fetch(ctx, dest, value, pe);
+            run_blind::<T>(ctx, dest, Update::$update, value.bits(), pe);
         }
 
         pub fn $later<T: Word>(ctx: usize, fetch: usize, dest: usize, value: T, pe: c_int) {

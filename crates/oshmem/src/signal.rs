@@ -38,7 +38,7 @@ pub fn put_signal<T>(
             }
         });
     }
-    amo::update(signal_at, 8, kind(sig_op), signal, pe);
+    amo::change(signal_at, 8, kind(sig_op), signal, pe);
 }
 
 pub fn add(ctx: usize, signal_at: usize, signal: u64, pe: c_int) {

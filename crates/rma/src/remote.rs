@@ -3,7 +3,7 @@
 //!
 //! Read next: `far.rs` (one such member), `answer.rs` (the target's side).
 
-use crate::far::{Ended, Operation, What};
+use crate::far::{Ended, Far, Operation, What};
 use crate::message::Incoming;
 use crate::process::Rma;
 use crate::target::{TargetRange, checked_offset};
@@ -45,11 +45,19 @@ impl Window {
 
     /// Whether all that was asked of a member (none: of all) on another host was answered.
     pub fn is_quiet(&self, rank: Option<i32>) -> bool {
-        let is_quiet = |member: &usize| match &self.members[*member].place {
-            Place::Away(far) => rank.is_some_and(|rank| rank as usize != *member) || far.is_quiet(),
+        self.all_away(rank, Far::is_quiet)
+    }
+
+    /// Whether what was asked of a member (none: of all) on another host needs this process's memory no more.
+    pub fn is_done_here(&self, rank: Option<i32>) -> bool {
+        self.all_away(rank, Far::is_done_here)
+    }
+
+    fn all_away(&self, rank: Option<i32>, is_so: impl Fn(&Far) -> bool) -> bool {
+        self.away.iter().all(|&member| match &self.members[member].place {
+            Place::Away(far) => rank.is_some_and(|rank| rank as usize != member) || is_so(far),
             Place::Here(_) => true,
-        };
-        self.away.iter().all(is_quiet)
+        })
     }
 
     /// The first failure of an operation at a member (none: at any), told once, by a call that synchronizes.

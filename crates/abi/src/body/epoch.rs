@@ -162,6 +162,11 @@ pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
 #[inline(always)]
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     guard.settle(win, Some(rank))?;
+    flushed(guard, rank, win)
+}
+
+#[inline(always)]
+fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     guard.job().flush(rank, win)?;
     guard.move_on();
     Ok(())
@@ -182,6 +187,10 @@ impl Job {
 /// MPI_Win_flush_all
 pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.settle(win, None)?;
+    flushed_all(guard, win)
+}
+
+fn flushed_all(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.flush(None)?;
     guard.move_on();
     Ok(())
@@ -190,12 +199,14 @@ pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
 /// MPI_Win_flush_local
 #[inline(always)]
 pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    win_flush(guard, rank, win)
+    guard.settle_here(win, Some(rank))?;
+    flushed(guard, rank, win)
 }
 
 /// MPI_Win_flush_local_all
 pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    win_flush_all(guard, win)
+    guard.settle_here(win, None)?;
+    flushed_all(guard, win)
 }
 
 /// MPI_Win_sync: the private and the public copy are one, so it only orders memory. A program that polls with

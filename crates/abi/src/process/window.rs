@@ -95,6 +95,15 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_quiet(rank)))
     }
 
+    /// Waits until a member of a window (none: all) needs this process's memory no more.
+    #[inline(always)]
+    pub(crate) fn settle_here(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
+        if !self.job().window(win)?.0.spans_hosts() {
+            return Ok(());
+        }
+        self.wait_window(win, |window, _| Ok(window.is_done_here(rank)))
+    }
+
     /// Waits until `ready` is true of a window.
     #[inline]
     pub(crate) fn wait_window(
