@@ -51,7 +51,14 @@ static void nothing(void) {
         CHECK(shmem_long_wait_until_some(words, 0, NULL, NULL, SHMEM_CMP_EQ, 1) == 0 && shmem_long_wait_until_any(words, 0, NULL, SHMEM_CMP_EQ, 1) == SIZE_MAX);
         shmem_long_wait_until_all(words, 0, NULL, SHMEM_CMP_EQ, 1);
     }
+    static long lock;
+    if (me == n - 1) {
+        shmem_clear_lock(&lock);
+        CHECK(shmem_test_lock(&lock) == 0 && shmem_test_lock(&lock) == 1);
+        shmem_clear_lock(&lock);
+    }
     shmem_barrier_all();
+    CHECK(lock == 0);
     uint64_t *sig = shmem_calloc(1, sizeof *sig);
     shmem_putmem_signal(NULL, NULL, 0, sig, 3, SHMEM_SIGNAL_ADD, next);
     CHECK(shmem_signal_wait_until(sig, SHMEM_CMP_NE, 0) == 3);

@@ -58,7 +58,9 @@ pub fn set(lock: usize) {
 
 pub fn clear(lock: usize) {
     quiet(context::DEFAULT);
-    if change_last(lock, Update::CompareSwap(number()), 0) != number() {
+    let last = change_last(lock, Update::CompareSwap(number()), 0);
+    // A lock that is free stays so.
+    if last != number() && last != 0 {
         // Another has come, and says who it is.
         wait::while_not(Call::ClearLock, || own(lock) & !WAITS != 0);
         let next = (own(lock) & !WAITS) as c_int - 1;
