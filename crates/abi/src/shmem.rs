@@ -5,7 +5,7 @@
 //! Contract of every function, kept by that library: MPI is initialised, and addresses are good.
 #![allow(non_snake_case)]
 
-use crate::process::{Guard, On, beside, call};
+use crate::process::{Guard, On, beside, call, raise};
 use std::ffi::{c_int, c_void};
 use telemetry::Counter;
 use telemetry::shmem::{Call, Counted};
@@ -43,15 +43,13 @@ pub extern "C" fn MPIX_Shmem_exit(code: c_int) {
     call("shmem_global_exit", On::Nothing, |guard| guard.job().membership.exit(code));
 }
 
-/// Whether this process may end OpenSHMEM at its exit: it is a rank's, is not inside an MPI call, and nothing
-/// ends the job.
+/// Whether OpenSHMEM may end at this rank's exit: this is not inside an MPI call, and nothing ends the job.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
-    let may = Guard::enter_unless_held().is_some_and(|guard| {
-        let membership = guard.job.as_ref().map(|job| &job.membership);
-        membership.is_some_and(|it| it.is_here() && it.world().aborted().is_none())
-    });
-    c_int::from(may)
+    // Other threads may call MPI meanwhile.
+    let goes_on =
+        || Guard::enter().job.as_ref().is_some_and(|job| job.membership.world().aborted().is_none());
+    c_int::from(!raise::leaves() && goes_on())
 }
 
 /// Tells where the word lies that is not 0 while calls are timed, and the counters.

@@ -34,6 +34,8 @@ impl Region {
 pub struct Process {
     pub me: c_int,
     pub n: c_int,
+    /// The process, whose children are others.
+    pub pid: u32,
     pub comm: MPI_Comm,
     pub heap: Region,
     /// The writable segment of the executable.
@@ -148,6 +150,7 @@ pub fn start(threads: c_int) {
     let process = Process {
         me,
         n,
+        pid: std::process::id(),
         comm,
         heap,
         statics,

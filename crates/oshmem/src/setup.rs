@@ -43,8 +43,10 @@ unsafe extern "C" {
 /// A return from main ends the library where nobody has (section on the execution model). A PE that exits with
 /// an error does not wait for the others: that ends the job.
 extern "C" fn at_exit(code: c_int, _: *mut c_void) {
+    // A child of fork is no PE.
+    let is_here = try_get().is_some_and(|process| process.pid == std::process::id());
     // SAFETY: the function asks for nothing.
-    if code == 0 && try_get().is_some() && unsafe { crate::seen::MPIX_Shmem_may_end() } != 0 {
+    if code == 0 && is_here && unsafe { crate::seen::MPIX_Shmem_may_end() } != 0 {
         process::stop();
     }
 }

@@ -6,6 +6,7 @@ use crate::process::{Guard, On};
 use error::{Class, Error};
 use objects::{Action, Handle, constants};
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls the error handler for an error of the guard's MPI function. Returns what that function returns.
 ///
@@ -49,8 +50,16 @@ pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     fatal(guard, error.code(), &sentence)
 }
 
+/// Whether `leave` has been called: then functions that run at the exit run inside an MPI call.
+static LEAVES: AtomicBool = AtomicBool::new(false);
+
+pub fn leaves() -> bool {
+    LEAVES.load(Ordering::Relaxed)
+}
+
 /// Ends this process at once, because the job is being ended.
 pub fn leave(code: u8) -> ! {
+    LEAVES.store(true, Ordering::Relaxed);
     std::process::exit(code.into())
 }
 
