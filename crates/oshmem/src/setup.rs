@@ -40,8 +40,8 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// A return from main ends the library where nobody has (section on the execution model). A PE that exits with
-/// an error does not wait for the others: that ends the job.
+/// A return from main ends the library where nobody has (section on the execution model). A PE that exits
+/// with an error does not wait for the others: that ends the job.
 extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     // A child of fork is no PE.
     let is_here = try_get().is_some_and(|process| process.pid == std::process::id());

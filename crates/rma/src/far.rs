@@ -104,8 +104,8 @@ impl Far {
         self.queue.is_empty() && self.unanswered.is_empty()
     }
 
-    /// Whether this process's memory is no longer needed by what it has asked for: what is put was copied when
-    /// it was asked, and nothing is still to come.
+    /// Whether this process's memory is no longer needed by what it has asked for: what is put was copied
+    /// when it was asked, and nothing is still to come.
     pub fn is_done_here(&self) -> bool {
         self.queue.is_empty() && self.unanswered.iter().all(|part| part.into.is_none())
     }
