@@ -33,6 +33,8 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Who takes nothing of an answer for so long is gone.
 const UNTAKEN_MS: u32 = 60_000;
 
+const TOO_MANY: &str = "so many requests of your address are being answered already";
+
 struct One {
     address: IpAddr,
     /// Since when it has asked nothing; nothing: it is being answered.
@@ -74,6 +76,17 @@ impl Connections {
 }
 
 impl Counted {
+    /// Counts this for another address, for which a proxy asks. False: so many of that are being answered.
+    fn count_for(&self, address: IpAddr, each_max: usize) -> bool {
+        let mut all = self.all.lock();
+        let others = all.iter().filter(|(number, one)| **number != self.number && one.address == address);
+        let is_one_more = others.count() < each_max;
+        if let Some(one) = all.get_mut(&self.number).filter(|_| is_one_more) {
+            one.address = address;
+        }
+        is_one_more
+    }
+
     fn set_idle(&self, idle: Option<Instant>) {
         if let Some(one) = self.all.lock().get_mut(&self.number) {
             one.idle = idle;
@@ -102,7 +115,8 @@ impl Limits {
     }
 }
 
-/// Serves for good. A trusted proxy speaks for many: only all connections together limit it.
+/// Serves for good. A trusted proxy speaks for many: only all connections together limit it, and what it
+/// asks for one address is limited as that address would be.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -133,11 +147,11 @@ pub async fn serve(
             let talked = async {
                 let peer = Peer { address, is_encrypted: tls.is_some() };
                 match tls {
-                    None => talk(stream, router, peer, web, counted).await,
+                    None => talk(stream, router, peer, web, counted, limits).await,
                     Some(tls) => {
                         let greeted = tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await;
                         if let Ok(Ok(stream)) = greeted {
-                            talk(stream, router, peer, web, counted).await;
+                            talk(stream, router, peer, web, counted, limits).await;
                         }
                     }
                 }
@@ -153,9 +167,11 @@ async fn talk(
     peer: Peer,
     web: Arc<Web>,
     counted: Arc<Counted>,
+    limits: Limits,
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         let asker = Asker::of(peer, request.headers(), &web.proxies);
+        let asks_for = asker.address;
         request.extensions_mut().insert(asker);
         let is_below = strip(request.uri_mut(), &web.base_path);
         let (router, page) = (router.clone(), format!("{}/", web.base_path));
@@ -164,7 +180,9 @@ async fn talk(
         request.extensions_mut().insert(counted.clone());
         async move {
             counted.set_idle(None);
+            let is_too_much = asks_for != peer.address && !counted.count_for(asks_for, limits.each);
             let answer = match is_below {
+                _ if is_too_much => Ok((StatusCode::TOO_MANY_REQUESTS, TOO_MANY).into_response()),
                 true => router.oneshot(request.map(Body::new)).await,
                 // Relative addresses of the page need the slash.
                 false => Ok(Redirect::permanent(&page).into_response()),
@@ -174,6 +192,8 @@ async fn talk(
                 answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
             if !is_upgraded {
                 counted.set_idle(Some(Instant::now()));
+                // A proxy may ask for another the next time.
+                counted.count_for(peer.address, usize::MAX);
             }
             answer
         }
@@ -224,6 +244,15 @@ mod tests {
         assert!(one(9).is_none(), "all are answered");
         held.clear();
         assert!(numbers().is_empty() && one(1).is_some(), "who is gone costs nothing");
+    }
+
+    #[test]
+    fn what_a_proxy_asks_for_one_address_is_limited() {
+        let (all, ip) = (Connections::default(), |last| IpAddr::from([10, 0, 0, last]));
+        let held: Vec<_> = (0..3).map(|_| all.one_more(ip(9), 9, 9).unwrap()).collect();
+        let told: Vec<_> = held.iter().map(|one| one.count_for(ip(1), 2)).collect();
+        assert_eq!((told, held[2].count_for(ip(2), 2)), (vec![true, true, false], true));
+        assert!(held[0].count_for(ip(9), usize::MAX) && held[2].count_for(ip(1), 2), "one is answered");
     }
 
     #[test]
