@@ -1,4 +1,4 @@
-/* Partitioned messages, epochs of windows and rooted collectives between the ranks of MPI_COMM_WORLD, for the trace. Rank 0 is late everywhere. */
+/* Partitioned messages, epochs of windows, rooted collectives, and those of parts of MPI_COMM_WORLD, for the trace. Rank 0 is late everywhere. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi.h>
 #include <stdlib.h>
@@ -85,6 +85,34 @@ static void rooted(void)
     }
 }
 
+/* Rank 0 and 1 have a comm, rank 2 one alone, whose calls have the same names; then rank r needs rank r - 1 only. */
+static void parts(void)
+{
+    int one = 1, sum = 0, below = rank - 1, above = rank + 1;
+    MPI_Comm part, line;
+    MPI_Request requests[2];
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &part);
+    for (int call = 0; call < 30; call++) {
+        if (rank % 2 == 0) usleep(rank == 0 ? LATE_US / 10 : LATE_US / 9);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, part);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, rank > 0, &below, MPI_UNWEIGHTED, rank < size - 1, &above, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &line);
+    late();
+    MPI_Neighbor_allgather(&one, 1, MPI_INT, &sum, 1, MPI_INT, line);
+    /* Each rank starts the two in another order. */
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+    MPI_Start(&requests[rank % 2]);
+    late();
+    MPI_Start(&requests[1 - rank % 2]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+    MPI_Comm_free(&line);
+    MPI_Comm_free(&part);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -93,6 +121,7 @@ int main(int argc, char **argv)
     partitions();
     windows();
     rooted();
+    parts();
     MPI_Finalize();
     return 0;
 }

@@ -193,10 +193,24 @@ def partitions_and_windows_are_joined_by_arrows():
         expect(all(e["id2"]["local"] in closed for e in begun), "epochs that do not end")
         code, output = run(BIN / "outboard", "profile", "--json", trace)
         expect(code == 0, f"outboard profile: {output}")
-        late = {(row["why"], row["function"]) for row in json.loads(output)["late"] if row["late"] == 0 and row["longest_us"] > 5000}
+        rows = json.loads(output)["late"]
+        late = {(row["why"], row["function"]) for row in rows if row["late"] == 0 and row["longest_us"] > 5000}
         wanted = {("sender", "MPI_Waitall"), ("collective", "MPI_Win_fence"), ("target", "MPI_Win_start"), ("holder", "MPI_Win_lock"),
                   ("collective", "MPI_Bcast"), ("collective", "MPI_Reduce"), ("collective", "MPI_Scan")}
         expect(wanted <= late, f"{wanted - late} are missing in {late}")
+        # Members of one comm and neighbours wait for each other only, whatever others of the same name do.
+        waits = lambda function: {(row["late"], row["rank"]): row["us"] for row in rows if row["function"] == function}
+        part, line = waits("MPI_Allreduce"), waits("MPI_Neighbor_allgather")
+        expect(part.get((0, 1), 0) > 5000 and set(part) <= {(0, 1), (1, 0)}, f"{part}")
+        expect(line.get((0, 1), 0) > 5000 and set(line) <= {(0, 1), (1, 2)}, f"{line}")
+        # A request is one call, in whatever order the members start it.
+        pairs = {}
+        for event in begun:
+            if event["name"].startswith("MPI_Barrier_init"):
+                pairs.setdefault((event["args"]["context"], event["name"]), []).append((event["pid"], event["ts"]))
+        expect([len(pair) for pair in pairs.values()] == [3, 3], f"{pairs}")
+        first, second = ({pid: ts for pid, ts in pair} for pair in pairs.values())
+        expect((first[0] < second[0]) == (first[2] < second[2]) != (first[1] < second[1]), f"{pairs}")
 
 
 def profiled(trace):

@@ -257,9 +257,9 @@ impl Endpoint {
         self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
-    /// Whether the kernel goes on with what was sent while the process computes: the bytes lie in a socket.
+    /// As `provider::is_carried_by_kernel`.
     pub fn is_carried_by_kernel(&self) -> bool {
-        self.provider().core() == "tcp"
+        crate::provider::is_carried_by_kernel(&self.provider().name())
     }
 
     /// Longest packet, in bytes.

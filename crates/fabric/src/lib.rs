@@ -24,6 +24,6 @@ mod sizes;
 
 pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
 pub use library::Library;
-pub use provider::{Provider, RULE, Wanted, choose, offers};
+pub use provider::{Provider, RULE, Wanted, choose, is_carried_by_kernel, offers};
 pub use region::{Region, RemoteMemory};
 pub use sizes::{SIZES, set_sizes};

@@ -91,6 +91,17 @@ pub struct Provider {
 // SAFETY: the record is owned, and libfabric keeps no pointer to it.
 unsafe impl Send for Provider {}
 
+/// The core of a provider by its name: `verbs` of `verbs;ofi_rxm`.
+fn core_of(provider: &str) -> &str {
+    provider.split(';').next().unwrap_or_default()
+}
+
+/// Whether the kernel goes on with what was sent by the provider of this name while the process computes: the
+/// bytes lie in a socket.
+pub fn is_carried_by_kernel(provider: &str) -> bool {
+    core_of(provider) == "tcp"
+}
+
 impl Provider {
     pub(crate) fn info(&self) -> &ffi::Info {
         // SAFETY: the record is this provider's own until it is dropped.
@@ -111,7 +122,7 @@ impl Provider {
 
     /// The name of its core provider: `verbs`.
     pub fn core(&self) -> String {
-        self.name().split(';').next().unwrap_or_default().to_owned()
+        core_of(&self.name()).to_owned()
     }
 
     /// The device or interface: `mlx5_0`, `eth0`.

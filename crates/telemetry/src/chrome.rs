@@ -58,6 +58,8 @@ struct Told<'a> {
     sites: HashMap<u32, String>,
     /// By whom operations were carried out, and by which algorithm, by the index of their record.
     carried: HashMap<usize, (Choice, &'a str)>,
+    /// Whom it needs among neighbours, by the number of the list.
+    sources: HashMap<u32, Vec<u32>>,
 }
 
 impl<'a> Told<'a> {
@@ -68,6 +70,7 @@ impl<'a> Told<'a> {
                 Event::About { what, text } => told.about.entry(what.key()).or_default().push_str(text),
                 Event::Thread { number, text } => told.threads.entry(number).or_default().push_str(text),
                 Event::Site { number, text } => told.sites.entry(number).or_default().push_str(text),
+                Event::Source { list, peer } => told.sources.entry(list).or_default().push(peer),
                 Event::Carried { operation, choice, algorithm } => {
                     told.carried.insert(operation as usize, (choice, algorithm));
                 }
@@ -75,6 +78,18 @@ impl<'a> Told<'a> {
             }
         }
         told
+    }
+
+    /// Adds whom a collective needs to its arguments.
+    fn add_needs(&self, args: &mut Value, needs: Needs) {
+        match needs {
+            Needs::Unknown => (),
+            Needs::Root(peer) => args["root"] = peer.into(),
+            Needs::Below(rank) => args["place"] = rank.into(),
+            Needs::Sources(list) => {
+                args["sources"] = self.sources.get(&list).map_or(&[][..], |list| list).into()
+            }
+        }
     }
 
     fn about(&self, what: About) -> &str {
@@ -305,11 +320,7 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
         Event::Operation { name, number, bytes, site, context, needs, .. } => {
             let mut args = json!({"bytes": bytes, "context": format!("{context:x}")});
             locate(&mut args, site);
-            match needs {
-                Needs::Unknown => (),
-                Needs::Root(peer) => args["root"] = peer.into(),
-                Needs::Below(rank) => args["place"] = rank.into(),
-            }
+            told.add_needs(&mut args, needs);
             if let Some((choice, algorithm)) = told.carried.get(&index) {
                 args["by"] = choice.by().into();
                 args["why"] = choice.why().into();
@@ -336,7 +347,11 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
         }
         Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
         Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
-        Event::Carried { .. } | Event::Site { .. } | Event::Thread { .. } | Event::About { .. } => {
+        Event::Carried { .. }
+        | Event::Site { .. }
+        | Event::Thread { .. }
+        | Event::Source { .. }
+        | Event::About { .. } => {
             return None;
         }
     })

@@ -314,9 +314,15 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Operation `number` of those in the row, which this call starts.
-    pub fn begin(row: usize, name: &str, number: u32, bytes: u64, needs: Needs) -> Operation {
-        let event = |site| Event::Operation { name, number, context: 0, sequence: 0, bytes, site, needs };
+    /// Operation `number` of that name on the comm of this context, of those in the row, which this call
+    /// starts. `carry` says the number of its instance, if it has one; the first is 1.
+    pub fn begin(
+        row: usize,
+        (name, context, number): (&str, u64, u32),
+        bytes: u64,
+        needs: Needs,
+    ) -> Operation {
+        let event = |site| Event::Operation { name, number, context, sequence: 0, bytes, site, needs };
         Operation::open(row, bytes, event)
     }
 
@@ -366,7 +372,9 @@ impl Operation {
     #[cold]
     pub fn carry(&mut self, carried: Option<Carried>) {
         if let Some(carried) = carried {
-            event::identify(self.record, carried.context, carried.sequence);
+            if carried.sequence != 0 {
+                event::identify(self.record, carried.context, carried.sequence);
+            }
             self.carried = carried;
         }
     }
@@ -435,7 +443,7 @@ mod tests {
         let begun = now();
         let start = enter("MPI_Ialltoall");
         pass(1_000_000);
-        let mut operation = Operation::begin(row, "", 1, 100, Needs::Unknown);
+        let mut operation = Operation::begin(row, ("", 7, 1), 100, Needs::Unknown);
         leave(start);
         let mut in_calls = now() - begun;
         pass(3_000_000);

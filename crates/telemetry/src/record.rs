@@ -49,6 +49,8 @@ pub enum Event<'a> {
     Site { number: u32, text: &'a str },
     /// A part of the name of a thread.
     Thread { number: u32, text: &'a str },
+    /// A process that this one needs in collectives among neighbours (`Needs::Sources`).
+    Source { list: u32, peer: u32 },
     /// A part of what is known of the process.
     About { what: About, text: &'a str },
     /// One piece of a schedule step of a rank was carried out.
@@ -69,6 +71,8 @@ pub enum Needs {
     Root(u32),
     /// A scan, which needs the ranks below this one in its comm.
     Below(u32),
+    /// One among neighbours: those in this process's list of this number (`Event::Source`).
+    Sources(u32),
 }
 
 impl Needs {
@@ -78,6 +82,7 @@ impl Needs {
             Needs::Unknown => (0, 0),
             Needs::Root(peer) => (1, peer),
             Needs::Below(rank) => (2, rank),
+            Needs::Sources(list) => (3, list),
         };
         if number < 1 << 22 { kind | u64::from(number) << 2 } else { 0 }
     }
@@ -87,6 +92,7 @@ impl Needs {
         match bits & 3 {
             1 => Needs::Root(number),
             2 => Needs::Below(number),
+            3 => Needs::Sources(number),
             _ => Needs::Unknown,
         }
     }
@@ -221,6 +227,7 @@ impl Record {
             }
             Event::Rendezvous { what, peer, ticket, bytes } => (12, ticket, bytes, both(0, peer), what),
             Event::Thread { number, text } => (13, 0, 0, number.into(), text),
+            Event::Source { list, peer } => (19, 0, 0, both(list, peer), ""),
             Event::About { what, text } => (14, 0, 0, (what as u32).into(), text),
             Event::Access { function, pe, bytes, .. } => (18, 0, bytes, both(0, pe), function),
         };
@@ -354,6 +361,7 @@ impl Record {
                 choice: Choice::of(kind >> 8 & 0xff)?,
             }),
             CANCELLED => Event::Cancelled { name },
+            19 => Event::Source { list: sequence, peer: other },
             12 => Event::Rendezvous { what: name, peer: other, ticket: context, bytes },
             13 => Event::Thread { number: sequence, text: name },
             15 => Event::Partition {

@@ -7,7 +7,7 @@
 use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
-use crate::request::{Completion, Recipe, Request, Work};
+use crate::request::{Completion, Recipe, Request, Told, Work};
 use crate::staging::{Attached, StandIns};
 use error::{Class, Result, fail};
 use objects::{Queue, constants};
@@ -333,8 +333,10 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
         fail!(Class::Request, "{handle} is not a persistent request");
     };
     let mut work = recipe.start(guard);
-    if let (Recipe::Coll { planned, .. }, Ok(work)) = (recipe.plain(), &mut work) {
-        let operation = guard.operation(planned.function(), || planned.told());
+    if let (Recipe::Coll { planned, members, starts, .. }, Ok(work)) = (recipe.plain_mut(), &mut work) {
+        *starts = starts.wrapping_add(1);
+        let started = Some((members.context, *starts));
+        let operation = guard.operation(planned.function(), || Told { started, ..planned.told() });
         work.follow(operation, &guard.job().coll);
     }
     let request = guard.job().requests.get_mut(handle)?;

@@ -252,7 +252,7 @@ impl Planned {
         let queue = Queue::Counted(0);
         Ok((
             self.comm,
-            Recipe::Coll { planned: Box::new(self), members, queue, library: None, _claim: claim },
+            Recipe::Coll { planned: Box::new(self), members, queue, library: None, starts: 0, _claim: claim },
         ))
     }
 

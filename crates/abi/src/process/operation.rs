@@ -4,21 +4,28 @@
 
 use super::{Guard, Process};
 use crate::request::Told;
-use std::collections::HashMap;
-use telemetry::{Carried, Choice, Operation};
+use objects::Comm;
+use std::collections::{BTreeSet, HashMap};
+use telemetry::{Carried, Choice, Event, Needs, Operation};
 
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
 
 /// The calls, by context and function.
 #[derive(Default)]
-pub struct Counted(HashMap<(u64, &'static str), Calls>);
+pub struct Counted {
+    calls: HashMap<(u64, &'static str), Calls>,
+    /// Lists of sources that were told.
+    lists: u32,
+}
 
 /// The calls of a function on a comm.
 pub struct Calls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
+    /// The list of those whom this rank needs among its neighbours; 0: none is told yet.
+    sources: u32,
 }
 
 impl Counted {
@@ -30,13 +37,22 @@ impl Counted {
         comm: impl FnOnce() -> String,
     ) -> Option<&mut Calls> {
         let key = (context, function);
-        if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&key) {
+        if self.calls.len() >= COUNTED_MAX && !self.calls.contains_key(&key) {
             return None;
         }
-        Some(self.0.entry(key).or_insert_with(|| {
+        Some(self.calls.entry(key).or_insert_with(|| {
             let name = format!("{function} on {}", comm());
-            Calls { row: telemetry::operations().enter(&name), name, number: 0 }
+            Calls { row: telemetry::operations().enter(&name), name, number: 0, sources: 0 }
         }))
+    }
+}
+
+/// Tells the trace whom this rank needs among its neighbours on the comm.
+fn tell_sources(list: u32, comm: &Comm) {
+    let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
+    let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
+    for peer in peers.collect::<BTreeSet<_>>() {
+        telemetry::event(Event::Source { list, peer: *peer });
     }
 }
 
@@ -55,10 +71,19 @@ impl Process {
     fn timed_operation(&mut self, function: &'static str, told: Told) -> Option<Box<Operation>> {
         let (objects, job) = self.parts();
         let comm = objects.comm(told.comm).ok()?;
+        let list = job.operations.lists + 1;
         let calls = job.operations.calls(comm.context, function, || comm.name_or(told.comm))?;
         calls.number = calls.number.wrapping_add(1);
-        let needs = told.needs(comm);
-        Some(Box::new(Operation::begin(calls.row, &calls.name, calls.number, told.bytes, needs)))
+        let is_new = told.has_neighbors && calls.sources == 0;
+        if is_new {
+            calls.sources = list;
+            tell_sources(list, comm);
+        }
+        let needs = if told.has_neighbors { Needs::Sources(calls.sources) } else { told.needs(comm) };
+        let (context, number) = told.started.unwrap_or((comm.context, calls.number));
+        let operation = Operation::begin(calls.row, (&calls.name, context, number), told.bytes, needs);
+        job.operations.lists += u32::from(is_new);
+        Some(Box::new(operation))
     }
 }
 

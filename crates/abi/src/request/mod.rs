@@ -124,9 +124,16 @@ pub enum Recipe {
     Send(Send),
     /// MPI_Recv_init.
     Recv(Receive),
-    /// MPI_Bcast_init and the other collectives. `members.sequence` counts the starts; these may have a
-    /// queue, or be steps of a collective library.
-    Coll { planned: Box<Planned>, members: Members, queue: Queue, library: Option<Vec<Step>>, _claim: Claim },
+    /// MPI_Bcast_init and the other collectives. `members.sequence` counts the instances, `starts` the
+    /// starts; these may have a queue, or be steps of a collective library.
+    Coll {
+        planned: Box<Planned>,
+        members: Members,
+        queue: Queue,
+        library: Option<Vec<Step>>,
+        starts: u32,
+        _claim: Claim,
+    },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
     /// One of the others, for whose memory other memory stands in.
@@ -137,6 +144,11 @@ impl Recipe {
     /// The recipe itself, whatever stands in for its memory.
     pub(crate) fn plain(&self) -> &Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.plain() } else { self }
+    }
+
+    /// As `plain`, to change it.
+    pub(crate) fn plain_mut(&mut self) -> &mut Recipe {
+        if let Recipe::Staged(recipe, _) = self { recipe.plain_mut() } else { self }
     }
 }
 

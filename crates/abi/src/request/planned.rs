@@ -23,6 +23,10 @@ pub(crate) struct Told {
     pub(crate) collective: Collective,
     /// The root in the comm, where there is one.
     pub(crate) root: u32,
+    pub(crate) has_neighbors: bool,
+    /// Of a persistent request, which members may start in any order: its context, and how often it was
+    /// started.
+    pub(crate) started: Option<(u64, u32)>,
 }
 
 impl Told {
@@ -104,8 +108,9 @@ impl Planned {
 
     /// What OUTBOARD_STATS and OUTBOARD_TRACE tell of it.
     pub(crate) fn told(&self) -> Told {
-        let Call { collective, root, ref input, ref output, .. } = self.call;
-        Told { comm: self.comm, bytes: input.total().max(output.total()), collective, root }
+        let Call { collective, root, ref input, ref output, ref neighbors, .. } = self.call;
+        let (bytes, has_neighbors) = (input.total().max(output.total()), neighbors.is_some());
+        Told { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
     }
 
     /// The function that made it persistent.

@@ -12,6 +12,7 @@ mod monitor;
 mod page;
 mod plan;
 mod profile;
+mod simulate;
 mod top;
 mod tune;
 
@@ -35,7 +36,7 @@ enum Task {
     Explain(explain::Explain),
     Profile(profile::Profile),
     Plan(plan::Plan),
-    Simulate(plan::Simulate),
+    Simulate(simulate::Simulate),
     Bench(bench::Bench),
     Tune(tune::Tune),
     Monitor(monitor::Monitor),

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard plan` and `outboard simulate`: a rank's schedule, and the time of a collective on many ranks.
+//! `outboard plan`: a rank's schedule, or what is chosen for a size.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::sync::Arc;
 
 use clap::Args;
 use coll::Placement;
 use coll::carrier::{
     self, Asked, Carrier, Facts as CallFacts, Library, Policy, Slots, Space, Terms, Way, Why, choose, execute,
 };
-use schedule::simulate::{Network, Proxies, Report, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Order, Params};
+use schedule::simulate::{Network, simulate};
+use schedule::{ALGORITHMS, Algorithm, Collective, Facts, NodeMap, Order, Params};
 use telemetry::Unit;
 use telemetry::summary::short;
 
@@ -44,6 +42,10 @@ pub struct Plan {
     /// block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", requires = "collective")]
     bytes: Option<String>,
+    /// The libfabric provider between the nodes, such as tcp or verbs. Default: the one that a job would take
+    /// on this host.
+    #[arg(long, value_name = "PROVIDER", requires = "bytes")]
+    fabric: Option<String>,
     /// Assume MPI_IN_PLACE.
     #[arg(long)]
     in_place: bool,
@@ -55,45 +57,11 @@ pub struct Plan {
     p2p: bool,
 }
 
-/// Simulate collectives, and print time and memory by the number of ranks.
+/// The collective and the algorithm that a command line names.
 #[derive(Args)]
-pub struct Simulate {
-    #[command(flatten)]
-    which: Which,
-    /// The numbers of ranks, such as 4,64,1000. Default: powers of ten, as far as the algorithm allows.
-    #[arg(short = 'n', long, value_name = "LIST")]
-    ranks: Option<String>,
-    /// The bytes of the vector, or of the block that one rank sends to one other.
-    #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
-    bytes: String,
-    /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so many
-    /// nodes, and what is chosen without a map of the nodes.
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
-    nodes: Option<String>,
-    /// The number of ranks on each of these nodes.
-    #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    per_node: u32,
-    /// Print the time of computation and communication of equal length, when this many proxies of each node
-    /// carry the communication out, and that of ranks which communicate inside MPI calls only.
-    #[arg(long, value_name = "COUNT", requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    proxies: Option<u32>,
-    /// The proxies run on a data processing unit of the node.
-    #[arg(long, requires = "proxies")]
-    dpu: bool,
-    /// Each rank starts at a random time before this, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 0)]
-    skew_us: u64,
-    /// The seed of those random times.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
-#[derive(Args)]
-struct Which {
+pub(super) struct Which {
     /// The collective, such as allreduce. Default: all.
-    collective: Option<String>,
+    pub(super) collective: Option<String>,
     /// One of its algorithms, such as ring. Default: all.
     algorithm: Option<String>,
 }
@@ -113,7 +81,7 @@ pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
 
 impl Which {
     /// The algorithms that the arguments name, at least one.
-    fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
+    pub(super) fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
         };
@@ -190,9 +158,11 @@ impl Plan {
         let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
         let placement = self.placement();
         let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, &placement);
-        let policy = Policy::new(settings, &choice);
-        let way = if nonblocking { Way::Nonblocking } else { Way::Blocking };
+        let mut policy = Policy::new(settings, &choice);
         let (members, has_nodes) = (self.ranks, self.nodes > 1);
+        let network = if has_nodes { self.network(settings) } else { None };
+        policy.is_carried_by_kernel = network.as_deref().is_some_and(fabric::is_carried_by_kernel);
+        let way = if nonblocking { Way::Nonblocking } else { Way::Blocking };
         let asked = Asked { collective, bytes, members, way, everybody: true, imaged: false };
         let library = self.library(collective, settings)?;
         let by = self.by(algorithm, choice.is_overruled(collective));
@@ -207,7 +177,7 @@ impl Plan {
             bytes_min: policy.offload_bytes_min,
             has_steps: true,
             is_reached: !has_nodes
-                || carrier::schedule::fetched_bytes_min(&policy, way, has_nodes, || asked) == 0,
+                || carrier::schedule::fetched_bytes_min(&policy, way, has_nodes, || asked) <= bytes,
         };
         let told = |has_proxies: bool| {
             // Members on several nodes share no slots, and those whose proxies take work no queue.
@@ -237,13 +207,33 @@ impl Plan {
             }
         };
         let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
-        let nodes = if has_nodes { format!(" of {} nodes", self.nodes) } else { String::new() };
+        let nodes = if has_nodes { self.nodes_over(network) } else { String::new() };
         let head = format!("{name} of {} on {} ranks{nodes}\n", short(bytes, Unit::Bytes), self.ranks);
         let (served, alone) = (told(true), told(false));
         if served == alone {
             return Ok(head + &format!("  with proxies and without: {alone}\n"));
         }
         Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
+    }
+
+    /// The provider between the nodes: that of the command line, or that of a job; none: there is no
+    /// libfabric.
+    fn network(&self, settings: &settings::Settings) -> Option<String> {
+        let found = || {
+            let wanted = fabric::Wanted::of(settings);
+            let library = fabric::Library::load(wanted.library).ok()?;
+            Some(fabric::choose(&library, &wanted, None).ok()?.first()?.core())
+        };
+        self.fabric.clone().or_else(found)
+    }
+
+    /// How many nodes, and what is between them, in words.
+    fn nodes_over(&self, network: Option<String>) -> String {
+        let over = match network {
+            Some(network) => format!("over {network}"),
+            None => "(there is no libfabric here; --fabric names a provider)".into(),
+        };
+        format!(" of {} nodes {over}", self.nodes)
     }
 
     /// The schedule by an algorithm, in words.
@@ -292,162 +282,8 @@ fn protocols() -> Result<String, String> {
         ))
 }
 
-/// Most nodes, and about as many steps of all ranks as are simulated in some seconds.
-const NODES_MAX: u32 = 100_000;
-const STEPS_MAX: u64 = 30_000_000;
-
-/// What a rank needs to hand an operation over (docs/measured/offload.md: 3 to 5 us), in picoseconds.
-const HANDOVER_PS: u64 = 4_000_000;
-
 /// The most ranks that are simulated to find what one of them sends.
 const RANKS_WEIGHED: u32 = 4096;
-
-impl Simulate {
-    /// Prints a row as soon as it is known; large ones take seconds.
-    pub fn run(&self) -> Result<String, String> {
-        let network = Network { skew_ps: self.skew_us.saturating_mul(1_000_000), ..Network::default() };
-        let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
-        let given = self.ranks.as_deref().map(settings::list).transpose()?;
-        let mut out = std::io::stdout();
-        if let Some(nodes) = &self.nodes {
-            for row in self.over_nodes(settings::list(nodes)?, &sizes, &network)? {
-                if writeln!(out, "{}", row?).and_then(|()| out.flush()).is_err() {
-                    break;
-                }
-            }
-            return Ok(String::new());
-        }
-        // A reader that closes the pipe is no failure, but ends the work.
-        if writeln!(out, "{}", Report::HEADER).is_err() {
-            return Ok(String::new());
-        }
-        for facts in self.which.algorithms()? {
-            let largest = if facts.growth == Growth::Logarithmic { 1_000_000 } else { 10_000 };
-            let decades = std::iter::successors(Some(10u64), |n| Some(n * 10)).take_while(|n| *n <= largest);
-            for ranks in given.clone().unwrap_or_else(|| decades.collect()) {
-                let ranks = u32::try_from(ranks).ok().filter(|ranks| (1..=1 << 24).contains(ranks));
-                let ranks = ranks.ok_or("1 to 2^24 ranks can be simulated")?;
-                for &bytes in &sizes {
-                    let report = simulate(facts.algorithm, ranks, bytes, None, &network, self.seed);
-                    if writeln!(out, "{report}").and_then(|()| out.flush()).is_err() {
-                        return Ok(String::new());
-                    }
-                }
-            }
-        }
-        Ok(String::new())
-    }
-
-    /// The lines of the table for nodes.
-    fn over_nodes(
-        &self,
-        nodes: Vec<u64>,
-        sizes: &[u64],
-        network: &Network,
-    ) -> Result<impl Iterator<Item = Result<String, String>>, String> {
-        let settings = settings::load().map_err(|error| error.to_string())?;
-        let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
-        let collectives: Vec<Collective> = match &self.which.collective {
-            Some(name) => vec![collective(name)?.0],
-            None => Collective::ALL.to_vec(),
-        };
-        let calls = collectives.into_iter().flat_map(move |collective| {
-            let nodes = nodes.clone();
-            nodes
-                .into_iter()
-                .flat_map(move |nodes| sizes.iter().map(move |&bytes| (collective, nodes, bytes)))
-        });
-        let row = move |(collective, nodes, bytes)| {
-            let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
-            let nodes = nodes.ok_or(format!("1 to {NODES_MAX} nodes can be simulated"))?;
-            let map = Arc::new(NodeMap::by_node(nodes * self.per_node, nodes));
-            let call = Call { choice: choice.clone(), collective, bytes, map, network, seed: self.seed };
-            let head =
-                format!("{:<21} {nodes:>6} {:>7} {bytes:>9}", collective.name(), nodes * self.per_node);
-            Ok(match self.proxies {
-                Some(per_node) => head + &call.overlap(Proxies { per_node, is_dpu: self.dpu }),
-                None => head + &call.gain(),
-            })
-        };
-        let columns = if self.proxies.is_some() { Call::OVERLAP } else { Call::GAIN };
-        let header = format!("collective             nodes   ranks     bytes{columns}");
-        Ok(std::iter::once(Ok(header)).chain(calls.map(row)))
-    }
-}
-
-/// A call on many nodes.
-struct Call<'a> {
-    choice: coll::Choice,
-    collective: Collective,
-    bytes: u64,
-    map: Arc<NodeMap>,
-    network: &'a Network,
-    seed: u64,
-}
-
-impl Call<'_> {
-    const GAIN: &'static str = "  over nodes        time us  without a map     time us   gain";
-    const OVERLAP: &'static str = "  algorithm        ranks us  proxies us    without us   with us   less";
-
-    /// What is chosen with a map of the nodes or without.
-    fn algorithm(&self, is_known: bool) -> Algorithm {
-        let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
-        self.choice.of(self.collective, self.bytes, self.map.ranks(), true, &known)
-    }
-
-    /// In picoseconds; nothing: it would take minutes to find out.
-    fn time(&self, algorithm: Algorithm, network: &Network) -> Option<u64> {
-        let ranks = u64::from(self.map.ranks());
-        let is_over = algorithm.facts().name.starts_with("nodes");
-        let peers = if is_over { self.map.nodes().into() } else { ranks };
-        let feasible = algorithm.facts().growth == Growth::Logarithmic || ranks * peers <= STEPS_MAX;
-        feasible.then(|| {
-            simulate(algorithm, self.map.ranks(), self.bytes, Some(&self.map), network, self.seed).time_ps
-        })
-    }
-
-    /// What is chosen with the map and without, and their times.
-    fn gain(&self) -> String {
-        let run = |is_known| {
-            let algorithm = self.algorithm(is_known);
-            (algorithm.name(), self.time(algorithm, self.network))
-        };
-        let (over, flat) = (run(true), run(false));
-        let gain = over.1.zip(flat.1).map(|(over, flat)| flat as f64 / over.max(1) as f64);
-        format!(
-            "  {:<14} {:>10}  {:<14} {:>10} {:>6}",
-            over.0,
-            us(over.1),
-            flat.0,
-            us(flat.1),
-            gain.map_or("-".into(), |gain| format!("{gain:.2}"))
-        )
-    }
-
-    /// The times of the communication by ranks and by proxies, and of computation that takes as long as the
-    /// communication by ranks beside it: ranks communicate after it, proxies meanwhile.
-    fn overlap(&self, proxies: Proxies) -> String {
-        let algorithm = self.algorithm(true);
-        let ranks = self.time(algorithm, self.network);
-        let proxies = self.time(algorithm, &Network { proxies: Some(proxies), ..self.network.clone() });
-        let without = ranks.map(|time| 2 * time);
-        let with = ranks.zip(proxies).map(|(ranks, proxies)| HANDOVER_PS + ranks.max(proxies));
-        let less = with.zip(without).map(|(with, without)| 1.0 - with as f64 / without.max(1) as f64);
-        format!(
-            "  {:<14} {:>10} {:>11} {:>13} {:>9} {:>6}",
-            algorithm.name(),
-            us(ranks),
-            us(proxies),
-            us(without),
-            us(with),
-            less.map_or("-".into(), |less| format!("{:.0} %", less * 100.0))
-        )
-    }
-}
-
-fn us(time: Option<u64>) -> String {
-    time.map_or("-".into(), |time| format!("{:.1}", time as f64 / 1e6))
-}
 
 #[cfg(test)]
 mod tests {
@@ -481,6 +317,7 @@ mod tests {
             bytes: None,
             in_place: false,
             ordered: false,
+            fabric: None,
             p2p: false,
         };
         let text = plan.run().unwrap();
@@ -489,28 +326,36 @@ mod tests {
     }
 
     #[test]
-    fn what_proxies_save_is_told() {
-        let network = Network::default();
-        let map = Arc::new(NodeMap::by_node(16, 4));
-        let choice = coll::Choice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
-        let call = Call {
-            choice,
-            collective: Collective::Alltoall,
-            bytes: 64 << 10,
-            map,
-            network: &network,
-            seed: 1,
+    fn short_blocks_between_nodes_stay_with_the_ranks_over_tcp() {
+        let told = |fabric: &str, bytes| {
+            let plan = Plan {
+                which: which("ialltoall", None),
+                list: false,
+                ranks: 4,
+                nodes: 2,
+                round_robin: false,
+                rank: 0,
+                root: 0,
+                bytes: None,
+                fabric: Some(fabric.into()),
+                in_place: false,
+                ordered: false,
+                p2p: false,
+            };
+            let settings = settings::parse(&[]).unwrap();
+            plan.choice(collective("ialltoall").unwrap(), bytes, &settings).unwrap()
         };
-        let told = |is_dpu| {
-            let text = call.overlap(Proxies { per_node: 2, is_dpu });
-            let words: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            <[f64; 5]>::try_from(words).unwrap()
-        };
-        let [ranks, proxies, without, with, less] = told(false);
-        assert!((without - 2.0 * ranks).abs() < 0.2 && proxies >= ranks, "{:?}", told(false));
-        assert!((with - proxies - 4.0).abs() < 0.2, "what handing over costs");
-        assert!((less - 100.0 * (1.0 - with / without)).abs() < 1.0);
-        assert!(told(true)[1] > proxies, "a DPU is slower");
+        let short = told("tcp;ofi_rxm", 64 << 10);
+        assert!(
+            short.contains(telemetry::Choice::OtherHosts.why()) && !short.contains("a proxy, by"),
+            "{short}"
+        );
+        assert!(
+            short.starts_with("ialltoall of 64.0KiB on 4 ranks of 2 nodes over tcp;ofi_rxm\n"),
+            "{short}"
+        );
+        assert!(told("tcp", 512 << 10).contains("with proxies:    a proxy, by"));
+        assert!(told("verbs", 64 << 10).contains("with proxies:    a proxy, by"));
     }
 
     #[test]
@@ -525,6 +370,7 @@ mod tests {
                 rank: 0,
                 root: 0,
                 bytes: None,
+                fabric: None,
                 in_place: false,
                 ordered: false,
                 p2p: false,

@@ -116,10 +116,11 @@ fn bars(rows: &[Row]) -> String {
     let line =
         |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?));
     let lines: String = rows.iter().filter_map(line).collect();
+    let goal = if rows.iter().any(|row| row.goal().is_some()) { "goal" } else { "" };
     match lines.is_empty() {
         true => lines,
         false => format!(
-            "<table><tr><th>{}<th><th>{}<th class=n>goal</tr>{lines}</table>",
+            "<table><tr><th>{}<th><th>{}<th class=n>{goal}</tr>{lines}</table>",
             rows[0].measure.varies(),
             rows[0].gain()
         ),

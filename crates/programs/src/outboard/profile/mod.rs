@@ -164,6 +164,36 @@ mod tests {
         });
     }
 
+    /// Goal: the members of one comm wait for each other, not for those of another whose calls have the same
+    /// name, nor for whoever is no neighbour.
+    #[test]
+    fn a_collective_has_the_members_of_its_comm_and_neighbours_only_their_sources() {
+        let mut events = Vec::new();
+        for (at, name, context) in
+            [(100.0, "MPI_Allreduce on c #1", ""), (200.0, "MPI_Neighbor_alltoall on c #1", "5")]
+        {
+            let function = name.split(' ').next().unwrap();
+            // Ranks 0 and 1 share a comm, as ranks 2 and 3 do; of neighbours each rank needs the one below.
+            for (pid, from) in [(0, at), (1, at + 10.0), (2, at), (3, at + 11.0)] {
+                events.push(call(pid, function, from, at + 20.0 - from));
+                let comm = if context.is_empty() { format!("{}", pid / 2) } else { context.into() };
+                let args = json!({"bytes": 8, "context": comm, "sources": if pid > 0 { vec![pid - 1] } else { vec![] }});
+                events.extend(span(pid, name, [from, at + 19.0], args));
+            }
+        }
+        with(&file(&events), |figures, _, _| {
+            let late = figures.late.iter().map(|row| (&*row.function, row.rank, row.late, row.us));
+            let mut late: Vec<_> = late.collect();
+            late.sort_by(|a, b| a.0.cmp(b.0).then(a.1.cmp(&b.1)));
+            let wanted = [
+                ("MPI_Allreduce", 0, 1, 10.0),
+                ("MPI_Allreduce", 2, 3, 11.0),
+                ("MPI_Neighbor_alltoall", 2, 1, 10.0),
+            ];
+            assert_eq!(late, wanted);
+        });
+    }
+
     /// Collectives of 3 ranks that need some of them only; ranks 0 and 2 are late.
     fn rooted() -> Vec<Value> {
         let mut events = Vec::new();

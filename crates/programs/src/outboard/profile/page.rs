@@ -24,7 +24,9 @@ const STYLE: &str = ".cards{display:flex;flex-wrap:wrap;gap:.6em;margin:1em 0}.c
 .heat td{background:color-mix(in srgb,var(--ours) calc(var(--h)*1%),var(--paper));border:1px solid var(--rule)}.heat .hot{color:var(--paper)}\
 .heat th{color:var(--weak);font-weight:400;border:0}.small td{color:transparent!important;max-width:.9em;min-width:.9em;padding:0;overflow:hidden}\
 .small th{font-size:.75em;padding:0 .4em}.small [scope=col]{writing-mode:vertical-rl;padding:.4em 0}.maps{display:flex;flex-wrap:wrap;gap:0 2.5em}.maps figure{margin:.5em 0;max-width:100%}\
-.site{white-space:normal;min-width:9em;overflow-wrap:anywhere}";
+.site{white-space:normal;min-width:9em;overflow-wrap:anywhere}\
+@media(max-width:40em){.rows,.rows tbody{display:block}.rows .head{display:none}.rows tr{display:flex;flex-wrap:wrap;gap:0 .9em;padding:.3em 0;border-bottom:1px solid var(--rule)}\
+.rows td,.rows th{border:0;padding:0;white-space:normal;text-align:left}.rows .bars{flex:1}.rows [data-l]::before{content:attr(data-l) \" \";color:var(--weak)}}";
 
 /// The page as HTML.
 pub fn html(name: &str, figures: &Figures, parts: &Parts, waits: &[Wait]) -> String {
@@ -46,10 +48,11 @@ pub fn html(name: &str, figures: &Figures, parts: &Parts, waits: &[Wait]) -> Str
 const NOTES: &str = "<h2>How to read it</h2><p>Calls made by the library inside another call do not count. Time outside MPI is what lies between \
 a rank's calls from its first to its last, MPI_Finalize left out, summed over its threads. A rank waits in a call until the last partner that the \
 call needs has begun its part; each call has one such partner, so no time counts twice. A receive needs the send, of a partitioned message \
-the last MPI_Pready; a broadcast its root, a reduction's root all others, a scan the lower ranks; MPI_Win_start the posts, MPI_Win_wait the \
-completions, MPI_Win_lock who held the lock. Left out there are collectives among neighbours, what else an algorithm makes a rank wait for, \
-MPI_Win_lock_all, and operations on windows, because a trace does not say who needs whom. Collectives and windows are not in the matrix of messages. A trace costs time itself: short calls look longer than they are. Between hosts, times are exact \
-to about half of a message's round trip. <code>outboard explain</code> tells who carried out each collective; \
+the last MPI_Pready; a broadcast its root, a reduction's root all others, a scan the lower ranks, a collective among neighbours its sources (also those that send it \
+nothing), other collectives all members; MPI_Win_start the posts, MPI_Win_wait the completions, MPI_Win_lock who held the lock. Left out are whatever else \
+an algorithm makes a rank wait for, rooted collectives of intercommunicators, MPI_Win_lock_all, and operations on windows, because a trace does not say \
+who needs whom there. Collectives and windows are not in the matrix of messages. A trace costs time itself: short calls look longer than they are. \
+Between hosts, times are exact to about half of a message's round trip. <code>outboard explain</code> tells who carried out each collective; \
 ui.perfetto.dev shows each event of the trace.</p>\n";
 
 fn introduction(figures: &Figures, groups: &Groups) -> String {
@@ -122,7 +125,7 @@ fn ranks(figures: &Figures, groups: &Groups) -> String {
         };
         let [outside, moving, waited] = *mean;
         format!(
-            "<tr><th scope=row>{}<td class=\"n bars\">{}{}{}<td>{}<td>{}<td>{}</tr>",
+            "<tr><th scope=row>{}<td class=\"n bars\">{}{}{}<td data-l=\"outside MPI\">{}<td data-l=\"in MPI, not waiting\">{}<td data-l=\"waiting in MPI\">{}</tr>",
             groups.label(at),
             bar("outside", outside),
             bar("", moving),
@@ -133,7 +136,7 @@ fn ranks(figures: &Figures, groups: &Groups) -> String {
         )
     };
     format!(
-        "<h2>Time of each rank</h2><div class=scroll><table class=wide><tr><th>rank<th><th>outside MPI<th>in MPI, not waiting<th>waiting in MPI</tr>{}</table></div>\n",
+        "<h2>Time of each rank</h2><div class=scroll><table class=\"wide rows\"><tr class=head><th>rank<th><th>outside MPI<th>in MPI, not waiting<th>waiting in MPI</tr>{}</table></div>\n",
         means.iter().enumerate().map(row).collect::<String>()
     )
 }
@@ -146,7 +149,8 @@ fn functions(figures: &Figures, sites: &mut Sites) -> String {
         let bytes = if row.bytes == 0 { String::new() } else { spaced(row.bytes, Unit::Bytes) };
         write!(
             rows,
-            "<tr><td class=n>{}<td class=\"n site\">{}<td>{}<td>{}<td>{}<td>{share:.1} %<td>{}<td>{}<td>{} to {}<td>{bytes}</tr>",
+            "<tr><td class=n>{}<td class=\"n site\">{}<td data-l=calls>{}<td data-l=ranks>{}<td data-l=time>{}<td data-l=\"of all MPI\">{share:.1} %<td data-l=mean>{}\
+             <td data-l=longest>{}<td data-l=\"of a rank\">{} to {}<td{}>{bytes}</tr>",
             escaped(&row.function),
             escaped(&sites.find(&row.site).to_string()),
             row.calls,
@@ -156,11 +160,12 @@ fn functions(figures: &Figures, sites: &mut Sites) -> String {
             time(row.longest_us),
             time(row.least_us),
             time(row.most_us),
+            if bytes.is_empty() { "" } else { " data-l=bytes" },
         )
         .expect("a String takes all");
     }
     format!(
-        "<h2>Functions and call sites</h2><div class=scroll><table><tr><th class=n>function<th class=n>call site<th>calls<th>ranks<th>time<th>of all MPI\
+        "<h2>Functions and call sites</h2><div class=scroll><table class=rows><tr class=head><th class=n>function<th class=n>call site<th>calls<th>ranks<th>time<th>of all MPI\
          <th>mean<th>longest<th>least to most of a rank<th>bytes</tr>{rows}</table></div>{}\n",
         left_out(figures.functions.iter().map(|row| row.us))
     )
@@ -235,7 +240,7 @@ fn heat(caption: &str, groups: &Groups, cells: &[f64], text: impl Fn(f64) -> Str
             let cell = match value > 0.0 {
                 true => {
                     let heat = heat(value);
-                    let class = if heat > 50.0 { " class=hot" } else { "" };
+                    let class = if heat > 70.0 { " class=hot" } else { "" };
                     format!("<td{class} style=\"--h:{heat:.0}\">{}", text(value))
                 }
                 false => "<td style=\"--h:0\">".into(),
@@ -271,7 +276,8 @@ fn late(figures: &Figures, sites: &mut Sites) -> String {
             [&row.late_site, &row.site].map(|site| escaped(&sites.find(site).to_string()));
         write!(
             rows,
-            "<tr><td class=n>{why}<td>{late}<td class=\"n site\">{late_site}<td>{rank}<td class=n>{}<td class=\"n site\">{site}<td>{times}<td>{}<td>{}</tr>",
+            "<tr><td class=n>{why}<td data-l=\"late: rank\">{late}<td class=\"n site\" data-l=at>{late_site}<td data-l=\"waiting: rank\">{rank}<td class=n data-l=in>{}\
+             <td class=\"n site\" data-l=at>{site}<td data-l=times>{times}<td data-l=time>{}<td data-l=longest>{}</tr>",
             escaped(function),
             time(*us),
             time(*longest_us),
@@ -279,7 +285,7 @@ fn late(figures: &Figures, sites: &mut Sites) -> String {
         .expect("a String takes all");
     }
     format!(
-        "<h2>Who was late, and where</h2><div class=scroll><table><tr><th class=n>what<th>late rank<th class=n>began at<th>waiting rank<th class=n>in\
+        "<h2>Who was late, and where</h2><div class=scroll><table class=rows><tr class=head><th class=n>what<th>late rank<th class=n>began at<th>waiting rank<th class=n>in\
          <th class=n>call site<th>times<th>time<th>longest</tr>{rows}</table></div>{}\n",
         left_out(figures.late.iter().map(|row| row.us))
     )

@@ -69,6 +69,9 @@ pub struct Arguments<'a> {
     /// The root of a collective, and the rank in its comm of a member of a scan.
     pub root: Option<u64>,
     pub place: Option<u64>,
+    /// The ranks that a rank needs in a collective among neighbours.
+    #[serde(default)]
+    pub sources: Box<[u64]>,
     #[serde(borrow, default)]
     pub lock: Cow<'a, str>,
     #[serde(default)]

@@ -4,8 +4,8 @@
 //! of one that moves only then, the ranks of a collective, the other side of a window's post or completion,
 //! who holds a lock. A call has at most one such partner, the last; so no time counts twice.
 //!
-//! Left out is what a trace does not say: who needs whom among neighbours, whom an algorithm adds, and which
-//! of its locks MPI_Win_lock_all waits for.
+//! Left out is what a trace does not say: whom an algorithm adds, who needs whom in a rooted collective of an
+//! intercommunicator, and which of its locks MPI_Win_lock_all waits for.
 
 use std::collections::HashMap;
 
@@ -54,6 +54,8 @@ enum Need {
     AllAtRoot,
     /// Those of lower ranks.
     Below,
+    /// Its sources among its neighbours.
+    Sources,
 }
 
 /// What the collective of this name needs, in small letters; nothing if that is not known.
@@ -73,6 +75,11 @@ fn need(base: &str) -> Option<Need> {
         "bcast" | "scatter" | "scatterv" => Need::Root,
         "gather" | "gatherv" | "reduce" => Need::AllAtRoot,
         "scan" | "exscan" => Need::Below,
+        "neighbor_allgather"
+        | "neighbor_allgatherv"
+        | "neighbor_alltoall"
+        | "neighbor_alltoallv"
+        | "neighbor_alltoallw" => Need::Sources,
         _ => return None,
     })
 }
@@ -171,6 +178,9 @@ impl<'a> Found<'_, 'a> {
                     Need::Root => root.filter(|root| root.event.args.bytes > 0),
                     Need::AllAtRoot if !is_root => None,
                     Need::AllAtRoot => latest(of_others.filter(|it| it.event.args.bytes > 0)),
+                    Need::Sources => {
+                        latest(of_others.filter(|it| member.event.args.sources.contains(&it.event.pid)))
+                    }
                     Need::Below => latest(of_others.filter(|it| {
                         it.event.args.bytes > 0 && place(it).is_some() && place(it) < place(member)
                     })),

@@ -19,8 +19,8 @@ use crate::outboard::bench::peers;
 use crate::{mpirun::place::cpus, tables};
 use times::{CELLS, READ, Times, beside, measured, thousandths};
 
-/// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.
-/// Takes less than a minute. What the table has of other measures stays.
+/// Measure which protocols and thresholds are fast on this machine, and write the table from which jobs
+/// choose. Takes less than a minute. Values of other measures stay in the table.
 #[derive(Args)]
 pub struct Tune {
     /// Write the table for all users of this machine (/var/cache/outboard/tuning). Default: for this user
