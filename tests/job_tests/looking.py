@@ -203,6 +203,8 @@ def partitions_and_windows_are_joined_by_arrows():
         part, line = waits("MPI_Allreduce"), waits("MPI_Neighbor_allgather")
         expect(part.get((0, 1), 0) > 5000 and set(part) <= {(0, 1), (1, 0)}, f"{part}")
         expect(line.get((0, 1), 0) > 5000 and set(line) <= {(0, 1), (1, 2)}, f"{line}")
+        contexts = [{e["args"]["context"] for e in begun if e["pid"] == rank and e["name"].startswith("MPI_Allreduce")} for rank in range(3)]
+        expect(contexts[0] == contexts[1] and len(contexts[0]) == len(contexts[2]) == 1 and contexts[0] != contexts[2], f"{contexts}")
         # A request is one call, in whatever order the members start it.
         pairs = {}
         for event in begun:
