@@ -2,23 +2,25 @@
 //! The time of an algorithm on a model network, and what it needs, from 2 to a million ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
-//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
-//! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
-//! a port. Proxies, if there are some, are the processors of their node's ranks. Approximations: a streaming
-//! step starts after the first `chunk_bytes` of the step that it follows, and ends a chunk after it at the
-//! earliest; overhead is charged per message; a port does not idle while its stream runs dry; data leaves as
-//! soon as it is valid, and its rank learns of that at once; blocks have their average length.
+//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor,
+//! and a node one port each way, first come, first served. Within a node the receiver's processor copies,
+//! without a port. Proxies, if there are some, are the processors of their node's ranks; those on a DPU are
+//! the ones of what goes between nodes (`network::Dpu`). Approximations: a streaming step starts after the
+//! first `chunk_bytes` of the step that it follows, and ends a chunk after it at the earliest; overhead is
+//! charged per message; a port does not idle while its stream runs dry; data leaves as soon as it is valid,
+//! and its rank learns of that at once; blocks have their average length.
 //!
 //! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all: exactly.
 mod engine;
 mod network;
 mod template;
 
-use crate::{Algorithm, NodeMap, Symmetry};
+use crate::{Algorithm, Neighbors, NodeMap, Params, Symmetry};
 use engine::Engine;
-pub use network::{DPU_SLOWNESS, Link, Network, Proxies};
+pub use engine::Traffic;
+pub use network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
 use std::sync::Arc;
-use template::{Peers, Templates};
+use template::{Peers, Templates, is_vector};
 
 /// What a simulation found. `Display` is a row under `Report::HEADER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +47,13 @@ pub struct Report {
     pub scratch_bytes_max: u64,
     /// Whether one rank stood for all.
     pub by_symmetry: bool,
+    /// What went which way; where one rank stood for all, of that one.
+    pub traffic: Traffic,
 }
 
-/// Simulates one operation on `ranks` ranks, root 0, each on a node of its own unless `nodes` says otherwise.
-/// `bytes` is the vector of bcast, reduce, allreduce, scan,
-/// exscan, and otherwise the block of one rank for one other. `seed` chooses the skew.
+/// Simulates one operation on `ranks` ranks, root 0, each on a node of its own unless `nodes` says
+/// otherwise. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan, and otherwise the block of
+/// one rank for one other. `seed` chooses the skew.
 ///
 /// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
 /// (docs/measured/schedules.md). Panics where there is no rank or no chunk, or no map for proxies.
@@ -73,7 +77,14 @@ fn simulate_by(
     symmetry: bool,
 ) -> Report {
     assert!(ranks > 0 && network.chunk_bytes > 0, "{ranks} ranks, {network:?}");
-    assert!(network.proxies.is_none_or(|proxies| proxies.per_node > 0 && nodes.is_some()), "{network:?}");
+    let is_served = match network.proxies {
+        None | Some(Proxies::Dpu(Dpu { cores: 1.., .. }, Within::Ranks | Within::Dpu)) => true,
+        Some(Proxies::Host(per_node) | Proxies::Dpu(Dpu { cores: 1.., .. }, Within::Proxies(per_node))) => {
+            per_node > 0
+        }
+        Some(_) => false,
+    };
+    assert!(is_served && (network.proxies.is_none() || nodes.is_some()), "{network:?}");
     let peers = match algorithm.facts().symmetry {
         Symmetry::Xor if ranks.is_power_of_two() => Peers::Xor,
         _ => Peers::Cyclic(ranks),
@@ -85,8 +96,10 @@ fn simulate_by(
     };
     let by_symmetry = symmetry && same && network.skew_ps == 0 && nodes.is_none();
     let built = if by_symmetry { 1 } else { ranks };
-    let templates = Templates::new(algorithm, (ranks, nodes), bytes, peers, built);
-    let time_ps = Engine::new(&templates, nodes.map(|nodes| &**nodes), network, seed).run();
+    let placed = nodes.cloned().unwrap_or_else(|| Arc::new(NodeMap::by_node(ranks, ranks)));
+    let plan = |rank| algorithm.plan(&Params { nodes: Some(placed.clone()), ..Params::new(rank, ranks) });
+    let templates = Templates::new(&plan, (bytes, is_vector(algorithm.collective())), peers, built);
+    let (time_ps, traffic) = Engine::new(&templates, nodes.map(|nodes| &**nodes), network, seed).run();
     let of_all = if by_symmetry { u64::from(ranks) } else { 1 };
     Report {
         algorithm,
@@ -100,7 +113,39 @@ fn simulate_by(
         schedule_bytes_mean: templates.schedule_bytes * of_all / u64::from(ranks),
         scratch_bytes_max: templates.scratch_bytes_max,
         by_symmetry,
+        traffic,
     }
+}
+
+/// The time of messages to the six neighbours in a grid of ranks, periodic in three dimensions, and back;
+/// the ranks of a node are neighbours in the first. In picoseconds.
+pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u64) -> u64 {
+    let ranks = nodes.ranks();
+    let grid = grid(ranks);
+    let plan = |rank| stencil(rank, ranks, grid).plan(false);
+    let templates = Templates::new(&plan, (bytes, false), Peers::Cyclic(ranks), ranks);
+    Engine::new(&templates, Some(nodes), network, seed).run().0
+}
+
+/// The most even factors, the largest first.
+fn grid(ranks: u32) -> [u32; 3] {
+    let divisor = |n: u32, most: u32| (1..=most).rev().find(|by| n.is_multiple_of(*by)).unwrap_or(1);
+    let last = divisor(ranks, ranks.isqrt().min((1..).find(|n: &u32| n.pow(3) >= ranks).unwrap_or(1)));
+    let middle = divisor(ranks / last, (ranks / last).isqrt());
+    let mut grid = [ranks / last / middle, middle, last];
+    grid.sort_unstable_by(|a, b| b.cmp(a));
+    grid
+}
+
+fn stencil(rank: u32, size: u32, grid: [u32; 3]) -> Neighbors {
+    let stride = [1, grid[0], grid[0] * grid[1]];
+    let moved = |dimension: usize, by: u32| {
+        let at = rank / stride[dimension] % grid[dimension];
+        rank - at * stride[dimension] + (at + by) % grid[dimension] * stride[dimension]
+    };
+    let both = |dimension| [grid[dimension] - 1, 1].map(|by| Some(moved(dimension, by)));
+    let peers: Vec<_> = (0..3).flat_map(both).collect();
+    Neighbors { rank, size, to: peers.clone(), from: peers, paired: true }
 }
 
 impl Report {
@@ -223,7 +268,7 @@ mod tests {
                         1,
                         true,
                     );
-                    assert_eq!(Report { by_symmetry: false, ..one }, all);
+                    assert_eq!(Report { by_symmetry: false, traffic: all.traffic, ..one }, all);
                 }
             }
         }
@@ -252,20 +297,21 @@ mod tests {
     fn proxies_take_the_place_of_ranks() {
         let (ranks, bytes) = (8, 1 << 20);
         let nodes = Some(Arc::new(NodeMap::by_node(ranks, 2)));
-        let time = |algorithm, per_node, is_dpu| {
-            let proxies = (per_node > 0).then_some(Proxies { per_node, is_dpu });
+        let time = |algorithm, proxies| {
             simulate(algorithm, ranks, bytes, nodes.as_ref(), &Network { proxies, ..plain() }, 0).time_ps
         };
+        let hosts = |algorithm, per_node| time(algorithm, Some(Proxies::Host(per_node)));
         for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
-            assert_eq!(time(facts.algorithm, 4, false), time(facts.algorithm, 0, false), "{facts:?}");
-            assert!(time(facts.algorithm, 1, false) >= time(facts.algorithm, 2, false), "{facts:?}");
+            assert_eq!(hosts(facts.algorithm, 4), time(facts.algorithm, None), "{facts:?}");
+            assert!(hosts(facts.algorithm, 1) >= hosts(facts.algorithm, 2), "{facts:?}");
         }
         // One proxy copies what four ranks would: three blocks for each.
         let copies = 12 * (plain().within.overhead_ps + bytes * plain().within.per_byte_ps);
-        assert!(time(Algorithm::AlltoallLinear, 1, false) > copies);
-        // A DPU copies nothing within its host: the port carries all 7 blocks of the 4 ranks.
+        assert!(hosts(Algorithm::AlltoallLinear, 1) > copies);
+        // A DPU that does it copies nothing within its host: the port carries all 7 blocks of the 4 ranks.
         let port = 28 * bytes * G;
-        let dpu = time(Algorithm::AlltoallLinear, 1, true);
+        let dpu = Dpu::BLUEFIELD_3.direct();
+        let dpu = time(Algorithm::AlltoallLinear, Some(Proxies::Dpu(dpu, Within::Dpu)));
         assert!((port..port + port / 10).contains(&dpu), "{dpu} {port}");
     }
 

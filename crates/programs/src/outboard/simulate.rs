@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard simulate`: the time of a collective on many ranks.
+//! `outboard simulate`: the time of a collective on many ranks, and what proxies save of it.
 
+use super::plan::{Which, collective};
 use std::io::Write as _;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use coll::Placement;
-use schedule::simulate::{Network, Proxies, Report, simulate};
+use schedule::simulate::{Dpu, Network, Proxies, Report, Within, simulate, simulate_stencil};
 use schedule::{Algorithm, Collective, Growth, NodeMap};
-
-use super::plan::{Which, collective};
 
 /// Simulate collectives, and print time and memory by the number of ranks.
 #[derive(Args)]
@@ -22,8 +21,8 @@ pub struct Simulate {
     /// The bytes of the vector, or of the block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
     bytes: String,
-    /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so many
-    /// nodes, and what is chosen without a map of the nodes.
+    /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so
+    /// many nodes, and what is chosen without a map of the nodes.
     #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
     nodes: Option<String>,
     /// The number of ranks on each of these nodes.
@@ -35,15 +34,48 @@ pub struct Simulate {
     #[arg(long, value_name = "COUNT", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     proxies: Option<u32>,
-    /// The proxies run on a data processing unit of the node.
-    #[arg(long, requires = "proxies")]
-    dpu: bool,
+    /// The proxies run on a data processing unit of the node, one on each core unless --proxies says how
+    /// many. The collective `stencil` is messages to six neighbours in three dimensions.
+    #[arg(long, requires = "nodes", num_args = 0..=1, require_equals = true, default_missing_value = "bluefield-2")]
+    dpu: Option<Unit>,
+    /// Who carries out what stays within a node, beside a DPU.
+    #[arg(long, requires = "dpu", default_value = "ranks")]
+    within: Who,
+    /// The DPU moves bytes between hosts without a copy of its own (Cross-GVMI), or its copies stay in its
+    /// caches.
+    #[arg(long, requires = "dpu")]
+    direct: bool,
+    /// There and back between node and DPU, in nanoseconds. Default: that of the DPU.
+    #[arg(long, value_name = "NS", requires = "dpu")]
+    pcie_ns: Option<u64>,
     /// Each rank starts at a random time before this, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0)]
     skew_us: u64,
     /// The seed of those random times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// A data processing unit that is known.
+#[derive(Clone, Copy, ValueEnum)]
+enum Unit {
+    /// 8 Cortex-A72, 12.5 GB/s, DDR4-3200 on one channel.
+    #[value(name = "bluefield-2")]
+    BlueField2,
+    /// 16 Cortex-A78, 25 GB/s, DDR5-5600 of 128 bits.
+    #[value(name = "bluefield-3")]
+    BlueField3,
+}
+
+/// Who carries out what stays within a node.
+#[derive(Clone, Copy, ValueEnum)]
+enum Who {
+    /// The ranks, in the calls that start and end the operation.
+    Ranks,
+    /// A proxy on the node.
+    Proxy,
+    /// The DPU, through its port.
+    Dpu,
 }
 
 /// Most nodes, and about as many steps of all ranks as are simulated in some seconds.
@@ -56,12 +88,11 @@ const HANDOVER_PS: u64 = 4_000_000;
 impl Simulate {
     /// Prints a row as soon as it is known; large ones take seconds.
     pub fn run(&self) -> Result<String, String> {
-        let network = Network { skew_ps: self.skew_us.saturating_mul(1_000_000), ..Network::default() };
         let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
         let given = self.ranks.as_deref().map(settings::list).transpose()?;
         let mut out = std::io::stdout();
         if let Some(nodes) = &self.nodes {
-            for row in self.over_nodes(settings::list(nodes)?, &sizes, &network)? {
+            for row in self.over_nodes(settings::list(nodes)?, &sizes)? {
                 if writeln!(out, "{}", row?).and_then(|()| out.flush()).is_err() {
                     break;
                 }
@@ -72,6 +103,7 @@ impl Simulate {
         if writeln!(out, "{}", Report::HEADER).is_err() {
             return Ok(String::new());
         }
+        let network = self.network();
         for facts in self.which.algorithms()? {
             let largest = if facts.growth == Growth::Logarithmic { 1_000_000 } else { 10_000 };
             let decades = std::iter::successors(Some(10u64), |n| Some(n * 10)).take_while(|n| *n <= largest);
@@ -89,65 +121,112 @@ impl Simulate {
         Ok(String::new())
     }
 
+    /// The network, and the proxies of its nodes.
+    fn network(&self) -> Network {
+        let unit = self.dpu.map(|unit| match unit {
+            Unit::BlueField2 => Dpu::BLUEFIELD_2,
+            Unit::BlueField3 => Dpu::BLUEFIELD_3,
+        });
+        let given = |dpu: Dpu| Dpu {
+            cores: self.proxies.unwrap_or(dpu.cores),
+            round_trip_ps: self.pcie_ns.map_or(dpu.round_trip_ps, |ns| ns.saturating_mul(1000)),
+            ..if self.direct { dpu.direct() } else { dpu }
+        };
+        let within = match self.within {
+            Who::Ranks => Within::Ranks,
+            Who::Proxy => Within::Proxies(1),
+            Who::Dpu => Within::Dpu,
+        };
+        let proxies = match unit {
+            Some(dpu) => Some(Proxies::Dpu(given(dpu), within)),
+            None => self.proxies.map(Proxies::Host),
+        };
+        let network = unit.map_or_else(Network::default, |dpu| dpu.network());
+        Network { skew_ps: self.skew_us.saturating_mul(1_000_000), proxies, ..network }
+    }
+
     /// The lines of the table for nodes.
     fn over_nodes(
         &self,
         nodes: Vec<u64>,
         sizes: &[u64],
-        network: &Network,
     ) -> Result<impl Iterator<Item = Result<String, String>>, String> {
         let settings = settings::load().map_err(|error| error.to_string())?;
         let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
-        let collectives: Vec<Collective> = match &self.which.collective {
-            Some(name) => vec![collective(name)?.0],
-            None => Collective::ALL.to_vec(),
+        let operations: Vec<Operation> = match self.which.collective.as_deref() {
+            Some("stencil") => vec![Operation::Stencil],
+            Some(name) => vec![Operation::Collective(collective(name)?.0)],
+            None => Collective::ALL.map(Operation::Collective).to_vec(),
         };
-        let calls = collectives.into_iter().flat_map(move |collective| {
+        let calls = operations.into_iter().flat_map(move |operation| {
             let nodes = nodes.clone();
-            nodes
-                .into_iter()
-                .flat_map(move |nodes| sizes.iter().map(move |&bytes| (collective, nodes, bytes)))
+            nodes.into_iter().flat_map(move |nodes| sizes.iter().map(move |&bytes| (operation, nodes, bytes)))
         });
-        let row = move |(collective, nodes, bytes)| {
+        let network = self.network();
+        let proxies = network.proxies;
+        let row = move |(operation, nodes, bytes): (Operation, u64, u64)| {
             let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
             let nodes = nodes.ok_or(format!("1 to {NODES_MAX} nodes can be simulated"))?;
             let map = Arc::new(NodeMap::by_node(nodes * self.per_node, nodes));
-            let call = Call { choice: choice.clone(), collective, bytes, map, network, seed: self.seed };
-            let head =
-                format!("{:<21} {nodes:>6} {:>7} {bytes:>9}", collective.name(), nodes * self.per_node);
-            Ok(match self.proxies {
-                Some(per_node) => head + &call.overlap(Proxies { per_node, is_dpu: self.dpu }),
+            let network = Network { proxies: None, ..network.clone() };
+            let call = Call { choice: choice.clone(), operation, bytes, map, network, seed: self.seed };
+            let head = format!("{:<21} {nodes:>6} {:>7} {bytes:>9}", operation.name(), nodes * self.per_node);
+            Ok(match proxies {
+                Some(proxies) => head + &call.overlap(proxies),
                 None => head + &call.gain(),
             })
         };
-        let columns = if self.proxies.is_some() { Call::OVERLAP } else { Call::GAIN };
+        let columns = if proxies.is_some() { Call::OVERLAP } else { Call::GAIN };
         let header = format!("collective             nodes   ranks     bytes{columns}");
         Ok(std::iter::once(Ok(header)).chain(calls.map(row)))
     }
 }
 
+/// What is carried out.
+#[derive(Clone, Copy)]
+enum Operation {
+    Collective(Collective),
+    /// Messages to six neighbours.
+    Stencil,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Collective(collective) => collective.name(),
+            Operation::Stencil => "stencil",
+        }
+    }
+}
+
 /// A call on many nodes.
-struct Call<'a> {
+struct Call {
     choice: coll::Choice,
-    collective: Collective,
+    operation: Operation,
     bytes: u64,
     map: Arc<NodeMap>,
-    network: &'a Network,
+    /// Without proxies.
+    network: Network,
     seed: u64,
 }
 
-impl Call<'_> {
+impl Call {
     const GAIN: &'static str = "  over nodes        time us  without a map     time us   gain";
-    const OVERLAP: &'static str = "  algorithm        ranks us  proxies us    without us   with us   less";
+    const OVERLAP: &'static str =
+        "  ranks by           ranks us  proxies by      proxies us    without us   with us   less  auto";
 
-    /// What is chosen with a map of the nodes or without.
-    fn algorithm(&self, is_known: bool) -> Algorithm {
+    /// What is chosen with a map of the nodes or without; nothing: no collective.
+    fn algorithm(&self, is_known: bool) -> Option<Algorithm> {
+        let Operation::Collective(collective) = self.operation else { return None };
         let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
-        self.choice.of(self.collective, self.bytes, self.map.ranks(), true, &known)
+        Some(self.choice.of(collective, self.bytes, self.map.ranks(), true, &known))
     }
 
     /// In picoseconds; nothing: it would take minutes to find out.
-    fn time(&self, algorithm: Algorithm, network: &Network) -> Option<u64> {
+    fn time(&self, algorithm: Option<Algorithm>, network: &Network) -> Option<u64> {
+        let Some(algorithm) = algorithm else {
+            return Some(simulate_stencil(&self.map, self.bytes, network, self.seed));
+        };
         let ranks = u64::from(self.map.ranks());
         let is_over = algorithm.facts().name.starts_with("nodes");
         let peers = if is_over { self.map.nodes().into() } else { ranks };
@@ -161,7 +240,7 @@ impl Call<'_> {
     fn gain(&self) -> String {
         let run = |is_known| {
             let algorithm = self.algorithm(is_known);
-            (algorithm.name(), self.time(algorithm, self.network))
+            (name(algorithm), self.time(algorithm, &self.network))
         };
         let (over, flat) = (run(true), run(false));
         let gain = over.1.zip(flat.1).map(|(over, flat)| flat as f64 / over.max(1) as f64);
@@ -176,24 +255,58 @@ impl Call<'_> {
     }
 
     /// The times of the communication by ranks and by proxies, and of computation that takes as long as the
-    /// communication by ranks beside it: ranks communicate after it, proxies meanwhile.
+    /// communication by ranks beside it: ranks communicate after it, proxies meanwhile. `auto` takes the
+    /// shorter.
     fn overlap(&self, proxies: Proxies) -> String {
         let algorithm = self.algorithm(true);
-        let ranks = self.time(algorithm, self.network);
-        let proxies = self.time(algorithm, &Network { proxies: Some(proxies), ..self.network.clone() });
+        let ranks = self.time(algorithm, &self.network);
+        let (by, both) = self.beside(algorithm, proxies, ranks.unwrap_or(0));
+        let alone = self.time(by, &Network { proxies: Some(proxies), ..self.network.clone() });
         let without = ranks.map(|time| 2 * time);
-        let with = ranks.zip(proxies).map(|(ranks, proxies)| HANDOVER_PS + ranks.max(proxies));
+        let with = ranks.and(both);
         let less = with.zip(without).map(|(with, without)| 1.0 - with as f64 / without.max(1) as f64);
         format!(
-            "  {:<14} {:>10} {:>11} {:>13} {:>9} {:>6}",
-            algorithm.name(),
+            "  {:<14} {:>12}  {:<14} {:>11} {:>13} {:>9} {:>6}  {}",
+            name(algorithm),
             us(ranks),
-            us(proxies),
+            name(by),
+            us(alone),
             us(without),
             us(with),
-            less.map_or("-".into(), |less| format!("{:.0} %", less * 100.0))
+            less.map_or("-".into(), |less| format!("{:.0} %", less * 100.0)),
+            if less.is_some_and(|less| less > 0.0) { "proxies" } else { "ranks" }
         )
     }
+
+    /// The shortest time of so much computation and communication by proxies beside it, by what is chosen
+    /// or, on a DPU, a linear algorithm or one over nodes; and which that is.
+    fn beside(
+        &self,
+        algorithm: Option<Algorithm>,
+        proxies: Proxies,
+        work_ps: u64,
+    ) -> (Option<Algorithm>, Option<u64>) {
+        let network = Network { proxies: Some(proxies), work_ps, ..self.network.clone() };
+        let over = match (self.operation, proxies) {
+            (Operation::Collective(collective), Proxies::Dpu(..)) => {
+                let named = |facts: &&schedule::Facts| {
+                    facts.name.starts_with("nodes") || facts.name == "linear" && !collective.reduces()
+                };
+                collective.algorithms().filter(named).map(|facts| Some(facts.algorithm)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let others = over.into_iter().filter(|other| *other != algorithm);
+        std::iter::once(algorithm)
+            .chain(others)
+            .map(|by| (by, self.time(by, &network).map(|time| HANDOVER_PS + time)))
+            .min_by_key(|(_, time)| time.unwrap_or(u64::MAX))
+            .expect("there is one")
+    }
+}
+
+fn name(algorithm: Option<Algorithm>) -> &'static str {
+    algorithm.map_or("messages", Algorithm::name)
 }
 
 fn us(time: Option<u64>) -> String {
@@ -204,28 +317,39 @@ fn us(time: Option<u64>) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_proxies_save_is_told() {
-        let network = Network::default();
+    fn told(operation: Operation, bytes: u64, dpu: Option<Dpu>) -> String {
+        let network = dpu.map_or_else(Network::default, |dpu| dpu.network());
         let map = Arc::new(NodeMap::by_node(16, 4));
         let choice = coll::Choice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
-        let call = Call {
-            choice,
-            collective: Collective::Alltoall,
-            bytes: 64 << 10,
-            map,
-            network: &network,
-            seed: 1,
-        };
-        let told = |is_dpu| {
-            let text = call.overlap(Proxies { per_node: 2, is_dpu });
-            let words: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            <[f64; 5]>::try_from(words).unwrap()
-        };
-        let [ranks, proxies, without, with, less] = told(false);
-        assert!((without - 2.0 * ranks).abs() < 0.2 && proxies >= ranks, "{:?}", told(false));
-        assert!((with - proxies - 4.0).abs() < 0.2, "what handing over costs");
-        assert!((less - 100.0 * (1.0 - with / without)).abs() < 1.0);
-        assert!(told(true)[1] > proxies, "a DPU is slower");
+        let call = Call { choice, operation, bytes, map, network, seed: 1 };
+        call.overlap(dpu.map_or(Proxies::Host(2), |dpu| Proxies::Dpu(dpu, Within::Ranks)))
+    }
+
+    fn figures(text: &str) -> [f64; 5] {
+        let words: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        words.try_into().unwrap()
+    }
+
+    #[test]
+    fn what_proxies_save_is_told() {
+        let alltoall = Operation::Collective(Collective::Alltoall);
+        let text = told(alltoall, 64 << 10, None);
+        let [ranks, proxies, without, with, less] = figures(&text);
+        assert!((without - 2.0 * ranks).abs() < 0.2 && proxies >= ranks, "{text}");
+        assert!((with - proxies - 4.0).abs() < 0.2, "what handing over costs: {text}");
+        assert!((less - 100.0 * (1.0 - with / without)).abs() < 1.0, "{text}");
+    }
+
+    #[test]
+    fn short_operations_stay_with_the_ranks_and_long_ones_gain() {
+        let bcast = Operation::Collective(Collective::Bcast);
+        for operation in [bcast, Operation::Stencil] {
+            let (short, long) = (
+                told(operation, 8, Some(Dpu::BLUEFIELD_3)),
+                told(operation, 1 << 20, Some(Dpu::BLUEFIELD_3)),
+            );
+            assert!(short.ends_with(" ranks") && figures(&short)[4] < 0.0, "{short}");
+            assert!(long.ends_with(" proxies") && figures(&long)[4] > 0.0, "{long}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
 //! are known when it starts, so there are no other events.
-use super::network::{Link, Network, Proxies};
+use super::network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
 use super::template::{Kind, Step, Template, Templates};
 use crate::NodeMap;
 use crate::random::{Mix, Random, mix};
@@ -9,19 +9,42 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// A node's ports, and until when they are busy.
+/// What the ranks of a node share, and until when it is busy.
 #[derive(Clone, Copy, Default)]
-struct Ports {
+struct Node {
+    /// The port, each way.
     out: u64,
     into: u64,
+    memory: u64,
+    /// The memory of its DPU.
+    staging: u64,
+}
+
+/// Who carries out a step: the node's own processors or the DPU's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Host,
+    Dpu,
+}
+
+/// What went which way, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Through the ports, out and in.
+    pub out: u64,
+    pub into: u64,
+    /// Copied by a processor within a node.
+    pub within: u64,
+    /// Read by DPUs from the memory of their nodes.
+    pub fetched: u64,
 }
 
 /// A step some of whose conditions are met.
 struct Pending {
     /// Conditions not met yet.
     waits: u32,
-    /// When the last one so far was met.
-    ready: u64,
+    /// When the last one so far was met, by a step of either side.
+    ready: [u64; 2],
     /// When the last byte of what it streams after is there.
     last_byte: u64,
     /// For a receive: the sending step.
@@ -34,12 +57,17 @@ pub struct Engine<'a> {
     nodes: Option<&'a NodeMap>,
     /// By rank, or by node and proxy: until when the processor is busy.
     processors: Vec<u64>,
+    /// By rank: whether it has left the call that starts the operation. No entries: nobody computes.
+    has_left: Vec<bool>,
+    /// By node and core: the DPUs' processors.
+    cores: Vec<u64>,
     /// By node.
-    ports: Vec<Ports>,
+    shared: Vec<Node>,
     pending: HashMap<u64, Pending, BuildHasherDefault<Mix>>,
     /// Time, rank, step; the step `START` starts the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     end: u64,
+    traffic: Traffic,
 }
 
 const START: u32 = u32::MAX;
@@ -56,22 +84,27 @@ impl<'a> Engine<'a> {
             skew => Random(mix(seed) ^ u64::from(rank) << 32).below(skew),
         };
         let ranks = templates.of.len();
-        let of_proxies = |(nodes, proxies): (&NodeMap, Proxies)| nodes.nodes() * proxies.per_node;
-        let processors = nodes.zip(network.proxies).map_or(ranks, |both| of_proxies(both) as usize);
+        let count = nodes.map_or(ranks, |nodes| nodes.nodes() as usize);
+        let dpu = dpu_of(network);
+        let served = hosts_proxies(network).zip(nodes);
+        let computes = served.is_none() && network.work_ps > 0;
         Engine {
             templates,
             network,
             nodes,
-            processors: vec![0; processors],
-            ports: vec![Ports::default(); nodes.map_or(ranks, |nodes| nodes.nodes() as usize)],
+            processors: vec![0; served.map_or(ranks, |(per_node, _)| count * per_node as usize)],
+            has_left: vec![false; if computes { ranks } else { 0 }],
+            cores: vec![0; dpu.map_or(0, |dpu| count * dpu.cores as usize)],
+            shared: vec![Node::default(); count],
             pending: HashMap::default(),
             events: (0..ranks as u32).map(|rank| Reverse((start(rank), rank, START))).collect(),
             end: 0,
+            traffic: Traffic::default(),
         }
     }
 
-    /// Runs to the end; returns when that is.
-    pub fn run(mut self) -> u64 {
+    /// Runs to the end; returns when that is, and what went which way.
+    pub fn run(mut self) -> (u64, Traffic) {
         while let Some(Reverse((now, rank, step))) = self.events.pop() {
             if step == START {
                 self.start(rank, now);
@@ -80,7 +113,10 @@ impl<'a> Engine<'a> {
             }
         }
         assert!(self.pending.is_empty(), "a step waits for ever");
-        self.end
+        // Who had nothing to do after the first call computes to the end all the same.
+        let working = |rank: usize| if self.has_left[rank] { 0 } else { self.network.work_ps };
+        let computed = (0..self.has_left.len()).map(|rank| self.processors[rank] + working(rank)).max();
+        (self.end.max(computed.unwrap_or(self.network.work_ps)), self.traffic)
     }
 
     fn template(&self, rank: u32) -> &'a Template {
@@ -91,16 +127,37 @@ impl<'a> Engine<'a> {
     /// Starts a rank. A receive waits for its message, and anything for the start.
     fn start(&mut self, rank: u32, now: u64) {
         self.end = self.end.max(now);
+        self.wait_for_start(rank, now);
+        let noted = self.note(rank, now);
         for (number, step) in (0..).zip(&self.template(rank).steps) {
+            let ready = if self.side(rank, step, false) == Side::Dpu { noted } else { now };
             match (step.kind, step.waits) {
-                (Kind::Recv, 0) if self.network.skew_ps > 0 => {
-                    self.meet(rank, number, now, 0);
-                }
+                (Kind::Recv, 0) if self.network.skew_ps > 0 => self.meet(rank, number, Side::Host, now, 0),
                 (Kind::Recv, _) => {}
+                (_, 0) if ready > now => self.events.push(Reverse((ready, rank, number))),
                 (_, 0) => self.step(rank, number, now),
                 _ => {}
             }
         }
+    }
+
+    /// A rank is busy until it starts.
+    fn wait_for_start(&mut self, rank: u32, now: u64) {
+        if !self.has_left.is_empty() {
+            self.processors[rank as usize] = self.processors[rank as usize].max(now);
+        }
+    }
+
+    /// The DPU takes the rank's note of the operation, if it carries out any of its steps; returns when it
+    /// has.
+    fn note(&mut self, rank: u32, now: u64) -> u64 {
+        let Some(dpu) = self.dpu() else { return now };
+        if !self.template(rank).steps.iter().any(|step| self.side(rank, step, false) == Side::Dpu) {
+            return now;
+        }
+        let at = self.core(rank, dpu);
+        self.cores[at] = self.cores[at].max(now + dpu.round_trip_ps / 2) + dpu.slowed(dpu.note_ps);
+        self.cores[at]
     }
 
     /// Conditions of a step: other steps; the message of a receive; the start, where it can be late and
@@ -111,21 +168,35 @@ impl<'a> Engine<'a> {
     }
 
     /// One condition of a step is met at `ready`; what it streams ends at `last_byte`.
-    fn meet(&mut self, rank: u32, number: u32, ready: u64, last_byte: u64) {
-        self.meet_from(rank, number, ready, last_byte, None);
+    fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
+        self.meet_from(rank, number, (side, ready), last_byte, None);
     }
 
-    fn meet_from(&mut self, rank: u32, number: u32, ready: u64, last_byte: u64, send: Option<u32>) {
+    fn meet_from(
+        &mut self,
+        rank: u32,
+        number: u32,
+        (side, ready): (Side, u64),
+        last_byte: u64,
+        send: Option<u32>,
+    ) {
         let step = self.template(rank).steps[number as usize];
         let conditions = self.conditions(&step);
-        let fresh = || Pending { waits: conditions, ready: 0, last_byte: 0, send: 0 };
+        let fresh = || Pending { waits: conditions, ready: [0; 2], last_byte: 0, send: 0 };
         let pending = self.pending.entry(u64::from(rank) << 32 | u64::from(number)).or_insert_with(fresh);
         pending.waits -= 1;
         pending.send = send.unwrap_or(pending.send);
-        pending.ready = pending.ready.max(ready);
+        pending.ready[side as usize] = pending.ready[side as usize].max(ready);
         pending.last_byte = pending.last_byte.max(last_byte);
         if pending.waits == 0 {
-            self.events.push(Reverse((pending.ready, rank, number)));
+            let of_both = pending.ready;
+            let carrier = self.side(rank, &step, of_both[Side::Dpu as usize] > 0);
+            let other = if carrier == Side::Host { Side::Dpu } else { Side::Host };
+            // News of the other side's step takes half a round trip.
+            let news = self.dpu().map_or(0, |dpu| dpu.round_trip_ps / 2);
+            let told = of_both[other as usize];
+            let ready = of_both[carrier as usize].max(if told > 0 { told + news } else { 0 });
+            self.events.push(Reverse((ready, rank, number)));
         }
     }
 
@@ -133,13 +204,22 @@ impl<'a> Engine<'a> {
     fn step(&mut self, rank: u32, number: u32, now: u64) {
         let step = self.template(rank).steps[number as usize];
         let pending = self.pending.remove(&(u64::from(rank) << 32 | u64::from(number)));
-        let (last_byte, send) = pending.map_or((0, 0), |pending| (pending.last_byte, pending.send));
+        let (last_byte, send) = pending.as_ref().map_or((0, 0), |pending| (pending.last_byte, pending.send));
+        let met = |side: Side| pending.as_ref().is_some_and(|pending| pending.ready[side as usize] > 0);
+        let side = self.side(rank, &step, met(Side::Dpu));
+        // What no step of the DPU made lies in the node's memory.
+        let is_fetched = side == Side::Dpu && (met(Side::Host) || pending.is_none());
         match step.kind {
+            Kind::Send if side == Side::Dpu => self.send_by_dpu(rank, number, &step, now, is_fetched),
             Kind::Send => self.send(rank, number, &step, now, last_byte),
+            Kind::Recv if side == Side::Dpu => self.recv_by_dpu(rank, number, &step, now, last_byte, send),
             Kind::Recv => self.recv(rank, number, &step, now, last_byte, send),
-            Kind::Copy => self.compute(rank, number, &step, now, last_byte, self.network.copy_per_byte_ps),
+            Kind::Copy => {
+                self.compute(rank, number, &step, (side, now), last_byte, self.network.copy_per_byte_ps)
+            }
             Kind::Reduce => {
-                self.compute(rank, number, &step, now, last_byte, self.network.reduce_per_byte_ps)
+                let per_byte = self.network.reduce_per_byte_ps;
+                self.compute(rank, number, &step, (side, now), last_byte, per_byte);
             }
         }
     }
@@ -153,24 +233,59 @@ impl<'a> Engine<'a> {
         if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
     }
 
-    /// Who carries out a rank's steps.
+    fn dpu(&self) -> Option<Dpu> {
+        dpu_of(self.network)
+    }
+
+    /// Who carries out a step. A reduction of what the DPU has received or made is the DPU's.
+    fn side(&self, rank: u32, step: &Step, is_of_dpu: bool) -> Side {
+        let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
+        let is_dpus = match step.kind {
+            _ if within == Within::Dpu => true,
+            Kind::Send | Kind::Recv => self.is_between(rank, self.peer(rank, step)),
+            Kind::Reduce => is_of_dpu,
+            Kind::Copy => false,
+        };
+        if is_dpus { Side::Dpu } else { Side::Host }
+    }
+
+    /// The node's own processor that carries out a rank's steps.
     fn processor(&self, rank: u32) -> usize {
-        match self.nodes.zip(self.network.proxies) {
+        match self.nodes.zip(hosts_proxies(self.network)) {
             None => rank as usize,
-            Some((nodes, Proxies { per_node, .. })) => {
-                (nodes.of(rank) * per_node + nodes.place(rank) % per_node) as usize
-            }
+            Some((nodes, per_node)) => (nodes.of(rank) * per_node + nodes.place(rank) % per_node) as usize,
         }
+    }
+
+    /// When that can begin something, at `now` at the earliest. A rank without work in the call that starts
+    /// the operation leaves it, and computes before it takes up more.
+    fn turn(&mut self, rank: u32, now: u64) -> u64 {
+        let at = self.processor(rank);
+        let idle = self.processors[at] + LINGER_PS;
+        if now > idle && self.has_left.get(at) == Some(&false) {
+            self.has_left[at] = true;
+            self.processors[at] = idle + self.network.work_ps;
+        }
+        self.processors[at].max(now)
+    }
+
+    /// The DPU's core that carries out a rank's steps.
+    fn core(&self, rank: u32, dpu: Dpu) -> usize {
+        let (node, place) = self.nodes.map_or((rank, 0), |nodes| (nodes.of(rank), nodes.place(rank)));
+        (node * dpu.cores + place % dpu.cores) as usize
     }
 
     fn node(&self, rank: u32) -> usize {
         self.nodes.map_or(rank, |nodes| nodes.of(rank)) as usize
     }
 
+    fn is_between(&self, rank: u32, peer: u32) -> bool {
+        self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer))
+    }
+
     /// The link to a peer, and whether it passes ports.
     fn link(&self, rank: u32, peer: u32) -> (&'a Link, bool) {
-        let is_dpu = self.network.proxies.is_some_and(|proxies| proxies.is_dpu);
-        let between = is_dpu || self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer));
+        let between = self.is_between(rank, peer);
         (if between { &self.network.between } else { &self.network.within }, between)
     }
 
@@ -178,63 +293,157 @@ impl<'a> Engine<'a> {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let now = if link.streams { now } else { now.max(last_byte) };
+        let mut begin = self.turn(rank, now) + link.overhead_ps;
         let at = self.processor(rank);
-        self.processors[at] = self.processors[at].max(now) + link.overhead_ps * self.network.slowness();
-        let mut begin = self.processors[at];
+        self.processors[at] = begin;
         let (mut bytes_time, mut chunk_time) = (0, 0);
         if between {
             let chunk = if link.streams { self.chunk(step) } else { step.bytes };
             (bytes_time, chunk_time) = (step.bytes * link.per_byte_ps, chunk * link.per_byte_ps);
             let node = self.node(rank);
-            begin = begin.max(self.ports[node].out);
-            self.ports[node].out = begin + link.gap_ps.max(bytes_time);
+            begin = begin.max(self.shared[node].out);
+            self.shared[node].out = begin + link.gap_ps.max(bytes_time);
+            self.traffic.out += step.bytes;
         }
         let last = (begin + bytes_time).max(last_byte + chunk_time);
         let recv = self.template(peer).recv(self.templates.peers.back(step.peer), step.edge);
         let first_arrival = begin + chunk_time + link.latency_ps;
-        self.meet_from(peer, recv, first_arrival, last + link.latency_ps, Some(number));
+        self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
+    }
+
+    /// By the DPU: it fetches the bytes, if it has not got them, and sends what is there already meanwhile.
+    fn send_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, is_fetched: bool) {
+        let dpu = self.dpu().expect("it carries the step out");
+        let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
+        let link = &self.network.between;
+        self.cores[at] = self.cores[at].max(now) + dpu.slowed(link.overhead_ps);
+        let (mut begin, mut fetched) = (self.cores[at], 0);
+        if is_fetched && step.bytes > dpu.inline_bytes {
+            begin += dpu.round_trip_ps;
+            fetched = self.stage(node, begin, step.bytes, dpu);
+            begin += self.chunk(step) * dpu.staged_per_byte_ps;
+            self.traffic.fetched += step.bytes;
+        }
+        begin = begin.max(self.shared[node].out);
+        let bytes_time = step.bytes * link.per_byte_ps;
+        self.shared[node].out = begin + link.gap_ps.max(bytes_time);
+        self.traffic.out += step.bytes;
+        let last = (begin + bytes_time).max(fetched) + link.latency_ps;
+        let recv = self.template(peer).recv(self.templates.peers.back(step.peer), step.edge);
+        self.meet_from(peer, recv, (Side::Dpu, last), last, Some(number));
+    }
+
+    /// Takes bytes through the DPU's memory; returns when the last is through.
+    fn stage(&mut self, node: usize, now: u64, bytes: u64, dpu: Dpu) -> u64 {
+        let staging = &mut self.shared[node].staging;
+        *staging = (*staging).max(now) + bytes * dpu.staged_per_byte_ps;
+        *staging
     }
 
     fn recv(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let bytes_time = step.bytes * link.per_byte_ps;
-        let overhead = link.overhead_ps * self.network.slowness();
+        let turn = self.turn(rank, now);
         let at = self.processor(rank);
-        let turn = self.processors[at].max(now);
         let (first, done) = if between {
             let node = self.node(rank);
-            let begin = self.ports[node].into.max(last_byte - bytes_time);
-            self.ports[node].into = begin + link.gap_ps.max(bytes_time);
-            self.processors[at] = turn + overhead;
-            let done = (begin + bytes_time).max(turn) + overhead;
-            (if link.streams { turn + overhead } else { done }, done)
+            let begin = self.shared[node].into.max(last_byte - bytes_time);
+            self.shared[node].into = begin + link.gap_ps.max(bytes_time);
+            self.traffic.into += step.bytes;
+            self.processors[at] = turn + link.overhead_ps;
+            let done = (begin + bytes_time).max(turn) + link.overhead_ps;
+            (if link.streams { turn + link.overhead_ps } else { done }, done)
         } else {
             let chunk_time = self.chunk(step) * link.per_byte_ps;
-            let copied = turn + overhead + bytes_time;
+            let copied = self.copied(rank, turn + link.overhead_ps, step.bytes, link.per_byte_ps);
+            self.traffic.within += step.bytes;
             self.processors[at] = copied;
-            (turn + overhead + chunk_time, copied.max(last_byte + chunk_time))
+            (turn + link.overhead_ps + chunk_time, copied.max(last_byte + chunk_time))
         };
-        self.finish(rank, number, first, done);
-        self.finish(peer, send, done, done);
+        self.finish(rank, number, Side::Host, first, done);
+        self.finish(peer, send, Side::Host, done, done);
     }
 
-    fn compute(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, per_byte: u64) {
-        let at = self.processor(rank);
-        let per_byte = per_byte * self.network.slowness();
-        let turn = self.processors[at].max(now);
-        let whole = turn + step.bytes * per_byte;
-        self.processors[at] = whole;
+    /// By the DPU: what arrives is written into the node's memory.
+    fn recv_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
+        let dpu = self.dpu().expect("it carries the step out");
+        let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
+        let link = &self.network.between;
+        let bytes_time = step.bytes * link.per_byte_ps;
+        let turn = self.cores[at].max(now);
+        let begin = self.shared[node].into.max(last_byte - bytes_time);
+        self.shared[node].into = begin + link.gap_ps.max(bytes_time);
+        self.traffic.into += step.bytes;
+        let staged = self.stage(node, begin, step.bytes, dpu);
+        let overhead = dpu.slowed(link.overhead_ps);
+        self.cores[at] = turn + overhead;
+        let done = (begin + bytes_time).max(turn).max(staged) + overhead;
+        self.finish(rank, number, Side::Dpu, done, done);
+        self.finish(peer, send, Side::Dpu, done, done);
+    }
+
+    /// When a processor of the node has copied or reduced bytes, from `now` on: all share its memory.
+    fn copied(&mut self, rank: u32, now: u64, bytes: u64, per_byte: u64) -> u64 {
+        let node = self.node(rank);
+        let memory = &mut self.shared[node].memory;
+        *memory = (*memory).max(now) + bytes * self.network.memory_per_byte_ps;
+        (now + bytes * per_byte).max(*memory)
+    }
+
+    fn compute(
+        &mut self,
+        rank: u32,
+        number: u32,
+        step: &Step,
+        (side, now): (Side, u64),
+        last_byte: u64,
+        host_per_byte: u64,
+    ) {
+        let (turn, whole, per_byte);
+        match (side, self.dpu()) {
+            (Side::Dpu, Some(dpu)) => {
+                let at = self.core(rank, dpu);
+                per_byte = dpu.slowed(host_per_byte);
+                turn = self.cores[at].max(now);
+                whole = turn + step.bytes * per_byte;
+                self.cores[at] = whole;
+            }
+            _ => {
+                per_byte = host_per_byte;
+                turn = self.turn(rank, now);
+                whole = self.copied(rank, turn, step.bytes, per_byte);
+                let at = self.processor(rank);
+                self.processors[at] = whole;
+            }
+        }
         let chunk_time = self.chunk(step) * per_byte;
-        self.finish(rank, number, turn + chunk_time, whole.max(last_byte + chunk_time));
+        self.finish(rank, number, side, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Tells the steps that wait for a step when its first chunk is there and when it is done.
-    fn finish(&mut self, rank: u32, number: u32, first: u64, done: u64) {
-        self.end = self.end.max(done);
+    /// Tells the steps that wait for a step when its first chunk is there and when it is done. The rank
+    /// learns of what the DPU has done half a round trip later.
+    fn finish(&mut self, rank: u32, number: u32, side: Side, first: u64, done: u64) {
+        let news = self.dpu().filter(|_| side == Side::Dpu).map_or(0, |dpu| dpu.round_trip_ps / 2);
+        self.end = self.end.max(done + news);
         for (waiting, streaming) in self.template(rank).waiting(number) {
             let (ready, last_byte) = if streaming { (first, done) } else { (done, 0) };
-            self.meet(rank, waiting, ready, last_byte);
+            self.meet(rank, waiting, side, ready, last_byte);
         }
+    }
+}
+
+fn dpu_of(network: &Network) -> Option<Dpu> {
+    match network.proxies {
+        Some(Proxies::Dpu(dpu, _)) => Some(dpu),
+        _ => None,
+    }
+}
+
+/// How many proxies on each node carry out the steps of its ranks, as far as they are the node's.
+fn hosts_proxies(network: &Network) -> Option<u32> {
+    match network.proxies {
+        Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),
+        _ => None,
     }
 }

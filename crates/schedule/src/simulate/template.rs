@@ -2,9 +2,8 @@
 //! Plans for the simulation: lengths in bytes, peers relative to the rank, kept once for all ranks that do
 //! the same.
 use crate::random::mix;
-use crate::{Action, Algorithm, Blocks, BufferId, Collective, NodeMap, Params, Partition, Schedule};
+use crate::{Action, Blocks, BufferId, Collective, Partition, Schedule};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// How peers are numbered relative to a rank.
 #[derive(Clone, Copy, Debug)]
@@ -99,11 +98,10 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// The plans of the first `built` of `ranks` ranks.
+    /// The plans of the first so many ranks. Cuts `bytes` into blocks if they are a vector.
     pub fn new(
-        algorithm: Algorithm,
-        (ranks, nodes): (u32, Option<&Arc<NodeMap>>),
-        bytes: u64,
+        plan: &dyn Fn(u32) -> Schedule,
+        (bytes, vector): (u64, bool),
         peers: Peers,
         built: u32,
     ) -> Templates {
@@ -119,10 +117,9 @@ impl Templates {
             scratch_bytes_max: 0,
         };
         let mut known: HashMap<u64, u32> = HashMap::new();
-        let nodes = nodes.cloned().unwrap_or_else(|| Arc::new(NodeMap::by_node(ranks, ranks)));
         for rank in 0..built {
-            let schedule = algorithm.plan(&Params { nodes: Some(nodes.clone()), ..Params::new(rank, ranks) });
-            let lengths = Lengths { schedule: &schedule, bytes, vector: is_vector(algorithm.collective()) };
+            let schedule = plan(rank);
+            let lengths = Lengths { schedule: &schedule, bytes, vector };
             let steps = lengths.steps(peers);
             templates.count(&lengths, &steps);
             let new = templates.all.len() as u32;
@@ -149,7 +146,7 @@ impl Templates {
 }
 
 /// Whether `bytes` are cut into blocks, rather than being one.
-fn is_vector(collective: Collective) -> bool {
+pub fn is_vector(collective: Collective) -> bool {
     use Collective::*;
     matches!(collective, Bcast | Reduce | Allreduce | Scan | Exscan)
 }

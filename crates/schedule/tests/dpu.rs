@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! The model of nodes with a DPU: each byte passes once, the limits are right, and the published figures
+//! lie between its bounds.
+
+use outboard_schedule::simulate::{
+    Dpu, LINGER_PS, Network, Proxies, Report, Within, simulate, simulate_stencil,
+};
+use outboard_schedule::{ALGORITHMS, Algorithm, NodeMap};
+use std::sync::Arc;
+
+/// Faster than anything.
+const INSTANT: Dpu = Dpu {
+    cores: 64,
+    slowness_percent: 0,
+    round_trip_ps: 0,
+    staged_per_byte_ps: 0,
+    port_per_byte_ps: 40,
+    note_ps: 0,
+    inline_bytes: 0,
+};
+const WITHIN: [Within; 3] = [Within::Ranks, Within::Proxies(2), Within::Dpu];
+
+fn with(dpu: Dpu, within: Within) -> Network {
+    Network { proxies: Some(Proxies::Dpu(dpu, within)), ..dpu.network() }
+}
+
+fn run(algorithm: Algorithm, map: &Arc<NodeMap>, bytes: u64, network: &Network) -> Report {
+    simulate(algorithm, map.ranks(), bytes, Some(map), network, 0)
+}
+
+fn all() -> impl Iterator<Item = Algorithm> {
+    ALGORITHMS.iter().filter(|facts| !facts.inter).map(|facts| facts.algorithm)
+}
+
+#[test]
+fn each_byte_passes_once() {
+    for map in [NodeMap::by_node(12, 3), NodeMap::round_robin(13, 4)].map(Arc::new) {
+        for algorithm in all() {
+            let ranks = run(algorithm, &map, 9000, &Dpu::BLUEFIELD_2.network());
+            for within in WITHIN {
+                let report = run(algorithm, &map, 9000, &with(Dpu::BLUEFIELD_2, within));
+                let traffic = report.traffic;
+                assert_eq!(report.message_bytes, ranks.message_bytes, "{algorithm:?}");
+                assert_eq!((traffic.out, traffic.into), (traffic.into, traffic.out), "{algorithm:?}");
+                assert_eq!(traffic.out + traffic.within, report.message_bytes, "{algorithm:?} {within:?}");
+                assert!(traffic.fetched <= traffic.out, "{algorithm:?} {within:?}");
+                let at_ports = if within == Within::Dpu { report.message_bytes } else { ranks.traffic.out };
+                assert_eq!(traffic.out, at_ports, "{algorithm:?} {within:?}");
+            }
+        }
+        // All that leaves a node lies in its ranks' memory.
+        let traffic =
+            run(Algorithm::AlltoallLinear, &map, 9000, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic;
+        assert_eq!(traffic.fetched, traffic.out);
+    }
+}
+
+#[test]
+fn short_values_travel_in_notes() {
+    let map = Arc::new(NodeMap::by_node(8, 8));
+    let fetched = |bytes| {
+        run(Algorithm::AllreduceDoubling, &map, bytes, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic.fetched
+    };
+    assert_eq!(fetched(Dpu::BLUEFIELD_2.inline_bytes), 0);
+    // What a DPU has received or reduced it need not fetch.
+    assert_eq!(fetched(1000), 8 * 1000);
+}
+
+#[test]
+fn a_round_trip_is_paid_once_by_short_sums() {
+    let map = Arc::new(NodeMap::by_node(32, 32));
+    let time = |ns: u64| {
+        let dpu = Dpu { round_trip_ps: ns * 1000, ..Dpu::BLUEFIELD_3 };
+        run(Algorithm::AllreduceDoubling, &map, 16, &with(dpu, Within::Ranks)).time_ps
+    };
+    assert_eq!(time(2000) - time(1000), 1_000_000);
+}
+
+#[test]
+fn an_instant_dpu_is_no_slower_than_ranks() {
+    for map in [NodeMap::by_node(16, 16), NodeMap::by_node(24, 4)].map(Arc::new) {
+        for algorithm in all() {
+            let ranks = run(algorithm, &map, 60_000, &INSTANT.network()).time_ps;
+            let dpu = run(algorithm, &map, 60_000, &with(INSTANT, Within::Ranks)).time_ps;
+            // First come, first served: now and then a processor that is free earlier takes the worse
+            // order.
+            assert!(dpu <= ranks + ranks / 8, "{algorithm:?} on {} nodes: {dpu} {ranks}", map.nodes());
+        }
+    }
+}
+
+#[test]
+fn computation_hides_what_the_dpu_carries_and_nothing_else() {
+    let map = Arc::new(NodeMap::by_node(16, 16));
+    let network = with(Dpu::BLUEFIELD_3, Within::Ranks);
+    let time = |work_ps| {
+        run(Algorithm::AlltoallLinear, &map, 60_000, &Network { work_ps, ..network.clone() }).time_ps
+    };
+    let alone = time(0);
+    // A rank copies its own block.
+    let own = 60_000 * network.copy_per_byte_ps;
+    for work_ps in [alone / 4, alone, 3 * alone] {
+        let both = time(work_ps);
+        let hidden = alone.max(work_ps + own);
+        assert!((hidden..=hidden + LINGER_PS).contains(&both), "{both}: {alone} beside {work_ps}");
+    }
+    // On one node there is nothing for the DPU to do.
+    let map = Arc::new(NodeMap::one(16));
+    let of = |work_ps| {
+        run(Algorithm::AlltoallLinear, &map, 60_000, &Network { work_ps, ..network.clone() }).time_ps
+    };
+    assert!(of(1_000_000_000) >= 1_000_000_000 + of(0) / 2);
+}
+
+/// How much of the time of computation, and of communication that takes ranks as long, a DPU saves.
+fn saved(ranks: u64, both: impl Fn(u64) -> u64) -> f64 {
+    1.0 - both(ranks) as f64 / (2 * ranks) as f64
+}
+
+fn saved_of_alltoall(dpu: Dpu, bytes: u64) -> f64 {
+    let map = Arc::new(NodeMap::by_node(256, 16));
+    let ranks = run(Algorithm::AlltoallLinear, &map, bytes, &dpu.network()).time_ps;
+    let network = with(dpu, Within::Ranks);
+    saved(ranks, |work_ps| {
+        run(Algorithm::AlltoallLinear, &map, bytes, &Network { work_ps, ..network.clone() }).time_ps
+    })
+}
+
+/// 44 % at most (osu_ialltoall; BluesMPI, ISC 2021, abstract, whose DPU copies all bytes through its
+/// memory).
+#[test]
+fn the_published_alltoall_lies_between_the_bounds() {
+    let (least, most) = (
+        saved_of_alltoall(Dpu::BLUEFIELD_2, 16 << 10),
+        saved_of_alltoall(Dpu::BLUEFIELD_2.direct(), 16 << 10),
+    );
+    assert!(least < 0.44 && (0.44..0.50).contains(&most), "{least} {most}");
+    let (least, most) = (
+        saved_of_alltoall(Dpu::BLUEFIELD_3, 16 << 10),
+        saved_of_alltoall(Dpu::BLUEFIELD_3.direct(), 16 << 10),
+    );
+    assert!(least > 0.2 && (0.44..0.50).contains(&most), "{least} {most}");
+}
+
+#[test]
+fn messages_to_six_neighbours_are_hidden() {
+    let map = NodeMap::by_node(64, 8);
+    let dpu = Dpu::BLUEFIELD_3;
+    let ranks = simulate_stencil(&map, 64 << 10, &dpu.network(), 0);
+    let network = with(dpu, Within::Ranks);
+    let saved =
+        saved(ranks, |work_ps| simulate_stencil(&map, 64 << 10, &Network { work_ps, ..network.clone() }, 0));
+    assert!((0.1..0.5).contains(&saved), "{saved}");
+}
