@@ -11,7 +11,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel torch-wheels tarball deb rpm monitor-packages test-packages aarch64 ppc64le proxy-aarch64 proxy-ppc64le release check tidy clean help setup
+.PHONY: build install install-debug uninstall demo examples monitor install-monitor demo-monitor demo-training test test-more test-hosts test-monitor test-training conformance differential applications wheel torch-wheels tarball deb rpm monitor-packages test-packages aarch64 ppc64le proxy-aarch64 proxy-ppc64le test-1024 release check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --exclude outboard-xtask
@@ -112,6 +112,11 @@ aarch64 ppc64le: setup  ## build everything for that processor, and run programs
 proxy-aarch64 proxy-ppc64le: setup  ## build mpirun and outboard-proxy for that processor (the Arm cores of a DPU) into dist/, and run their unit tests under qemu-user
 	tools/setup --$(@:proxy-%=%)
 	tools/packages --arch $(@:proxy-%=%) proxy tests
+
+test-1024: build  ## run one job of 1,024 ranks on 32 test hosts, with a proxy for each, and one with computers for proxies (half an hour; 14 GB of memory; root)
+	tools/setup --hosts
+	tests/hosts/run --large 32x32
+	tests/hosts/run --large 16x16 --dpu
 
 check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
