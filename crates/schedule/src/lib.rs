@@ -10,7 +10,7 @@
 //! its executor died; two steps that are not ordered never write and read, or both write, the same block.
 //!
 //! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `order.rs` (in which order
-//! reductions combine), `verify.rs`, `simulate.rs`.
+//! reductions combine), `side.rs` (what a DPU carries out), `verify.rs`, `simulate.rs`.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -19,6 +19,7 @@ mod display;
 mod nodes;
 pub mod order;
 mod random;
+mod side;
 pub mod simulate;
 pub mod verify;
 mod words;
@@ -26,6 +27,7 @@ mod words;
 pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Params, Symmetry};
 pub use nodes::NodeMap;
 pub use order::Order;
+pub use side::Side;
 
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

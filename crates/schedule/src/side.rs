@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Which part of a schedule stays within a host, where proxies run on another computer (a DPU).
+//!
+//! An edge between two ranks of a host never passes the DPU's port: both ends are the host's, which carries it
+//! out in shared memory. An edge to another host is the DPU's. Copies and reductions are the host's until
+//! bytes from another host take part in them. So the leader of a host sums what its ranks have, DPUs exchange
+//! the sums of hosts, and the result comes back once per host.
+
+use crate::{Action, Schedule, Step};
+
+/// Who carries a step out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The rank, or a proxy on its host.
+    Host,
+    /// The proxy on another computer.
+    Dpu,
+}
+
+impl Schedule {
+    /// The side of each step; `is_here` says which ranks share this one's host.
+    pub fn sides(&self, is_here: impl Fn(u32) -> bool) -> Vec<Side> {
+        let mut sides: Vec<Side> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let is_dpu = match step.action {
+                Action::Send { to: peer, .. } | Action::Recv { from: peer, .. } => !is_here(peer),
+                Action::Copy { .. } | Action::Reduce { .. } => self.has_far_bytes(step, &sides),
+            };
+            sides.push(if is_dpu { Side::Dpu } else { Side::Host });
+        }
+        sides
+    }
+
+    /// Whether a step follows one of the DPU that writes memory.
+    fn has_far_bytes(&self, step: &Step, sides: &[Side]) -> bool {
+        self.after_of(step).iter().any(|after| {
+            let earlier = &self.steps[after.step as usize];
+            sides[after.step as usize] == Side::Dpu && !matches!(earlier.action, Action::Send { .. })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ALGORITHMS, Algorithm, NodeMap, Order, Params};
+    use std::sync::Arc;
+
+    /// The schedules of all ranks, with the sides of their steps.
+    fn divided(algorithm: Algorithm, nodes: &Arc<NodeMap>, root: u32) -> Vec<(Schedule, Vec<Side>)> {
+        let size = nodes.ranks();
+        let params = |rank| Params { root, nodes: Some(nodes.clone()), ..Params::new(rank, size) };
+        let plan = |rank: u32| {
+            let schedule = algorithm.plan(&params(rank));
+            let sides = schedule.sides(|peer| nodes.of(peer) == nodes.of(rank));
+            (schedule, sides)
+        };
+        (0..size).map(plan).collect()
+    }
+
+    // Goal: both ends of an edge are on one side, which is the host's if and only if both ranks are on one
+    // host; a rank whose peers are all on its host has no step of the DPU.
+    #[test]
+    fn what_stays_within_a_host_never_passes_the_dpu() {
+        let maps = [NodeMap::by_node(12, 3), NodeMap::round_robin(12, 4), NodeMap::by_node(7, 3)];
+        for nodes in maps.map(Arc::new) {
+            for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
+                if facts.order == Order::KeptInOrder && !nodes.is_in_order() {
+                    continue;
+                }
+                for (rank, (schedule, sides)) in (0..).zip(divided(facts.algorithm, &nodes, 5)) {
+                    let is_here = |peer: u32| nodes.of(peer) == nodes.of(rank);
+                    let mut leaves = false;
+                    for (step, side) in schedule.steps.iter().zip(&sides) {
+                        if let Action::Send { to: peer, .. } | Action::Recv { from: peer, .. } = step.action {
+                            assert_eq!(is_here(peer), *side == Side::Host, "{facts:?} {step:?}");
+                            leaves |= !is_here(peer);
+                        }
+                    }
+                    assert!(leaves || sides.iter().all(|side| *side == Side::Host), "{facts:?} rank {rank}");
+                }
+            }
+        }
+    }
+
+    // Goal: a broadcast by leaders comes to each host once, and so does the sum of an allreduce; the ranks of a
+    // host are combined on the host.
+    #[test]
+    fn a_result_comes_once_per_host() {
+        let nodes = Arc::new(NodeMap::by_node(12, 3));
+        let receives = |algorithm: Algorithm| -> Vec<usize> {
+            let mut at_nodes = vec![0; 3];
+            for (rank, (schedule, sides)) in (0..).zip(divided(algorithm, &nodes, 5)) {
+                let is_far = |(step, side): &(&Step, &Side)| {
+                    **side == Side::Dpu && matches!(step.action, Action::Recv { .. })
+                };
+                at_nodes[nodes.of(rank) as usize] +=
+                    schedule.steps.iter().zip(&sides).filter(is_far).count();
+            }
+            at_nodes
+        };
+        // Rank 5 is on node 1.
+        assert_eq!(receives(Algorithm::BcastNodes), [1, 0, 1]);
+        let reduced = divided(Algorithm::AllreduceNodes, &nodes, 0);
+        let sums = |side: Side| {
+            let all = reduced.iter().flat_map(|(schedule, sides)| schedule.steps.iter().zip(sides));
+            all.filter(|(step, of)| **of == side && matches!(step.action, Action::Reduce { .. })).count()
+        };
+        // Three contributions of each host to its leader's, and few sums of hosts.
+        assert_eq!(sums(Side::Host), 9);
+        assert!((1..=6).contains(&sums(Side::Dpu)), "{}", sums(Side::Dpu));
+    }
+}
