@@ -17,7 +17,7 @@ use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
 use error::{Class, Error, Result, fail};
-use schedule::{Action, BufferId, Schedule};
+use schedule::{Action, BufferId, Schedule, Side};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -70,7 +70,7 @@ pub struct InstanceBlock {
     copies: Vec<u64>,
     /// For which driver and readers the addresses were chosen: (a proxy, who can read private memory).
     addressed: Option<(bool, Readers)>,
-    /// Whether a proxy on another computer carries edges to ranks of this host, too.
+    /// Whether a proxy on another computer may take part.
     lent: bool,
     scratch: Vec<u64>,
     /// It is one message between two ranks.
@@ -306,9 +306,7 @@ impl InstanceBlock {
         if self.suits(start) && self.lent == lent {
             return Ok(());
         }
-        if std::mem::replace(&mut self.lent, lent) != lent {
-            self.stated = None;
-        }
+        self.lent = lent;
         self.bound = None;
         (self.version, self.addressed, self.message) = (0, None, start.message);
         let plan = self.run.plan.clone();
@@ -339,8 +337,11 @@ impl InstanceBlock {
         self.run.buffers.reduction = start.reduction;
         if !self.stated.as_ref().is_some_and(|stated| same_peers(stated, &start.peers)) {
             let segment = &executor.reach.segment;
-            self.run.peers = start.peers.iter().map(|&peer| Peer::among(peer, segment, lent)).collect();
+            self.run.peers = start.peers.iter().map(|&peer| Peer::of(peer, segment)).collect();
             self.stated = Some(start.peers.clone());
+        }
+        if lent {
+            self.run.divide(Side::Host);
         }
         self.bound = Some(Bound {
             peers: start.peers.clone(),
@@ -453,7 +454,9 @@ impl InstanceBlock {
                 match run.buffers.locate(from.buffer, spot.at[0]) {
                     Some((Region::Local(span), offset, _)) => {
                         let address = span.address() + offset as usize;
-                        let is_here = !self.lent || matches!(from.buffer, BufferId::Scratch(_));
+                        let is_here = !self.lent
+                            || matches!(from.buffer, BufferId::Scratch(_))
+                            || run.peers[to as usize].local().is_some();
                         let inside = arena.offset_of(address, spot.bytes).filter(|_| is_here);
                         inside.map_or(address as u64, |offset| offset | IN_ARENA)
                     }

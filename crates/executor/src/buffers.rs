@@ -391,7 +391,6 @@ fn with_gaps(gaps: Gaps, end: u64, layouts: &[Arc<Layout>], rank: LocalRank) -> 
 
 fn peers(numbers: &[u32], size: u32, reach: &Reach) -> Option<Arc<[Peer]>> {
     let ranks = reach.segment.shape().ranks;
-    let all_are_remote = reach.lent.is_some();
-    let peer = |&peer: &u32| (peer < ranks).then(|| Peer::among(peer, &reach.segment, all_are_remote));
+    let peer = |&peer: &u32| (peer < ranks).then(|| Peer::of(peer, &reach.segment));
     if numbers.len() != size as usize { None } else { numbers.iter().map(peer).collect() }
 }

@@ -51,6 +51,8 @@ pub struct Counters {
     pub offloaded: u64,
     /// Of those, meant for a proxy that could not take them.
     pub refused: u64,
+    /// Of the launched ones, those of which this rank drives a share.
+    pub divided: u64,
     /// Taken back from a proxy that died, stalled or returned them.
     pub recovered: u64,
 }
@@ -214,7 +216,7 @@ impl Executor {
             choice = Choice::Full;
         }
         let away = choice.is_proxy();
-        let kept = start.fetched_bytes_min == 0 && !away && self.lending.is_some();
+        let kept = block.run.fetches() && !away && self.lending.is_some();
         if kept {
             self.say_kept(Kind::Keep, (start.context, start.sequence));
         }
@@ -234,10 +236,14 @@ impl Executor {
             kept,
         };
         let index = self.outstanding.insert(instance) as u32;
-        if away {
-            self.away += 1;
-        } else {
-            self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
+        self.away += usize::from(away);
+        let run = &mut self.outstanding[index as usize].block.run;
+        if !away {
+            run.restart(start.context, start.sequence);
+            self.driven.push(index);
+        } else if self.lending.is_some() && run.is_divided() {
+            run.restart_share(start.context, start.sequence);
+            self.counters.divided += 1;
             self.driven.push(index);
         }
         Ok(InstanceTicket { index, generation: ticket })
@@ -274,6 +280,9 @@ impl Executor {
                 self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span, is_overlapped });
             }
             self.far.hear(std::iter::from_fn(|| instance.block.run.next_said()), &self.reach);
+            if let Some(lending) = &self.lending {
+                instance.say_steps(lending.proxy, &mut self.far.orders);
+            }
             watches |= instance.block.run.fetches();
             match polled {
                 Ok(Progress::Idle) => at += 1,

@@ -6,12 +6,15 @@
 //! (`Execution::resume`): what `done` counts is done, everything else can be done again.
 //!
 //! Read next: `engine/receive.rs` (receives from a peer on this node), `engine/local.rs` (the steps without a
-//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node).
+//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node), `engine/share.rs` (two
+//! drivers).
 
 mod fetch;
 mod local;
 mod receive;
 mod remote;
+mod send;
+mod share;
 
 pub(crate) use remote::Wanted;
 
@@ -21,10 +24,9 @@ use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::memory::{Driver, Reach, Region, Stop};
 use crate::peer::Peer;
-use crate::record::{
-    self, ASKS, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup, STAGED,
-};
-use schedule::{Action, Blocks, BufferId};
+use crate::record::{self, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup};
+use schedule::Action;
+use share::Role;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,6 +72,8 @@ pub struct Execution {
     remote: Option<Box<remote::Remote>>,
     /// Where edges to those are fetched.
     fetches: Option<Box<fetch::Fetches>>,
+    /// Where a proxy on another computer and the rank drive it together.
+    share: Option<Box<share::Share>>,
 }
 
 /// What a driver remembers of a step.
@@ -165,6 +169,7 @@ impl Execution {
             taken_cpu: 0,
             remote: None,
             fetches: None,
+            share: None,
             plan,
         }
     }
@@ -175,6 +180,7 @@ impl Execution {
         if telemetry::timed() {
             self.taken_cpu = sys::clock::thread_cpu();
         }
+        self.unite();
         self.active.clear();
         self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
@@ -238,7 +244,8 @@ impl Execution {
         while let Some(&step) = self.active.get(index) {
             let begun = telemetry::begin();
             let did = self.drive(step, reach);
-            if begun != 0 && matches!(did, Ok(Did::Something | Did::All)) {
+            let is_own = self.role(step) == Role::Own;
+            if begun != 0 && is_own && matches!(did, Ok(Did::Something | Did::All)) {
                 self.trace(step, begun);
             }
             match did {
@@ -248,7 +255,7 @@ impl Execution {
                     index += 1;
                 }
                 Ok(Did::All) => {
-                    reach.count(Counter::Steps, 1);
+                    reach.count(Counter::Steps, is_own.into());
                     moved = true;
                     self.active.swap_remove(index);
                     self.finish(step);
@@ -269,6 +276,10 @@ impl Execution {
                 Err(died) => return Err(died),
             }
         }
+        let is_host_share = self.is_host_share();
+        if self.unfinished == 0 && is_host_share {
+            return Ok(Progress::Finished);
+        }
         if self.unfinished == 0 {
             reach.fault_point()?;
             if telemetry::timed() {
@@ -278,7 +289,8 @@ impl Execution {
             return Ok(Progress::Finished);
         }
         // What a rank is told must hold; a fault may come until all steps are finished.
-        if self.open == 0 && !self.said_local && self.fetches.is_some() && self.record.fault().is_none() {
+        let may_say = !self.said_local && self.fetches.is_some() && !is_host_share;
+        if self.open == 0 && may_say && self.record.fault().is_none() {
             reach.fault_point()?;
             self.said_local = true;
             if telemetry::timed() {
@@ -304,6 +316,11 @@ impl Execution {
     pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
+            match self.role(step) {
+                Role::Own => {}
+                Role::Watched => return self.has_come_further(step),
+                Role::Announced | Role::Ignored => return false,
+            }
             if self.has_ended(step) || self.fetches.as_ref().is_some_and(|it| it.has_news(step)) {
                 return true;
             }
@@ -366,6 +383,11 @@ impl Execution {
     }
 
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+        match self.role(step) {
+            Role::Own => {}
+            Role::Announced => return self.announce(step, reach),
+            Role::Watched | Role::Ignored => return Ok(self.watch(step)),
+        }
         match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, from, edge } => match self.peers[to as usize] {
                 Peer::Local(peer) => self.send(step, Some(peer), from, reach),
@@ -405,16 +427,6 @@ impl Execution {
         limit
     }
 
-    /// Whether neither followers nor the user's buffers need to wait for a send of which all is published.
-    fn is_sent(&self, step: u32) -> (bool, bool) {
-        let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
-            return (false, false);
-        };
-        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
-        let is_copied = address & STAGED != 0 || self.buffers.spots[step as usize].bytes == 0;
-        (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
-    }
-
     /// The user's buffers need not wait for a step any more; its followers go on if these need not, either.
     fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
@@ -423,6 +435,9 @@ impl Execution {
         }
         if is_free && !std::mem::replace(&mut state.is_free, true) {
             for &follower in self.plan.followers(step) {
+                if !matches!(self.role(follower), Role::Own | Role::Announced) {
+                    continue;
+                }
                 let waits = &mut self.states[follower as usize].waits;
                 *waits -= 1;
                 if *waits == 0 {
@@ -443,6 +458,7 @@ impl Execution {
         state.finished = true;
         state.done = self.buffers.spots[step as usize].bytes;
         state.source = None;
+        self.note_end(step);
         self.tell_later(step);
     }
 
@@ -452,6 +468,7 @@ impl Execution {
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
             && self.peers[from as usize].local().is_none()
             && !self.is_message(step)
+            && self.role(step) == Role::Own
         {
             self.states[step as usize].settling = true;
             self.unfinished += 1;
@@ -467,24 +484,6 @@ impl Execution {
         self.active.retain(|&active| active != step);
         self.finish(step);
         Ok(())
-    }
-
-    /// The bytes of a send whose receiver cannot read them go through the arena, from offset `at`; without
-    /// one, it fails.
-    pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
-        let at = match at {
-            Ok(at) => at,
-            Err(fault) => {
-                // Only a test's driver dies, and a rank's never does.
-                let _ = self.fail(step, fault, reach);
-                return;
-            }
-        };
-        let state = &mut self.states[step as usize];
-        (state.published, state.said_all) = (state.done, false);
-        // Whoever sees the place sees that nothing lies there yet.
-        self.record.step(step, Field::Published).store(state.done, Ordering::Release);
-        self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
     }
 
     /// Lets peers go on after a step has failed.
@@ -532,67 +531,6 @@ impl Execution {
         reach.fault_point()?;
         self.states[step as usize].done = done;
         Ok(if complete { Did::All } else { Did::Something })
-    }
-
-    /// Whether the receiver of a send, with this `done`, has asked for bytes in the arena that lie elsewhere.
-    fn must_stage(&self, step: u32, done: u64) -> bool {
-        let address = || self.record.step(step, Field::Address).load(Ordering::Acquire);
-        done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
-    }
-
-    /// Drives a send to a rank here, or to one on another host, of which this rank's server takes care.
-    fn send(&mut self, step: u32, to: Option<LocalRank>, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
-        let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
-        if done & COMPLETE != 0 {
-            return Ok(Did::All);
-        }
-        let (done, must_stage) = (done & BYTES, self.must_stage(step, done));
-        if must_stage {
-            self.states[step as usize].done = done;
-            return Ok(Did::Stage);
-        }
-        let (limit, all) = self.limit(step);
-        let spot = self.buffers.spots[step as usize];
-        let state = &mut self.states[step as usize];
-        let moved = std::mem::replace(&mut state.done, done) != done;
-        let begun = state.published;
-        let void = if self.is_void && !state.said_all { self.record.fault() } else { None };
-        if let Some(fault) = void.or_else(|| reach.shut_out_by(self.rank, to)) {
-            return Err(fault.into());
-        }
-        if state.said_all || (limit == begun && !(all && begun == spot.bytes)) {
-            return Ok(if moved { Did::Something } else { Did::Nothing });
-        }
-        let mut end = limit;
-        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
-        if address & STAGED != 0 && spot.bytes > 0 {
-            end = limit.min(begun + reach.chunk_bytes);
-            let staging = reach.span(self.rank, address & !(IN_ARENA | STAGED), spot.bytes)?;
-            let mut at = begun;
-            while at < end {
-                let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;
-                let bytes = here.min(end - at);
-                reach.fetch_into(region, offset, staging.slice(at as usize, bytes as usize))?;
-                at += bytes;
-            }
-            reach.count(Counter::StagedBytes, end - begun);
-            reach.fault_point()?;
-        }
-        let complete = all && end == spot.bytes;
-        let word = end | if complete { COMPLETE } else { 0 };
-        self.record.step(step, Field::Published).store(word, Ordering::Release);
-        reach.fault_point()?;
-        (state.published, state.said_all) = (end, complete);
-        if begun == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
-            self.push(step, spot.bytes);
-        }
-        if let (is_free, true) = self.is_sent(step)
-            && complete
-        {
-            self.close(step, is_free);
-        }
-        self.wake(to, reach);
-        Ok(Did::Something)
     }
 }
 

@@ -194,10 +194,18 @@ impl LentMemory {
         self.write_at(rank, record.place(step, Field::Done), &done.to_ne_bytes())
     }
 
-    /// Writes to the rank why an instance fails, and what it took.
+    /// Writes what a send within the host has published to its rank, after the bytes.
+    pub fn publish(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
+        let published = record.step(step, Field::Published).load(Ordering::Relaxed);
+        self.write_at(rank, record.place(step, Field::Published), &published.to_ne_bytes())
+    }
+
+    /// Writes to the rank why an instance fails, if it does, and what it took. The rank may have a fault of
+    /// its own steps.
     pub fn report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
-        let bytes: Vec<u8> = record.report().iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.write_at(rank, record.at() + 8 * Head::Fault as u64, &bytes)
+        let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
+        let bytes: Vec<u8> = record.report(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.write_at(rank, record.at() + 8 * first as u64, &bytes)
     }
 
     /// Writes a record's state, by which the rank knows that nothing more is written.

@@ -310,6 +310,23 @@ impl Reach {
         }
     }
 
+    /// Writes what a send within the host has published to its rank, on another computer, as `tell` writes
+    /// `done`.
+    pub(crate) fn publish(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
+        if let Some(lent) = &self.lent {
+            let _ = lent.publish(rank, record, step);
+        }
+    }
+
+    /// Fetches bytes of scratch that its rank, on another computer, has written.
+    pub(crate) fn refresh(&self, region: &Region, offset: u64, bytes: u64) -> Result<(), Fault> {
+        let (Region::Mirrored { span, rank, address }, Some(lent)) = (region, &self.lent) else {
+            return Ok(());
+        };
+        let piece = (address.wrapping_add(offset as usize), bytes as usize);
+        lent.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
+    }
+
     /// Whether a note tells of progress that its rank does not know of, and never will by us.
     pub(crate) fn must_not_tell(&self, note: &Note) -> bool {
         let Some(lent) = &self.lent else { return false };

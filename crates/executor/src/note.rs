@@ -115,11 +115,15 @@ pub(crate) enum Kind {
     Launch,
     /// ... drives an instance itself, ...
     Keep,
-    /// ... which has ended.
+    /// ... which has ended, ...
     End,
+    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. The words of a
+    /// `Fault` follow, if it has failed.
+    Step,
     /// From such a proxy: the rank has joined.
     Welcome,
-    /// From such a proxy: an instance is complete. Only wakes the rank; the record's state says so, too.
+    /// From such a proxy: an instance is complete, or has come further. Only wakes the rank; the record's words
+    /// say so, too.
     Over,
 }
 
@@ -223,7 +227,7 @@ impl Note {
         use Kind::*;
         let kinds = [
             Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Launch,
-            Keep, End, Welcome, Over,
+            Keep, End, Step, Welcome, Over,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {

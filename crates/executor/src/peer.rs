@@ -18,11 +18,6 @@ impl Peer {
         segment.local(peer).map_or(Peer::Remote(peer), Peer::Local)
     }
 
-    /// The same; where a proxy on another computer serves this host, all edges go through it.
-    pub fn among(peer: u32, segment: &Segment, all_are_remote: bool) -> Peer {
-        if all_are_remote { Peer::Remote(peer) } else { Peer::of(peer, segment) }
-    }
-
     /// Its number in the job.
     pub fn number(self) -> u32 {
         match self {

@@ -13,7 +13,7 @@ use crate::record::{self, COMPLETE, Head, InstanceRecord, LOCAL, RETURNED};
 use crate::{Config, buffers};
 use error::{Class, Error, Result};
 use progress::{Idle, Pace, Turn};
-use schedule::Schedule;
+use schedule::{Schedule, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -252,6 +252,20 @@ impl Proxy {
                     Err(_) => self.end_lent(rank, note.offset, key, RETURNED),
                 }
             }
+            Kind::Step => {
+                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
+                // It may have been given back meanwhile.
+                let Some(run) = self.runs.iter_mut().find(is_it) else { return Some(()) };
+                if let Some(fault) = Fault::from_words(words.try_into().unwrap_or_default()) {
+                    run.record.set_fault(fault);
+                }
+                match run.step_ended(note.step, note.total, &self.reach) {
+                    Ok(()) | Err(Stop::Fault(Fault::Unreachable { .. })) => {}
+                    Err(Stop::Fault(_)) => return None,
+                    #[cfg(test)]
+                    Err(Stop::Died) => self.dead = true,
+                }
+            }
             Kind::Keep => drop(far.server.kept.insert(key)),
             Kind::End => drop(far.server.kept.remove(&key)),
             _ => return None,
@@ -443,7 +457,7 @@ impl Proxy {
         if let Some(mut run) = self.idle.remove(&(rank, offset))
             && run.version == version
         {
-            run.restart(context, sequence);
+            run.restart_share(context, sequence);
             return Ok(run);
         }
         let plan = self.plan(rank, &head)?;
@@ -458,7 +472,10 @@ impl Proxy {
         let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.expect_remote(0);
         run.version = version;
-        run.restart(context, sequence);
+        if self.reach.lent.is_some() {
+            run.divide(Side::Dpu);
+        }
+        run.restart_share(context, sequence);
         Ok(run)
     }
 
@@ -517,6 +534,11 @@ impl Proxy {
             }
             let polled = run.poll(&self.reach);
             self.far.hear(std::iter::from_fn(|| run.next_said()), &self.reach);
+            while let Some(step) = run.next_ended() {
+                let rank = run.awaits(step).peer();
+                let note = Note::order(Kind::Over, rank, run.context, run.sequence, run.record.at());
+                self.far.outbox.push_back((rank, note));
+            }
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
                 Ok(engine::Progress::Moved) => {

@@ -198,9 +198,9 @@ impl InstanceRecord {
         )
     }
 
-    /// The words of the head from the fault on.
-    pub fn report(&self) -> Vec<u64> {
-        (Head::Fault as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
+    /// The words of the head from one on.
+    pub fn report(&self, first: Head) -> Vec<u64> {
+        (first as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
     }
 
     /// Where a word of a step lies in the arena.

@@ -94,8 +94,7 @@ mod tests {
                 let is_far = |(step, side): &(&Step, &Side)| {
                     **side == Side::Dpu && matches!(step.action, Action::Recv { .. })
                 };
-                at_nodes[nodes.of(rank) as usize] +=
-                    schedule.steps.iter().zip(&sides).filter(is_far).count();
+                at_nodes[nodes.of(rank) as usize] += schedule.steps.iter().zip(&sides).filter(is_far).count();
             }
             at_nodes
         };

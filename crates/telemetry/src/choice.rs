@@ -19,6 +19,7 @@ pub enum Choice {
     ProxyGone,
     UserOperator,
     Layout,
+    Within,
     NotLent,
     Unreachable,
     Full,
@@ -37,7 +38,7 @@ pub enum Choice {
 use Choice::*;
 
 /// All choices in their order, with the end of the sentence "the rank did it: ...".
-const WHY: [(Choice, &str); 25] = [
+const WHY: [(Choice, &str); 26] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
     (Off, "OUTBOARD_OFFLOAD=off"),
@@ -51,6 +52,7 @@ const WHY: [(Choice, &str); 25] = [
     (ProxyGone, "the proxy was not running yet, or has died or stalled"),
     (UserOperator, "the operator is a function of the program"),
     (Layout, "the datatype has too many runs"),
+    (Within, "it stays within this host, which the proxy on another computer leaves to the ranks"),
     (NotLent, "the proxy on another computer does not take it"),
     (Unreachable, "the proxy cannot reach the buffers (take them from MPI_Alloc_mem)"),
     (Full, "the proxy had no room for one more"),

@@ -19,14 +19,19 @@ impl Instance {
     /// Whether nobody drives it any more.
     fn has_ended(&self) -> bool {
         match self.choice.is_proxy() {
-            true => self.state() == COMPLETE,
+            true => self.state() == COMPLETE && self.has_ended_share(),
             false => self.finished,
         }
     }
 
+    /// Whether the rank has nothing to do for an instance of its proxy.
+    fn has_ended_share(&self) -> bool {
+        self.finished || !self.block.run.is_host_share()
+    }
+
     /// Whether it is locally complete.
     fn is_local(&self) -> bool {
-        self.state() == LOCAL
+        self.state() == LOCAL && (!self.choice.is_proxy() || self.has_ended_share())
     }
 
     fn state(&self) -> u64 {

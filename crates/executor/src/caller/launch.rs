@@ -124,7 +124,11 @@ impl Executor {
             state.store(0, Ordering::Relaxed);
             run.record.head(Head::Driver).store(0, Ordering::Relaxed);
             run.resume(run.context, run.sequence);
-            self.driven.push(index as u32);
+            instance.finished = false;
+            // It may have driven its share.
+            if !self.driven.contains(&(index as u32)) {
+                self.driven.push(index as u32);
+            }
             telemetry::event(Event::Recover { proxy, context: run.context, sequence: run.sequence });
             taken += 1;
         }

@@ -4,13 +4,29 @@
 //!
 //! Invariant: no key is valid once the rank drives an instance on by itself.
 
-use super::Executor;
+use super::{Executor, Instance};
 use crate::block::InstanceBlock;
+use crate::far::Order;
 use crate::lent::{EXTENTS_MAX, LENT_MAX, Lend, Lending, join_words};
 use crate::note::{Kind, Note};
 use crate::proxy;
+use crate::record::Field;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use transport::lend::Lent;
+
+impl Instance {
+    /// Says which steps of the rank's share the proxy may build on.
+    pub(super) fn say_steps(&mut self, proxy: u32, orders: &mut VecDeque<Order>) {
+        let run = &mut self.block.run;
+        while let Some(step) = run.next_ended() {
+            let total = run.record.step(step, Field::Done).load(Ordering::Relaxed);
+            let order = Note::order(Kind::Step, run.rank.peer(), run.context, run.sequence, run.record.at());
+            let words = run.record.fault().map_or(Vec::new(), |fault| fault.words().to_vec());
+            orders.push_back((proxy, Note { step, total, ..order }, words));
+        }
+    }
+}
 
 impl Executor {
     /// Joins the rank's proxy, which runs on another computer: `exchange` then takes part until `is_welcome`.

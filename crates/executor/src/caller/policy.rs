@@ -27,7 +27,10 @@ impl Executor {
     /// it is started.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         let segment = &self.reach.segment;
-        let possible = segment.local(peer).is_some() || segment.has_far_proxies();
+        let possible = match segment.local(peer) {
+            Some(_) => !segment.has_dpu(),
+            None => segment.has_far_proxies(),
+        };
         let asked = self.message_bytes_min().is_some_and(|least| bytes >= least);
         asked && possible && peer != self.rank.peer()
     }
@@ -111,6 +114,9 @@ impl Executor {
         }
         if block.runs > self.config.layout_runs_max {
             return Some(Choice::Layout);
+        }
+        if is_lent && !block.run.fetches() {
+            return Some(Choice::Within);
         }
         // A proxy on another computer takes part in the edges that are fetched.
         if is_lent && !(start.fetched_bytes_min == 0 && self.lending.as_ref().is_some_and(|it| it.is_welcome))

@@ -280,8 +280,8 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
     }
 }
 
-/// How many operations were recovered, and how many messages and packets went between nodes.
-fn run(seed: u64) -> [u64; 4] {
+/// How many operations were recovered and divided, and how many messages and packets went between nodes.
+fn run(seed: u64) -> [u64; 5] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let size = rng.random_range(1..=7);
     let (config, node_of, mut jobs) = some_nodes(rng, size);
@@ -310,9 +310,10 @@ fn run(seed: u64) -> [u64; 4] {
                 let data = jobs[node_of[rank as usize] as usize].ranks[rank as usize].data(&buffer);
                 assert!(data.iter().all(|byte| *byte == AFTER), "written after its operation's end");
             }
-            let ranks = jobs.iter().flat_map(|job| &job.ranks);
-            let recovered = ranks.map(|rank| rank.executor.counters().recovered).sum();
-            return [recovered, network.carried, packets.carried, packets.pulled];
+            let counters = jobs.iter().flat_map(|job| &job.ranks).map(|rank| rank.executor.counters());
+            let (recovered, divided) =
+                counters.fold((0, 0), |sum, of| (sum.0 + of.recovered, sum.1 + of.divided));
+            return [recovered, divided, network.carried, packets.carried, packets.pulled];
         }
         match rng.random_range(0..12) {
             0 => {
@@ -427,7 +428,7 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
 
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let mut sums = [0; 4];
+    let mut sums = [0; 5];
     for seed in 0..1500 {
         let run = std::panic::AssertUnwindSafe(|| run(seed));
         match std::panic::catch_unwind(run) {
@@ -438,9 +439,10 @@ fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
             }
         }
     }
-    let [recovered, carried, packets, pulled] = sums;
+    let [recovered, divided, carried, packets, pulled] = sums;
     eprintln!("{sums:?}");
     assert!(recovered > 100, "only {recovered} operations were recovered");
+    assert!(divided > 300, "ranks and proxies divided only {divided} operations");
     assert!(carried > 2_000, "only {carried} messages went between nodes");
     assert!(packets > 30_000, "only {packets} packets went between nodes");
     assert!(pulled > 3_000, "only {pulled} reads went between nodes");

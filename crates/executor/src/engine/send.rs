@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Sends: publishing bytes for a receiver on this host, or for this rank's server, where they lie or in a copy.
+
+use super::{Did, Execution};
+use crate::fault::Fault;
+use crate::memory::{Driver, Reach, Stop};
+use crate::record::{ASKS, BYTES, COMPLETE, Field, IN_ARENA, STAGED};
+use schedule::{Action, Blocks, BufferId};
+use std::sync::atomic::Ordering;
+use telemetry::Counter;
+use transport::shm::LocalRank;
+
+impl Execution {
+    /// Whether neither followers nor the user's buffers need to wait for a send of which all is published.
+    pub(super) fn is_sent(&self, step: u32) -> (bool, bool) {
+        let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
+            return (false, false);
+        };
+        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
+        let is_copied = address & STAGED != 0 || self.buffers.spots[step as usize].bytes == 0;
+        (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
+    }
+
+    /// The bytes of a send whose receiver cannot read them go through the arena, from offset `at`; without
+    /// one, it fails.
+    pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
+        let at = match at {
+            Ok(at) => at,
+            Err(fault) => {
+                // Only a test's driver dies, and a rank's never does.
+                let _ = self.fail(step, fault, reach);
+                return;
+            }
+        };
+        let state = &mut self.states[step as usize];
+        (state.published, state.said_all) = (state.done, false);
+        // Whoever sees the place sees that nothing lies there yet.
+        self.record.step(step, Field::Published).store(state.done, Ordering::Release);
+        self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
+    }
+
+    /// Whether the receiver of a send, with this `done`, has asked for bytes in the arena that lie elsewhere.
+    pub(super) fn must_stage(&self, step: u32, done: u64) -> bool {
+        let address = || self.record.step(step, Field::Address).load(Ordering::Acquire);
+        done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
+    }
+
+    /// Drives a send to a rank here, or to one on another host, of which this rank's server takes care.
+    pub(super) fn send(
+        &mut self,
+        step: u32,
+        to: Option<LocalRank>,
+        from: Blocks,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
+        let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
+        if done & COMPLETE != 0 {
+            return Ok(Did::All);
+        }
+        let (done, must_stage) = (done & BYTES, self.must_stage(step, done));
+        if must_stage {
+            self.states[step as usize].done = done;
+            return Ok(Did::Stage);
+        }
+        let (limit, all) = self.limit(step);
+        let spot = self.buffers.spots[step as usize];
+        let state = &mut self.states[step as usize];
+        let moved = std::mem::replace(&mut state.done, done) != done;
+        let begun = state.published;
+        let void = if self.is_void && !state.said_all { self.record.fault() } else { None };
+        if let Some(fault) = void.or_else(|| reach.shut_out_by(self.rank, to)) {
+            return Err(fault.into());
+        }
+        if state.said_all || (limit == begun && !(all && begun == spot.bytes)) {
+            return Ok(if moved { Did::Something } else { Did::Nothing });
+        }
+        let mut end = limit;
+        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
+        if address & STAGED != 0 && spot.bytes > 0 {
+            end = limit.min(begun + reach.chunk_bytes);
+            let staging = reach.span(self.rank, address & !(IN_ARENA | STAGED), spot.bytes)?;
+            let mut at = begun;
+            while at < end {
+                let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;
+                let bytes = here.min(end - at);
+                reach.fetch_into(region, offset, staging.slice(at as usize, bytes as usize))?;
+                at += bytes;
+            }
+            reach.count(Counter::StagedBytes, end - begun);
+            reach.fault_point()?;
+        }
+        let complete = all && end == spot.bytes;
+        let word = end | if complete { COMPLETE } else { 0 };
+        self.record.step(step, Field::Published).store(word, Ordering::Release);
+        reach.fault_point()?;
+        (state.published, state.said_all) = (end, complete);
+        if begun == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
+            self.push(step, spot.bytes);
+        }
+        if let (is_free, true) = self.is_sent(step)
+            && complete
+        {
+            self.close(step, is_free);
+        }
+        self.wake(to, reach);
+        Ok(Did::Something)
+    }
+}

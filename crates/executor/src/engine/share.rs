@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! An instance with two drivers: its rank, for what stays within the host, and the rank's proxy on another
+//! computer, for the rest (`schedule::Side`).
+//!
+//! Each driver drives its own steps and watches those of the other that its own ones follow, by their `done`
+//! in the record that it has. The proxy writes that word to the rank; the rank sends it in a note
+//! (`Kind::Step`). Bytes that a host's step wrote to scratch are fetched by the proxy when it gets the note.
+//!
+//! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
+//! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
+//!
+//! Read next: `schedule/side.rs`, `caller/lending.rs`, `proxy.rs` (`obey`).
+
+use super::{Did, Execution};
+use crate::checked::operands;
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Reach, Stop};
+use crate::peer::Peer;
+use crate::record::{BYTES, COMPLETE, Field, IN_ARENA, STAGED};
+use schedule::{Action, BufferId, Side};
+use std::sync::atomic::Ordering;
+use transport::shm::LocalRank;
+
+/// What a driver has to do with a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It drives the step.
+    Own,
+    /// The other drives it, and steps of this driver follow.
+    Watched,
+    /// The other drives it, and no step of this driver follows.
+    Ignored,
+    /// The rank drives it, a send within the host of what came from other hosts. The proxy publishes it, so
+    /// that its receiver need not wait for the rank's next MPI call.
+    Announced,
+}
+
+/// A driver's share of an instance.
+pub(super) struct Share {
+    side: Side,
+    /// By step.
+    roles: Box<[Role]>,
+    /// By step: whether one of the other driver follows.
+    is_awaited: Box<[bool]>,
+    /// Whether two drivers are at work. A rank may drive an instance alone.
+    is_on: bool,
+    /// Own steps that have ended since the last look, and are awaited.
+    ended: Vec<u32>,
+}
+
+impl Execution {
+    /// Divides the steps between the rank and its proxy on another computer, if both have some. This driver
+    /// gets one side.
+    pub fn divide(&mut self, side: Side) {
+        let schedule = &self.plan.schedule;
+        let sides = schedule.sides(|peer| self.peers[peer as usize].local().is_some());
+        self.share = None;
+        if sides.iter().all(|of| *of == sides[0]) {
+            return;
+        }
+        let mut roles: Box<[Role]> =
+            sides.iter().map(|of| if *of == side { Role::Own } else { Role::Ignored }).collect();
+        let mut is_awaited: Box<[bool]> = vec![false; sides.len()].into();
+        for (index, step) in schedule.steps.iter().enumerate() {
+            for earlier in schedule.after_of(step).iter().map(|after| after.step as usize) {
+                match (sides[index] == side, sides[earlier] == side) {
+                    (true, false) => roles[earlier] = Role::Watched,
+                    (false, true) => is_awaited[earlier] = true,
+                    _ => {}
+                }
+            }
+        }
+        for (index, step) in schedule.steps.iter().enumerate() {
+            let is_send = matches!(step.action, Action::Send { .. });
+            let after = schedule.after_of(step);
+            let is_of_proxy =
+                !after.is_empty() && after.iter().all(|after| sides[after.step as usize] == Side::Dpu);
+            // What its reader cannot read the rank has to copy.
+            let address = self.record.step(index as u32, Field::Address).load(Ordering::Relaxed);
+            let is_readable = address & (IN_ARENA | STAGED) == IN_ARENA;
+            if side == Side::Dpu && roles[index] == Role::Ignored && is_send && is_of_proxy && is_readable {
+                roles[index] = Role::Announced;
+            }
+        }
+        self.share = Some(Box::new(Share { side, roles, is_awaited, is_on: false, ended: Vec::new() }));
+    }
+
+    /// Whether two drivers would carry it out.
+    pub fn is_divided(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// As `restart`, for this driver's share if the steps are divided.
+    pub fn restart_share(&mut self, context: u64, sequence: u32) {
+        self.restart(context, sequence);
+        let Some(share) = &mut self.share else { return };
+        share.is_on = true;
+        share.ended.clear();
+        self.active.clear();
+        for (index, state) in self.states.iter_mut().enumerate() {
+            match share.roles[index] {
+                Role::Own | Role::Announced if state.waits > 0 => {}
+                Role::Own | Role::Announced => self.active.push(index as u32),
+                Role::Watched => {
+                    state.waits = 0;
+                    self.active.push(index as u32);
+                }
+                Role::Ignored => {
+                    (state.finished, state.is_free, state.is_local) = (true, true, true);
+                    self.unfinished -= 1;
+                    self.open -= 1;
+                }
+            }
+        }
+    }
+
+    /// One driver is to carry out the whole instance.
+    pub(super) fn unite(&mut self) {
+        self.share.iter_mut().for_each(|share| share.is_on = false);
+    }
+
+    pub(super) fn role(&self, step: u32) -> Role {
+        match &self.share {
+            Some(share) if share.is_on => share.roles[step as usize],
+            _ => Role::Own,
+        }
+    }
+
+    /// Whether the rank drives its share, and its proxy says when the whole is complete.
+    pub(crate) fn is_host_share(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.is_on && share.side == Side::Host)
+    }
+
+    /// The next step that has ended and that the other driver awaits, or the receiver of a send.
+    pub(crate) fn next_ended(&mut self) -> Option<u32> {
+        self.share.as_mut()?.ended.pop()
+    }
+
+    /// The rank of this host that is to hear of a step that has ended.
+    pub(crate) fn awaits(&self, step: u32) -> LocalRank {
+        match (self.role(step), self.plan.schedule.steps[step as usize].action) {
+            (Role::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
+                Peer::Local(to) => to,
+                Peer::Remote(_) => self.rank,
+            },
+            _ => self.rank,
+        }
+    }
+
+    /// Remembers an ended step that others await.
+    pub(super) fn note_end(&mut self, step: u32) {
+        if let Some(share) = self.share.as_mut().filter(|share| share.is_on) {
+            let is_noted = match share.roles[step as usize] {
+                Role::Own => share.is_awaited[step as usize],
+                Role::Announced => true,
+                Role::Watched | Role::Ignored => false,
+            };
+            if is_noted {
+                share.ended.push(step);
+            }
+        }
+    }
+
+    /// Whether the other driver has come further with a watched step.
+    pub(super) fn has_come_further(&self, step: u32) -> bool {
+        let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
+        done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
+    }
+
+    /// Looks at a step of the other driver.
+    pub(super) fn watch(&mut self, step: u32) -> Did {
+        let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
+        if word & COMPLETE != 0 {
+            self.is_void |= self.record.fault().is_some_and(Fault::voids);
+            return Did::All;
+        }
+        let done = (word & BYTES).min(self.buffers.spots[step as usize].bytes);
+        let before = std::mem::replace(&mut self.states[step as usize].done, done);
+        if done == before { Did::Nothing } else { Did::Something }
+    }
+
+    /// Publishes a send of the rank, whose bytes this proxy has written.
+    pub(super) fn announce(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+        let (limit, all) = self.limit(step);
+        let spot = self.buffers.spots[step as usize];
+        let is_whole = all && limit == spot.bytes;
+        // What a fault has voided the rank gives up.
+        if self.is_void {
+            return Ok(if all { Did::All } else { Did::Nothing });
+        }
+        if limit == self.states[step as usize].published && !is_whole {
+            return Ok(Did::Nothing);
+        }
+        let word = limit | if is_whole { COMPLETE } else { 0 };
+        self.record.step(step, Field::Published).store(word, Ordering::Release);
+        reach.publish(self.rank, &self.record, step);
+        reach.fault_point()?;
+        self.states[step as usize].published = limit;
+        Ok(if is_whole { Did::All } else { Did::Something })
+    }
+
+    /// The rank has ended one of its steps, with this `done`. Errors: there is no such step, or its bytes
+    /// cannot be fetched.
+    pub(crate) fn step_ended(&mut self, step: u32, done: u64, reach: &Reach) -> Result<(), Stop> {
+        let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Progress };
+        if step >= self.steps() as u32 || self.role(step) != Role::Watched || done & COMPLETE == 0 {
+            return Err(wrong.into());
+        }
+        let action = self.plan.schedule.steps[step as usize].action;
+        let written = operands(&action).into_iter().flatten().enumerate().last();
+        if let Some((operand, blocks)) = written
+            && !matches!(action, Action::Send { .. })
+            && matches!(blocks.buffer, BufferId::Scratch(_))
+        {
+            let spot = self.buffers.spots[step as usize];
+            let mut at = 0;
+            while at < spot.bytes {
+                let (region, offset, here) = self.buffers.region(blocks.buffer, spot.at[operand] + at)?;
+                let bytes = here.min(spot.bytes - at);
+                reach.refresh(region, offset, bytes)?;
+                at += bytes;
+            }
+        }
+        reach.fault_point()?;
+        self.record.step(step, Field::Done).store(done, Ordering::Release);
+        Ok(())
+    }
+}
