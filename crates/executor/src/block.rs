@@ -8,7 +8,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::{Habit, Trial};
-use crate::lent::{ARENA, Launch};
+use crate::lent::{ARENA, Launch, VALUES_BYTES_MAX, Value};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
@@ -240,9 +240,10 @@ impl Program {
 
     /// What a proxy must know of a published instance beside its memory.
     pub fn launch(&self, block: &InstanceBlock, extents: Vec<u64>, lent: Vec<Lent>) -> Launch {
+        let values = block.values(self.plan.writes_output);
         let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
         let steps = block.run.steps() as u32;
-        Launch { stamp, program: self.id, version: block.version, steps, extents, lent }
+        Launch { stamp, program: self.id, version: block.version, steps, extents, values, lent }
     }
 }
 
@@ -250,6 +251,29 @@ impl InstanceBlock {
     /// Bytes of scratch and staging.
     pub fn data_bytes(&self) -> u64 {
         self.data.map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// The user's bytes, if they are few and stay as they are.
+    fn values(&self, writes_output: bool) -> Vec<Value> {
+        let [input, output] = bindings_of(&self.bound);
+        let mut written = Vec::new();
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        each_buffer([output, &Binding::None], |buffer| written.push(buffer.hull()));
+        let is_written = |span: Span| {
+            writes_output
+                && written.iter().any(|other| {
+                    span.address() < other.address() + other.bytes()
+                        && other.address() < span.address() + span.bytes()
+                })
+        };
+        each_buffer([input, output], |buffer| {
+            let span = buffer.contiguous().filter(|span| bytes + span.bytes() <= VALUES_BYTES_MAX);
+            if let Some(span) = span.filter(|span| span.bytes() > 0 && !is_written(*span)) {
+                bytes += span.bytes();
+                all.push(Value { address: span.address() as u64, bytes: span.to_vec() });
+            }
+        });
+        all
     }
 
     /// Frees the block's memory.

@@ -5,7 +5,7 @@
 //! none of them: what passes `Schedule::check` the engine runs without further checks.
 
 use error::{Class, Result, fail};
-use schedule::{Action, Blocks, Schedule};
+use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 
 /// A send, by the key under which its receiver looks it up, or a receive by that of its sender.
@@ -37,6 +37,8 @@ pub struct CheckedSchedule {
     imports: Vec<Export>,
     /// Whether any step reduces.
     pub reduces: bool,
+    /// Whether any step writes the user's output, which else is only read.
+    pub writes_output: bool,
     followers: Vec<u32>,
     followers_from: Vec<u32>,
     streams: Vec<u32>,
@@ -70,12 +72,13 @@ impl CheckedSchedule {
         let mut followers = vec![0u32; followers_from[count] as usize];
         let mut at = followers_from.clone();
         let (mut exports, mut imports) = (Vec::new(), Vec::new());
-        let mut reduces = false;
+        let (mut reduces, mut writes_output) = (false, false);
         for (index, step) in schedule.steps.iter().enumerate() {
             for after in schedule.after_of(step).iter().filter(|after| !after.streaming) {
                 followers[at[after.step as usize] as usize] = index as u32;
                 at[after.step as usize] += 1;
             }
+            writes_output |= written(&step.action).is_some_and(|(_, into)| into.buffer == BufferId::Output);
             match step.action {
                 Action::Send { to, edge, .. } => {
                     exports.push(Export { key: Export::key(to, edge), step: index as u32 })
@@ -99,6 +102,7 @@ impl CheckedSchedule {
             exports,
             imports,
             reduces,
+            writes_output,
             followers,
             followers_from,
             streams,
@@ -123,6 +127,16 @@ impl CheckedSchedule {
     pub fn streams(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.streams[self.streams_from[index] as usize..self.streams_from[index + 1] as usize]
+    }
+}
+
+/// The blocks that an action writes, and which operand of it they are.
+pub fn written(action: &Action) -> Option<(usize, Blocks)> {
+    match *action {
+        Action::Send { .. } => None,
+        Action::Recv { into, .. } => Some((0, into)),
+        Action::Copy { into, .. } => Some((1, into)),
+        Action::Reduce { into, .. } => Some((2, into)),
     }
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
+use crate::engine::Execution;
 use crate::later::Later;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, Said, Taken, send_words, words};
@@ -23,10 +24,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use sys::{Block, Span};
 use telemetry::Counter;
-use transport::route::{Far, Header, Pull, Sent};
-
-/// Packets that a process may have on the way to itself.
-const TO_ITSELF_MAX: usize = 16;
+use transport::route::{Pull, Sent};
+use transport::shm::LocalRank;
 
 /// Bytes of reads from one server that may be under way. What it sends beside them, such as its requests for
 /// bytes the other way, waits behind these in the queues of the network.
@@ -51,9 +50,6 @@ pub(crate) struct FarEdges {
     /// Reads that have not begun, and those under way with what exposes their memory to the provider.
     reads: VecDeque<Read>,
     reading: Slab<(Read, Lease)>,
-    /// The endpoint of a proxy that serves both ends of an edge, and packets on their way to itself.
-    pub own: Option<u32>,
-    to_itself: VecDeque<(Header, Block)>,
 }
 
 /// A read of what a send has published, from the memory of its server.
@@ -87,73 +83,6 @@ impl News<'_> {
             News::Note(_, note, _) => note,
             News::Read(read, _) => &read.note,
         }
-    }
-}
-
-/// A port, and the way to oneself.
-struct Ways<'a, P> {
-    port: &'a mut P,
-    own: Option<u32>,
-    to_itself: &'a mut VecDeque<(Header, Block)>,
-}
-
-impl<P: EdgePort> EdgePort for Ways<'_, P> {
-    fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        if self.own != Some(to) {
-            return self.port.send(to, header, bytes, fill);
-        }
-        if self.to_itself.len() >= TO_ITSELF_MAX {
-            return Sent::Full;
-        }
-        let block = Block::new(bytes);
-        fill(block.span());
-        self.to_itself.push_back((*header, block));
-        Sent::Done
-    }
-
-    fn has_room(&mut self, to: u32, bytes: usize) -> bool {
-        match self.own == Some(to) {
-            true => self.to_itself.len() < TO_ITSELF_MAX,
-            false => self.port.has_room(to, bytes),
-        }
-    }
-
-    fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
-        match (self.own, self.to_itself.pop_front()) {
-            (Some(own), Some((header, block))) => {
-                each(own, &header, block.span());
-                true
-            }
-            _ => self.port.take(each),
-        }
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        self.port.payload_bytes_max()
-    }
-
-    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
-        self.port.expose(span)
-    }
-
-    fn register(&mut self, span: Span) -> Option<Lease> {
-        self.port.register(span)
-    }
-
-    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull {
-        self.port.pull(from, far, to, own, token)
-    }
-
-    fn pulled(&mut self) -> Option<(u32, bool)> {
-        self.port.pulled()
-    }
-
-    fn acknowledge(&mut self, from: (u32, &[u8])) {
-        self.port.acknowledge(from);
-    }
-
-    fn broken(&self) -> Option<String> {
-        self.port.broken()
     }
 }
 
@@ -191,9 +120,7 @@ impl FarEdges {
     ) -> Result<bool> {
         let mut moved = false;
         let mut ended: Vec<Read> = Vec::new();
-        let FarEdges { outbox, orders, ordered, server, unasked, later, reads, reading, own, to_itself } =
-            self;
-        let port = &mut Ways { port, own: *own, to_itself };
+        let FarEdges { outbox, orders, ordered, server, unasked, later, reads, reading } = self;
         while port.take(|from, header, payload| match Note::read(header, payload) {
             None => telemetry::count(Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
@@ -254,6 +181,12 @@ impl FarEdges {
         Ok(moved)
     }
 
+    /// Has a rank on another computer look at an instance.
+    pub fn wake(&mut self, rank: LocalRank, run: &Execution) {
+        let note = Note::order(Kind::Over, rank.peer(), run.context, run.sequence, run.record.at());
+        self.outbox.push_back((rank.peer(), note));
+    }
+
     /// Whether something is to leave that must not wait for the next MPI call.
     pub fn has_orders(&self) -> bool {
         !self.orders.is_empty()
@@ -266,7 +199,7 @@ impl FarEdges {
 
     /// Whether there is work for which no bell rings. What the network had no room for is none.
     pub fn has_work(&self, reach: &Reach) -> bool {
-        self.server.has_work(reach) || !self.to_itself.is_empty()
+        self.server.has_work(reach)
     }
 }
 

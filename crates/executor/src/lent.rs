@@ -13,6 +13,7 @@
 //! Read next: `caller/lending.rs` (the rank's side), `transport/lend.rs`.
 
 use crate::fault::{Corruption, Fault};
+use crate::note::{to_bytes, to_words};
 use crate::record::{Field, Head, InstanceRecord};
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ use transport::shm::{Arena, LocalRank};
 pub(crate) const LENT_MAX: usize = 120;
 /// Extents that a rank's arena can have, besides the first, if it is to lend instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
+/// Bytes of values that travel in a note, at most: whoever gets it need not fetch them. Tests have both.
+pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
 /// A rank lends parts of its arena by their offsets, from this address on, which no process has.
 pub(crate) const ARENA: u64 = 1 << 62;
 
@@ -118,8 +121,30 @@ pub(crate) struct LentMemory {
 /// What a rank has said.
 #[derive(Default)]
 struct Known {
-    /// By the offset of the instance's record.
-    lent: Vec<(u64, Vec<Lent>)>,
+    loans: Vec<Loan>,
+}
+
+/// What a rank lends for one instance.
+struct Loan {
+    /// The offset of the instance's record.
+    at: u64,
+    lent: Vec<Lent>,
+    values: Vec<Value>,
+}
+
+/// Short bytes of the user's that no step changes, and their address in the rank's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub address: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Value {
+    /// The bytes of a piece of memory, if this value has them.
+    fn find(&self, (address, bytes): (usize, usize)) -> Option<&[u8]> {
+        let at = usize::try_from((address as u64).checked_sub(self.address)?).ok()?;
+        self.bytes.get(at..at.checked_add(bytes)?)
+    }
 }
 
 impl LentMemory {
@@ -140,11 +165,11 @@ impl LentMemory {
 
     /// A rank lends ranges for the instance whose record lies at `at`. False if it has not joined, or if the
     /// instance has some.
-    pub fn bind(&self, rank: LocalRank, at: u64, lent: Vec<Lent>) -> bool {
+    pub fn bind(&self, rank: LocalRank, at: u64, launch: &Launch) -> bool {
         let Some(mut known) = self.known(rank) else { return false };
-        let is_new = known.lent.iter().all(|(other, _)| *other != at);
+        let is_new = known.loans.iter().all(|loan| loan.at != at);
         if is_new {
-            known.lent.push((at, lent));
+            known.loans.push(Loan { at, lent: launch.lent.clone(), values: launch.values.clone() });
         }
         is_new
     }
@@ -152,7 +177,7 @@ impl LentMemory {
     /// Nothing is done for the instance any more.
     pub fn release(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {
-            known.lent.retain(|(other, _)| *other != at);
+            known.loans.retain(|loan| loan.at != at);
         }
     }
 
@@ -163,6 +188,14 @@ impl LentMemory {
 
     /// Reads pieces of a rank's memory: addresses in its process, and lengths.
     pub fn read(&self, rank: LocalRank, pieces: &[(usize, usize)], to: Span) -> Result<(), Fault> {
+        if let &[piece] = pieces
+            && let Some(known) = self.known(rank)
+            && let Some(value) =
+                known.loans.iter().flat_map(|loan| &loan.values).find_map(|value| value.find(piece))
+        {
+            to.write(value);
+            return Ok(());
+        }
         let places = self.places(rank, pieces)?;
         self.answer(rank, self.way.borrow_mut().read(rank.peer(), &places, to))
     }
@@ -239,7 +272,7 @@ impl LentMemory {
         let not_lent = Fault::Unreachable { peer: rank.peer(), code: 14 };
         let known = self.known(rank).ok_or(not_lent)?;
         let find = |&(address, bytes): &(usize, usize)| {
-            let all = known.lent.iter().flat_map(|(_, lent)| lent);
+            let all = known.loans.iter().flat_map(|loan| &loan.lent);
             let place = |lent: &Lent| Some((*lent, lent.find(address as u64, bytes as u64)?, bytes));
             all.filter_map(place).next().ok_or(not_lent)
         };
@@ -256,11 +289,7 @@ impl LentMemory {
 pub(crate) fn join_words(name: &[u8], heartbeat: &Lent) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
-    words.extend(name.chunks(8).map(|bytes| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_ne_bytes(word)
-    }));
+    words.extend(to_words(name));
     words
 }
 
@@ -269,12 +298,10 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, Lent)> {
     let (heartbeat, rest) = words.split_at_checked(Lent::WORDS)?;
     let heartbeat = Lent::from_words(heartbeat)?;
     let (&bytes, name) = rest.split_first()?;
-    let mut name: Vec<u8> = name.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    if bytes > name.len() as u64 || heartbeat.bytes < 8 {
+    if bytes > 8 * name.len() as u64 || heartbeat.bytes < 8 {
         return None;
     }
-    name.truncate(bytes as usize);
-    Some((name, heartbeat))
+    Some((to_bytes(name, bytes as usize), heartbeat))
 }
 
 /// What a rank says to have an instance driven.
@@ -287,6 +314,7 @@ pub(crate) struct Launch {
     pub steps: u32,
     /// Where the extents of the rank's arena end, which the mirror has alike.
     pub extents: Vec<u64>,
+    pub values: Vec<Value>,
     pub lent: Vec<Lent>,
 }
 
@@ -295,6 +323,11 @@ impl Launch {
         let mut words = vec![self.stamp, self.program, self.version, self.steps.into()];
         words.push(self.extents.len() as u64);
         words.extend(&self.extents);
+        words.push(self.values.len() as u64);
+        for value in &self.values {
+            words.extend([value.address, value.bytes.len() as u64]);
+            words.extend(to_words(&value.bytes));
+        }
         words.extend(self.lent.iter().flat_map(Lent::words));
         words
     }
@@ -303,6 +336,15 @@ impl Launch {
         let (&[stamp, program, version, steps, extents], rest) = words.split_first_chunk()?;
         let extents = usize::try_from(extents).ok().filter(|count| *count <= EXTENTS_MAX)?;
         let (extents, rest) = rest.split_at_checked(extents)?;
+        let (&count, mut rest) = rest.split_first()?;
+        let mut values = Vec::new();
+        for _ in 0..count {
+            let (&[address, bytes], after) = rest.split_first_chunk()?;
+            let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= VALUES_BYTES_MAX)?;
+            let (words, after) = after.split_at_checked(bytes.div_ceil(8))?;
+            values.push(Value { address, bytes: to_bytes(words, bytes) });
+            rest = after;
+        }
         let lent: Option<Vec<Lent>> = rest.chunks(Lent::WORDS).map(Lent::from_words).collect();
         let lent = lent.filter(|lent| lent.len() <= LENT_MAX)?;
         Some(Launch {
@@ -311,6 +353,7 @@ impl Launch {
             version,
             steps: steps.try_into().ok()?,
             extents: extents.to_vec(),
+            values,
             lent,
         })
     }
@@ -333,19 +376,30 @@ mod tests {
             assert_eq!(read_join(&words[..cut]), None, "{cut} words");
         }
         let (stamp, program, version, steps) = (1, 2, 3, 4);
-        let launch =
-            Launch { stamp, program, version, steps, extents: vec![5, 6], lent: vec![lent(8), lent(16)] };
+        let values = vec![Value { address: 64, bytes: vec![7; 11] }, Value { address: 5, bytes: Vec::new() }];
+        let launch = Launch {
+            stamp,
+            program,
+            version,
+            steps,
+            extents: vec![5, 6],
+            values,
+            lent: vec![lent(8), lent(16)],
+        };
         let words = launch.words();
         assert_eq!(Launch::read(&words), Some(launch));
-        for cut in [0, 3, 4, 6, 8, 14] {
+        for cut in [0, 3, 4, 6, 7, 8, 10, 12, 13, 20] {
             assert_eq!(Launch::read(&words[..cut]), None, "{cut} words");
         }
         assert_eq!(Launch::read(&[1, 2, 3, 1 << 32, 0]), None);
         // A range that leads beyond the end of all addresses.
-        assert_eq!(Launch::read(&[1, 2, 3, 4, 0, u64::MAX, 8, 0, 0]), None);
+        assert_eq!(Launch::read(&[1, 2, 3, 4, 0, 0, u64::MAX, 8, 0, 0]), None);
+        // A value that is longer than any.
+        let long = [&[1, 2, 3, 4, 0, 1, 64, 1 + VALUES_BYTES_MAX as u64][..], &[0; 64]].concat();
+        assert_eq!(Launch::read(&long), None);
         let many = |extents: usize, lents: usize| {
-            let (extents, lent) = (vec![1; extents], vec![lent(8); lents]);
-            Launch::read(&Launch { stamp, program, version, steps, extents, lent }.words())
+            let (extents, values, lent) = (vec![1; extents], Vec::new(), vec![lent(8); lents]);
+            Launch::read(&Launch { stamp, program, version, steps, extents, values, lent }.words())
         };
         assert!(many(EXTENTS_MAX, LENT_MAX).is_some());
         assert!(many(EXTENTS_MAX + 1, 0).is_none() && many(0, LENT_MAX + 1).is_none());

@@ -117,8 +117,8 @@ pub(crate) enum Kind {
     Keep,
     /// ... which has ended, ...
     End,
-    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. The words of a
-    /// `Fault` follow, if it has failed.
+    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. If it has failed
+    /// (`edge` is 1), the words of a `Fault` follow, else what it wrote to scratch, if that is short.
     Step,
     /// From such a proxy: the rank has joined.
     Welcome,
@@ -186,19 +186,15 @@ impl Place {
     /// Four numbers, the length of the name, and the name, filled up.
     pub fn words(&self) -> Vec<u64> {
         let Far { key, base, bytes } = self.far;
-        let name = self.name.chunks(8).map(|part| {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            u64::from_ne_bytes(word)
-        });
-        [key, base, bytes, self.start, self.name.len() as u64].into_iter().chain(name).collect()
+        let head = [key, base, bytes, self.start, self.name.len() as u64];
+        head.into_iter().chain(to_words(&self.name)).collect()
     }
 
     /// The place that words say, if they do.
     pub fn from_words(words: &[u64]) -> Option<Place> {
         let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
-        let name: Vec<u8> = name.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let name = name.get(..usize::try_from(length).ok()?)?.into();
+        let length = usize::try_from(length).ok().filter(|length| length.div_ceil(8) <= name.len())?;
+        let name = to_bytes(name, length).into();
         Some(Place { far: Far { base, key, bytes }, start, name })
     }
 }
@@ -284,6 +280,22 @@ pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: 
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         span.slice(NOTE_BYTES, bytes.len()).write(&bytes);
     })
+}
+
+/// Bytes as words, the last one filled up.
+pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|part| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// The first bytes of words.
+pub(crate) fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
+    let mut all: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    all.truncate(bytes);
+    all
 }
 
 /// The words that follow a note.

@@ -167,7 +167,6 @@ impl Proxy {
     /// Makes it a proxy on another computer than its ranks, whose memory it reaches in this way.
     pub fn borrow(&mut self, way: Box<dyn Borrow>) {
         self.reach.lent = Some(LentMemory::new(way));
-        self.far.own = Some(self.reach.segment.proxy_endpoint(self.index));
         // They run once they have joined.
         self.absent.append(&mut self.ranks);
     }
@@ -240,7 +239,7 @@ impl Proxy {
             }
             Kind::Launch => {
                 let launch = Launch::read(words)?;
-                if !lent.bind(rank, note.offset, launch.lent.clone()) {
+                if !lent.bind(rank, note.offset, &launch) {
                     return None;
                 }
                 if let Err(fault) = self.mirror(rank, note, &launch) {
@@ -256,10 +255,14 @@ impl Proxy {
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
                 // It may have been given back meanwhile.
                 let Some(run) = self.runs.iter_mut().find(is_it) else { return Some(()) };
-                if let Some(fault) = Fault::from_words(words.try_into().unwrap_or_default()) {
-                    run.record.set_fault(fault);
-                }
-                match run.step_ended(note.step, note.total, &self.reach) {
+                let words = match note.edge {
+                    0 => words,
+                    _ => {
+                        run.record.set_fault(Fault::from_words(words.try_into().ok()?)?);
+                        &[]
+                    }
+                };
+                match run.step_ended(note.step, note.total, words, &self.reach) {
                     Ok(()) | Err(Stop::Fault(Fault::Unreachable { .. })) => {}
                     Err(Stop::Fault(_)) => return None,
                     #[cfg(test)]
@@ -535,9 +538,7 @@ impl Proxy {
             let polled = run.poll(&self.reach);
             self.far.hear(std::iter::from_fn(|| run.next_said()), &self.reach);
             while let Some(step) = run.next_ended() {
-                let rank = run.awaits(step).peer();
-                let note = Note::order(Kind::Over, rank, run.context, run.sequence, run.record.at());
-                self.far.outbox.push_back((rank, note));
+                self.far.wake(run.awaits(step), run);
             }
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
@@ -548,6 +549,11 @@ impl Proxy {
                 Ok(engine::Progress::Local) => {
                     moved = true;
                     tell(self.reach.segment.rank(run.rank), LOCAL);
+                    if let Some(lent) = &self.reach.lent {
+                        // If that cannot be written, the rank is lost, and whatever comes next fails.
+                        let _ = lent.write_state(run.rank, run.record.at(), LOCAL);
+                        self.far.wake(run.rank, run);
+                    }
                     at += 1;
                 }
                 Ok(engine::Progress::Finished) => {

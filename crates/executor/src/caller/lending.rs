@@ -22,8 +22,11 @@ impl Instance {
         while let Some(step) = run.next_ended() {
             let total = run.record.step(step, Field::Done).load(Ordering::Relaxed);
             let order = Note::order(Kind::Step, run.rank.peer(), run.context, run.sequence, run.record.at());
-            let words = run.record.fault().map_or(Vec::new(), |fault| fault.words().to_vec());
-            orders.push_back((proxy, Note { step, total, ..order }, words));
+            let (edge, words) = match run.record.fault() {
+                Some(fault) => (1, fault.words().to_vec()),
+                None => (0, run.short_scratch(step)),
+            };
+            orders.push_back((proxy, Note { step, total, edge, ..order }, words));
         }
     }
 }

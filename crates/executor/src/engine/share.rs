@@ -12,9 +12,11 @@
 //! Read next: `schedule/side.rs`, `caller/lending.rs`, `proxy.rs` (`obey`).
 
 use super::{Did, Execution};
-use crate::checked::operands;
+use crate::checked::written;
 use crate::fault::{Corruption, Fault};
-use crate::memory::{Reach, Stop};
+use crate::lent::VALUES_BYTES_MAX;
+use crate::memory::{Reach, Region, Stop};
+use crate::note::{to_bytes, to_words};
 use crate::peer::Peer;
 use crate::record::{BYTES, COMPLETE, Field, IN_ARENA, STAGED};
 use schedule::{Action, BufferId, Side};
@@ -199,26 +201,49 @@ impl Execution {
         Ok(if is_whole { Did::All } else { Did::Something })
     }
 
-    /// The rank has ended one of its steps, with this `done`. Errors: there is no such step, or its bytes
-    /// cannot be fetched.
-    pub(crate) fn step_ended(&mut self, step: u32, done: u64, reach: &Reach) -> Result<(), Stop> {
+    /// What a step of the rank has written to scratch, if that is short enough for a note.
+    pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
+        let bytes = self.buffers.spots[step as usize].bytes as usize;
+        match self.scratch_of(step) {
+            Some((Region::Local(span), offset, here))
+                if bytes <= VALUES_BYTES_MAX && here >= bytes as u64 =>
+            {
+                to_words(&span.slice(offset as usize, bytes).to_vec()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where a step writes, if that is scratch.
+    fn scratch_of(&self, step: u32) -> Option<(&Region, u64, u64)> {
+        let (operand, into) = written(&self.plan.schedule.steps[step as usize].action)?;
+        let at = self.buffers.spots[step as usize].at[operand];
+        if matches!(into.buffer, BufferId::Scratch(_)) { self.buffers.locate(into.buffer, at) } else { None }
+    }
+
+    /// The rank has ended one of its steps, with this `done`; `words` are as `short_scratch` has them. Errors:
+    /// there is no such step, or its bytes cannot be fetched.
+    pub(crate) fn step_ended(
+        &mut self,
+        step: u32,
+        done: u64,
+        words: &[u64],
+        reach: &Reach,
+    ) -> Result<(), Stop> {
         let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Progress };
         if step >= self.steps() as u32 || self.role(step) != Role::Watched || done & COMPLETE == 0 {
             return Err(wrong.into());
         }
-        let action = self.plan.schedule.steps[step as usize].action;
-        let written = operands(&action).into_iter().flatten().enumerate().last();
-        if let Some((operand, blocks)) = written
-            && !matches!(action, Action::Send { .. })
-            && matches!(blocks.buffer, BufferId::Scratch(_))
-        {
-            let spot = self.buffers.spots[step as usize];
-            let mut at = 0;
-            while at < spot.bytes {
-                let (region, offset, here) = self.buffers.region(blocks.buffer, spot.at[operand] + at)?;
-                let bytes = here.min(spot.bytes - at);
-                reach.refresh(region, offset, bytes)?;
-                at += bytes;
+        let bytes = self.buffers.spots[step as usize].bytes;
+        if let Some((region, offset, here)) = self.scratch_of(step) {
+            if here < bytes {
+                return Err(wrong.into());
+            }
+            match (region, words.len() as u64 == bytes.div_ceil(8)) {
+                (Region::Mirrored { span, .. }, true) => {
+                    span.slice(offset as usize, bytes as usize).write(&to_bytes(words, bytes as usize));
+                }
+                _ => reach.refresh(region, offset, bytes)?,
             }
         }
         reach.fault_point()?;

@@ -173,7 +173,8 @@ impl Message {
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
-    let (config, node_of, mut jobs) = some_nodes(rng, ranks as usize);
+    let nodes = rng.random_range(1..=3);
+    let (config, node_of, mut jobs) = some_nodes(rng, ranks as usize, nodes);
     lend_some(&mut jobs, &config, rng);
     let side = |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
     let plans = [side(1, vec![], vec![Some(0)]), side(0, vec![Some(1)], vec![])];

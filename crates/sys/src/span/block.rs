@@ -49,9 +49,7 @@ impl Block {
 
     /// A copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.bytes];
-        self.span().read(&mut bytes);
-        bytes
+        self.span().to_vec()
     }
 }
 

@@ -137,6 +137,13 @@ impl Span {
         unsafe { std::ptr::copy(self.address as *const u8, to.as_mut_ptr(), self.bytes) }
     }
 
+    /// A copy of the bytes.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes];
+        self.read(&mut bytes);
+        bytes
+    }
+
     /// Copies `from`, which must be as long, into the span.
     #[inline]
     pub fn write(self, from: &[u8]) {
