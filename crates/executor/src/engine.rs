@@ -216,7 +216,7 @@ impl Execution {
             };
             let (is_free, is_local) = match (state.finished, state.said_all) {
                 (true, _) => (true, true),
-                (_, true) => self.is_sent(step),
+                (_, true) => self.is_sent(step, false),
                 _ => (false, false),
             };
             self.states[index] = StepState { is_free, is_local, ..state };

@@ -380,7 +380,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
         return Err(corrupt(Corruption::Progress));
     }
     let region = reach.lies(rank, address, total)?;
-    let is_copied = !is_message && (total == 0 || address & STAGED != 0);
+    let is_copied = !is_message && (total == 0 || address & STAGED != 0 && reach.lent.is_none());
     Ok(Some(Source { record, stamp, step, region, bytes: total, is_copied }))
 }
 

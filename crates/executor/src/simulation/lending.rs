@@ -59,24 +59,25 @@ impl ProxyMemory {
         ProxyMemory { keys: keys.clone(), under_way, lost, met, turn: 0 }
     }
 
-    fn reaches(&mut self, rank: u32, lent: Lent, at: u64, bytes: u64) -> bool {
-        let known = self.keys.borrow().get(&lent.key) == Some(&(rank, lent));
-        if !known || self.is_lost(rank) {
+    /// Where a piece of what was lent lies, if it still is; the rank may have given it another address.
+    fn reaches(&mut self, rank: u32, lent: Lent, at: u64, bytes: u64) -> Option<usize> {
+        let known = self.keys.borrow().get(&lent.key).copied();
+        let Some((_, known)) = known.filter(|known| known.0 == rank && !self.is_lost(rank)) else {
             self.lost.insert(rank);
-            return false;
-        }
+            return None;
+        };
+        assert_eq!((known.bytes, known.base), (lent.bytes, lent.base));
         assert!(at + bytes <= lent.bytes, "an access outside of what was lent");
-        true
+        Some((known.address + at) as usize)
     }
 
     fn deliver(&mut self, writes: usize) {
         for (rank, lent, at, bytes) in
             self.under_way.drain(..writes.min(self.under_way.len())).collect::<Vec<_>>()
         {
-            if self.reaches(rank, lent, at, bytes.len() as u64) {
+            if let Some(address) = self.reaches(rank, lent, at, bytes.len() as u64) {
                 let from = sys::Block::of(&bytes);
-                let piece = ((lent.address + at) as usize, bytes.len());
-                remote::write(sys::process::id(), &[piece], &[from.span()]).unwrap();
+                remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
             }
         }
     }
@@ -96,11 +97,8 @@ impl Borrow for ProxyMemory {
         self.deliver(usize::MAX);
         let mut done = 0;
         for &(lent, at, bytes) in pieces {
-            if !self.reaches(rank, lent, at, bytes as u64) {
-                return false;
-            }
-            let piece = ((lent.address + at) as usize, bytes);
-            remote::read(sys::process::id(), &[piece], &[to.slice(done, bytes)]).unwrap();
+            let Some(address) = self.reaches(rank, lent, at, bytes as u64) else { return false };
+            remote::read(sys::process::id(), &[(address, bytes)], &[to.slice(done, bytes)]).unwrap();
             done += bytes;
         }
         true
