@@ -156,10 +156,9 @@ impl Coll {
         self.executor.start(self.messages.start(message)).map(CollTicket::Schedule)
     }
 
-    /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
-    /// although it has yet to end.
-    pub fn withdraw(&mut self, ticket: CollTicket) -> bool {
-        let CollTicket::Schedule(ticket) = ticket else { return false };
+    /// As `Executor::withdraw`.
+    pub fn withdraw(&mut self, ticket: CollTicket) -> Option<bool> {
+        let CollTicket::Schedule(ticket) = ticket else { return Some(false) };
         self.executor.withdraw(ticket)
     }
 

@@ -114,6 +114,17 @@ struct Instance {
     lent: Vec<Lent>,
     /// Whether such a proxy knows that this rank drives it.
     kept: bool,
+    /// What such a proxy was told if the rank wants the message no more.
+    withdrawal: Withdrawal,
+}
+
+/// Whether a proxy on another computer knows that its rank wants a message no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Withdrawal {
+    None,
+    /// It was told, and whoever withdraws has no answer: until then the operation has not ended.
+    Asked,
+    Answered,
 }
 
 impl Executor {
@@ -234,6 +245,7 @@ impl Executor {
             begun,
             lent,
             kept,
+            withdrawal: Withdrawal::None,
         };
         let index = self.outstanding.insert(instance) as u32;
         self.away += usize::from(away);
@@ -372,16 +384,27 @@ impl Executor {
     }
 
     /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
-    /// although the operation has yet to end.
-    pub fn withdraw(&mut self, ticket: InstanceTicket) -> bool {
-        let Some(run) = self.known(ticket) else { return false };
-        let is_withdrawn = run.record.withdraw();
+    /// although the operation has yet to end. Nothing: a proxy on another computer has yet to answer; ask
+    /// again.
+    pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
+        let Some(run) = self.known(ticket) else { return Some(false) };
+        let answer = match self.is_lent(ticket) {
+            true => run.record.claim(),
+            false => Some(run.record.withdraw() || run.record.is_withdrawn()),
+        };
+        match answer {
+            None => self.say_withdrawn(ticket, Withdrawal::Asked),
+            Some(_) => self.outstanding[ticket.index as usize].withdrawal = Withdrawal::Answered,
+        }
         self.nudge();
-        is_withdrawn
+        answer
     }
 
     /// Ends the send of a message that no receive will take.
     pub fn abandon(&mut self, ticket: InstanceTicket) {
+        if self.is_lent(ticket) {
+            self.say_withdrawn(ticket, Withdrawal::Answered);
+        }
         let Some(run) = self.known(ticket) else { return };
         run.record.step(0, Field::Done).store(COMPLETE, Ordering::Release);
         self.nudge();

@@ -241,6 +241,12 @@ impl LentMemory {
         self.write_at(rank, record.at() + 8 * first as u64, &bytes)
     }
 
+    /// Writes to the rank what has become of the receive of a message, before its first byte.
+    pub fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
+        let claim = record.head(Head::Claim).load(Ordering::Relaxed);
+        self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
+    }
+
     /// Writes a record's state, by which the rank knows that nothing more is written.
     pub fn write_state(&self, rank: LocalRank, at: u64, state: u64) -> Result<(), Fault> {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())

@@ -318,6 +318,24 @@ impl Reach {
         }
     }
 
+    /// Whether the driver of a receive may begin to write, which its rank gets to know before the first byte.
+    pub(crate) fn claim(&self, rank: LocalRank, record: &InstanceRecord) -> bool {
+        let is_first = record.claim().is_none();
+        let may_begin = record.begin();
+        // Only messages have one step.
+        if is_first && record.steps() == 1 {
+            self.tell_claim(rank, record);
+        }
+        may_begin
+    }
+
+    /// Writes to its rank, on another computer, what has become of the receive of a message.
+    pub(crate) fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) {
+        if let Some(lent) = &self.lent {
+            let _ = lent.tell_claim(rank, record);
+        }
+    }
+
     /// Fetches bytes of scratch that its rank, on another computer, has written.
     pub(crate) fn refresh(&self, region: &Region, offset: u64, bytes: u64) -> Result<(), Fault> {
         let (Region::Mirrored { span, rank, address }, Some(lent)) = (region, &self.lent) else {

@@ -120,6 +120,8 @@ pub(crate) enum Kind {
     /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. If it has failed
     /// (`edge` is 1), the words of a `Fault` follow, else what it wrote to scratch, if that is short.
     Step,
+    /// ... wants a message no more: its receive, unless that has begun, or its send.
+    Withdraw,
     /// From such a proxy: the rank has joined.
     Welcome,
     /// From such a proxy: an instance is complete, or has come further. Only wakes the rank; the record's words
@@ -223,7 +225,7 @@ impl Note {
         use Kind::*;
         let kinds = [
             Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Launch,
-            Keep, End, Step, Welcome, Over,
+            Keep, End, Step, Withdraw, Welcome, Over,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {

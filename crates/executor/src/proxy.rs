@@ -269,6 +269,14 @@ impl Proxy {
                     Err(Stop::Died) => self.dead = true,
                 }
             }
+            Kind::Withdraw => {
+                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
+                // What has ended or was given back tells the rank by its state.
+                if let Some(run) = self.runs.iter_mut().find(is_it) {
+                    run.withdraw(&self.reach);
+                    far.wake(rank, run);
+                }
+            }
             Kind::Keep => drop(far.server.kept.insert(key)),
             Kind::End => drop(far.server.kept.remove(&key)),
             _ => return None,

@@ -221,6 +221,14 @@ impl InstanceRecord {
         claim.compare_exchange(0, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// What has become of the receive of a message: withdrawn, or begun; nothing yet.
+    pub fn claim(&self) -> Option<bool> {
+        match self.head(Head::Claim).load(Ordering::Acquire) {
+            0 => None,
+            claim => Some(claim == WITHDRAWN),
+        }
+    }
+
     /// Whether the receive was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
         self.head(Head::Claim).load(Ordering::Acquire) == WITHDRAWN

@@ -297,7 +297,7 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
         }
         Some(work) => {
             if let Some(ticket) = work.ticket() {
-                guard.job().cancel(ticket);
+                guard.wait(|process| process.job().cancel(ticket));
             }
         }
         None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),

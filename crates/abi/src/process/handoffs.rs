@@ -63,7 +63,7 @@ impl Job {
             }
             // Another kind of message took the receive's turn.
             if !it.sends && !it.withdrawn && !p2p.awaits(it.ticket, it.key) {
-                it.withdrawn = coll.withdraw(it.instance);
+                it.withdrawn = coll.withdraw(it.instance) == Some(true);
             }
             true
         });
@@ -115,13 +115,14 @@ impl Job {
         failed.map_or(Ok(started), Err)
     }
 
-    /// Cancels a receive or a send that has not matched.
-    pub(crate) fn cancel(&mut self, ticket: Ticket) {
+    /// Cancels a receive or a send that has not matched. Nothing: a proxy on another computer has yet to say
+    /// whether it has; ask again.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<()> {
         let mut is_free = true;
         for other in self.p2p.depending(ticket) {
             let mut it = self.handoffs.under_way.iter_mut().find(|it| it.ticket == other && !it.withdrawn);
             // One that begins to come was sent after the message of this receive, which so is on its way.
-            let withdrawn = it.as_ref().is_none_or(|it| self.coll.withdraw(it.instance));
+            let withdrawn = it.as_ref().map_or(Some(true), |it| self.coll.withdraw(it.instance))?;
             if let (true, Some(it)) = (withdrawn, &mut it) {
                 it.withdrawn = true;
             }
@@ -130,6 +131,7 @@ impl Job {
         if is_free {
             self.p2p.cancel(ticket);
         }
+        Some(())
     }
 }
 

@@ -2,7 +2,7 @@
 //! How operations end. One that is locally complete has ended for the program; its instance retires: it stays
 //! in the directory, driven on, until peers need nothing more of it (docs/internals/edges.md).
 
-use super::{Executor, Instance};
+use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
 use crate::block::InstanceBlock;
 use crate::fault::Fault;
@@ -18,10 +18,11 @@ const RETIRING_MAX: usize = 64;
 impl Instance {
     /// Whether nobody drives it any more.
     fn has_ended(&self) -> bool {
-        match self.choice.is_proxy() {
+        let has_ended = match self.choice.is_proxy() {
             true => self.state() == COMPLETE && self.has_ended_share(),
             false => self.finished,
-        }
+        };
+        has_ended && self.withdrawal != Withdrawal::Asked
     }
 
     /// Whether the rank has nothing to do for an instance of its proxy.

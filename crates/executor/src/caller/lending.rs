@@ -4,7 +4,8 @@
 //!
 //! Invariant: no key is valid once the rank drives an instance on by itself.
 
-use super::{Executor, Instance};
+use super::{Executor, Instance, Withdrawal};
+use crate::InstanceTicket;
 use crate::block::InstanceBlock;
 use crate::far::Order;
 use crate::lent::{EXTENTS_MAX, LENT_MAX, Lend, Lending, join_words};
@@ -87,6 +88,24 @@ impl Executor {
     pub(super) fn say_kept(&mut self, kind: Kind, instance: (u64, u32)) {
         if let Some(proxy) = self.lending.as_ref().map(|lending| lending.proxy) {
             self.order(proxy, kind, instance, 0, Vec::new());
+        }
+    }
+
+    /// Whether a proxy on another computer drives an instance.
+    pub(super) fn is_lent(&self, ticket: InstanceTicket) -> bool {
+        let instance = self.outstanding.get(ticket.index as usize);
+        self.lending.is_some()
+            && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
+    }
+
+    /// Says once to such a proxy that the rank does not want a message any more.
+    pub(super) fn say_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
+        let Some(proxy) = self.lending.as_ref().map(|lending| lending.proxy) else { return };
+        let instance = &mut self.outstanding[ticket.index as usize];
+        let run = &instance.block.run;
+        let (context, sequence, at) = (run.context, run.sequence, run.record.at());
+        if std::mem::replace(&mut instance.withdrawal, withdrawal) == Withdrawal::None {
+            self.order(proxy, Kind::Withdraw, (context, sequence), at, Vec::new());
         }
     }
 

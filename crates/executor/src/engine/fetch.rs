@@ -192,7 +192,7 @@ impl Execution {
         }
         let capacity = self.buffers.spots[step as usize].bytes;
         let has_bytes = matches!(note.kind, Kind::Data | Kind::Copied | Kind::Place);
-        if has_bytes && !state.settling && !self.record.begin() {
+        if has_bytes && !state.settling && !reach.claim(self.rank, &self.record) {
             return Ok(Taken::No);
         }
         if has_bytes && is_unasked && note.total != capacity {

@@ -96,7 +96,7 @@ impl Execution {
         let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
         let expected = self.buffers.spots[step as usize].bytes;
         let region = reach.lies(peer, address, total);
-        if is_message && !self.record.begin() {
+        if is_message && !reach.claim(self.rank, &self.record) {
             return Ok(false);
         }
         reach.let_in(self.rank, peer);

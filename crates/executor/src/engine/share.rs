@@ -201,6 +201,19 @@ impl Execution {
         Ok(if is_whole { Did::All } else { Did::Something })
     }
 
+    /// The rank, on another computer, wants a message no more.
+    pub(crate) fn withdraw(&self, reach: &Reach) {
+        match self.plan.schedule.steps.first().map(|step| step.action) {
+            Some(Action::Send { .. }) => {
+                self.record.step(0, Field::Done).store(COMPLETE, Ordering::Release);
+            }
+            _ => {
+                self.record.withdraw();
+                reach.tell_claim(self.rank, &self.record);
+            }
+        }
+    }
+
     /// What a step of the rank has written to scratch, if that is short enough for a note.
     pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
         let bytes = self.buffers.spots[step as usize].bytes as usize;

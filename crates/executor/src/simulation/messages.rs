@@ -119,8 +119,9 @@ impl Message {
                     && rng.random_ratio(1, 3)
                 {
                     let executor = &mut jobs[here].ranks[self.receiver as usize].executor;
-                    self.is_withdrawn = executor.withdraw(ticket);
-                    if !self.is_withdrawn {
+                    let answer = executor.withdraw(ticket);
+                    self.is_withdrawn = answer == Some(true);
+                    if answer == Some(false) {
                         self.fate = Fate::Received;
                     }
                 }
