@@ -289,8 +289,9 @@ enum Hosts {
     WithDpus,
 }
 
-/// How many operations were recovered and divided, and how many messages and packets went between nodes.
-fn run(seed: u64, hosts: Hosts) -> [u64; 5] {
+/// How many operations were recovered, divided, and carried out by proxies on other computers, and how many
+/// messages, packets and reads went between nodes.
+fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let (size, nodes) = match hosts {
         Hosts::Any => (rng.random_range(1..=7), rng.random_range(1..=3)),
@@ -331,7 +332,8 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 5] {
             let counters = jobs.iter().flat_map(|job| &job.ranks).map(|rank| rank.executor.counters());
             let (recovered, divided) =
                 counters.fold((0, 0), |sum, of| (sum.0 + of.recovered, sum.1 + of.divided));
-            return [recovered, divided, network.carried, packets.carried, packets.pulled];
+            let ended_elsewhere = jobs.iter().map(Job::ended_elsewhere).sum();
+            return [recovered, divided, ended_elsewhere, network.carried, packets.carried, packets.pulled];
         }
         match rng.random_range(0..12) {
             0 => {
@@ -444,8 +446,8 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
 }
 
 /// The sums of what `run` counts.
-fn runs(seeds: std::ops::Range<u64>, hosts: Hosts) -> [u64; 5] {
-    let mut sums = [0; 5];
+fn runs(seeds: std::ops::Range<u64>, hosts: Hosts) -> [u64; 6] {
+    let mut sums = [0; 6];
     for seed in seeds {
         let run = std::panic::AssertUnwindSafe(|| run(seed, hosts));
         match std::panic::catch_unwind(run) {
@@ -462,7 +464,7 @@ fn runs(seeds: std::ops::Range<u64>, hosts: Hosts) -> [u64; 5] {
 
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let [recovered, _, carried, packets, pulled] = runs(0..1500, Hosts::Any);
+    let [recovered, _, _, carried, packets, pulled] = runs(0..1500, Hosts::Any);
     assert!(recovered > 100, "only {recovered} operations were recovered");
     assert!(carried > 2_000, "only {carried} messages went between nodes");
     assert!(packets > 30_000, "only {packets} packets went between nodes");
@@ -471,7 +473,8 @@ fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
 
 #[test]
 fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
-    let [recovered, divided, ..] = runs(0..600, Hosts::WithDpus);
+    let [recovered, divided, ended_elsewhere, ..] = runs(0..600, Hosts::WithDpus);
     assert!(divided > 300, "only {divided} operations were divided");
+    assert!(ended_elsewhere > 500, "only {ended_elsewhere} operations were carried out elsewhere");
     assert!(recovered > 50, "only {recovered} operations were recovered");
 }

@@ -169,8 +169,8 @@ impl Message {
     }
 }
 
-/// How many instances were recovered, how many packets went between nodes, and how many instances went to
-/// proxies on other computers.
+/// How many instances were recovered, how many packets went between nodes, and how many instances proxies on
+/// other computers have carried out.
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
@@ -188,9 +188,8 @@ fn run(seed: u64) -> [u64; 3] {
         if messages.iter().all(Message::is_over) {
             let all = jobs.iter().flat_map(|job| &job.ranks);
             let recovered = all.map(|rank| rank.executor.counters().recovered).sum();
-            let lending = jobs.iter().filter(|job| job.mirror.is_some()).flat_map(|job| &job.ranks);
-            let lent = lending.map(|rank| rank.executor.counters().offloaded).sum();
-            return [recovered, packets.carried, lent];
+            let ended_elsewhere = jobs.iter().map(Job::ended_elsewhere).sum();
+            return [recovered, packets.carried, ended_elsewhere];
         }
         match rng.random_range(0..8) {
             0 => {
@@ -227,5 +226,5 @@ fn messages_arrive_once_whatever_receivers_and_proxies_do() {
     eprintln!("{sums:?}");
     assert!(sums[0] > 100, "only {} operations were recovered", sums[0]);
     assert!(sums[1] > 10_000, "only {} packets went between nodes", sums[1]);
-    assert!(sums[2] > 500, "only {} operations went to other computers", sums[2]);
+    assert!(sums[2] > 500, "only {} operations were carried out on other computers", sums[2]);
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use sys::memory::Map;
+use telemetry::Counter;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
 /// Bytes of a rank's private memory.
@@ -108,6 +109,12 @@ impl Job {
             }
         }
         self.mirror = Some(mirror);
+    }
+
+    /// Operations that proxies on another computer have carried out.
+    pub fn ended_elsewhere(&self) -> u64 {
+        let Some(mirror) = &self.mirror else { return 0 };
+        (0..mirror.shape().proxies).map(|proxy| mirror.proxy(proxy).counters.value(Counter::Instances)).sum()
     }
 
     /// A proxy of some host has ended.
