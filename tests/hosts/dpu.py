@@ -57,34 +57,48 @@ def proxies_on_other_computers_carry_out_collectives(hosts):
     return f"{offloaded} operations, early {early.group(1)} of {early.group(2)}"
 
 
-# Programs of tests/programs whose messages proxies on other computers carry, and on how many ranks.
+# Programs of tests/programs whose messages or collectives proxies on other computers carry, and on how many ranks.
 MESSAGES = {"p2p_ways": 3, "persistent": 2, "p2p_modes": 4, "p2p_receives": 4, "p2p_requests": 4, "p2p_order": 4, "partitioned": 4}
+COLLECTIVES = {name: 4 for name in ["coll_regular", "coll_vector", "coll_derived", "coll_reduce", "coll_operators", "coll_long",
+                                    "neighbors", "inter_collectives"]}
 
 
-def carry_messages(hosts, programs):
+def carry(hosts, programs, functions):
+    """Runs programs, a dict as above, on h1 and h2, and looks whether proxies carried functions whose names fit a pattern."""
     file = lab.STATE / "dpus"
     file.write_text("h3\nh4\n")
     carried = 0
-    for name in programs:
+    for name, ranks in programs.items():
         settings = ["-genv", "OUTBOARD_OFFLOAD", "on", "-genv", "OUTBOARD_STATS", 1, "-genv", "OUTBOARD_PROXY_TIMEOUT_MS", 60000]
-        code, output = jobs.on(hosts.hosts[0], jobs.MPIRUN, "-hosts", "h1:2,h2:2", "-n", MESSAGES[name], "--map-by", "node",
+        code, output = jobs.on(hosts.hosts[0], jobs.MPIRUN, "-hosts", "h1:2,h2:2", "-n", ranks, "--map-by", "node",
                                "--dpu-hostfile", file, *settings, jobs.program(name))
         expect(code == 0 and not counted(output, "recovered"), f"{name}: {code}\n{output}")
-        carried += len(re.findall(r"^MPI_(?:Isend|Irecv) on .* proxy carried", output, re.M))
-    expect(carried > 0, "no message was carried")
+        carried += len(re.findall(rf"^MPI_(?:{functions}) on .* proxy carried", output, re.M))
+    expect(carried > 0, "nothing was carried")
     jobs.nothing_left(hosts)
-    return f"{carried} kinds of messages"
+    return f"{carried} kinds of operations"
 
 
 @test
 def proxies_on_other_computers_carry_messages(hosts):
-    return carry_messages(hosts, list(MESSAGES)[:2])
+    return carry(hosts, {"p2p_ways": 3, "persistent": 2}, "Isend|Irecv")
 
 
 @jobs.rare
 @test
 def proxies_on_other_computers_carry_messages_of_all_programs(hosts):
-    return carry_messages(hosts, MESSAGES)
+    return carry(hosts, MESSAGES, "Isend|Irecv")
+
+
+@test
+def ranks_and_proxies_on_other_computers_share_collectives(hosts):
+    return carry(hosts, {"coll_regular": 4}, r"I\w+")
+
+
+@jobs.rare
+@test
+def ranks_and_proxies_on_other_computers_share_collectives_of_all_programs(hosts):
+    return carry(hosts, COLLECTIVES, r"I\w+")
 
 
 @jobs.rare
