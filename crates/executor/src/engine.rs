@@ -435,7 +435,9 @@ impl Execution {
         }
         if is_free && !std::mem::replace(&mut state.is_free, true) {
             for &follower in self.plan.followers(step) {
-                if !matches!(self.role(follower), Role::Own | Role::Announced) {
+                // A driver that died may have ended it: what it had published it did not always say.
+                let is_driven = matches!(self.role(follower), Role::Own | Role::Announced);
+                if !is_driven || self.states[follower as usize].finished {
                     continue;
                 }
                 let waits = &mut self.states[follower as usize].waits;
