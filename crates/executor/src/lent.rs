@@ -174,6 +174,13 @@ impl LentMemory {
         is_new
     }
 
+    /// The user may use its buffers again, whose bytes change then; a later instance may have the same.
+    pub fn forget_values(&self, rank: LocalRank, at: u64) {
+        if let Some(mut known) = self.known(rank) {
+            known.loans.iter_mut().filter(|loan| loan.at == at).for_each(|loan| loan.values.clear());
+        }
+    }
+
     /// Nothing is done for the instance any more.
     pub fn release(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {

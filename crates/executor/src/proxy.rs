@@ -558,6 +558,7 @@ impl Proxy {
                     moved = true;
                     tell(self.reach.segment.rank(run.rank), LOCAL);
                     if let Some(lent) = &self.reach.lent {
+                        lent.forget_values(run.rank, run.record.at());
                         // If that cannot be written, the rank is lost, and whatever comes next fails.
                         let _ = lent.write_state(run.rank, run.record.at(), LOCAL);
                         self.far.wake(run.rank, run);
