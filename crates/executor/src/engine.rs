@@ -6,8 +6,8 @@
 //! (`Execution::resume`): what `done` counts is done, everything else can be done again.
 //!
 //! Read next: `engine/receive.rs` (receives from a peer on this node), `engine/local.rs` (the steps without a
-//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node), `engine/share.rs` (two
-//! drivers).
+//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node), `engine/share.rs`
+//! (two drivers).
 
 mod fetch;
 mod local;

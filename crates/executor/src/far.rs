@@ -12,7 +12,6 @@
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
-use crate::engine::Execution;
 use crate::later::Later;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, Said, Taken, send_words, words};
@@ -25,7 +24,6 @@ use std::time::Duration;
 use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Pull, Sent};
-use transport::shm::LocalRank;
 
 /// Bytes of reads from one server that may be under way. What it sends beside them, such as its requests for
 /// bytes the other way, waits behind these in the queues of the network.
@@ -179,12 +177,6 @@ impl FarEdges {
             fail!(Class::ProcAborted, "the connection to another host is lost: {why}");
         }
         Ok(moved)
-    }
-
-    /// Has a rank on another computer look at an instance.
-    pub fn wake(&mut self, rank: LocalRank, run: &Execution) {
-        let note = Note::order(Kind::Over, rank.peer(), run.context, run.sequence, run.record.at());
-        self.outbox.push_back((rank.peer(), note));
     }
 
     /// Whether something is to leave that must not wait for the next MPI call.

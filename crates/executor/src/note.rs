@@ -117,15 +117,15 @@ pub(crate) enum Kind {
     Keep,
     /// ... which has ended, ...
     End,
-    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. If it has failed
-    /// (`edge` is 1), the words of a `Fault` follow, else what it wrote to scratch, if that is short.
+    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. If it has
+    /// failed (`edge` is 1), the words of a `Fault` follow, else what it wrote to scratch, if that is short.
     Step,
     /// ... wants a message no more: its receive, unless that has begun, or its send.
     Withdraw,
     /// From such a proxy: the rank has joined.
     Welcome,
-    /// From such a proxy: an instance is complete, or has come further. Only wakes the rank; the record's words
-    /// say so, too.
+    /// From such a proxy: an instance is complete, or has come further. Only wakes the rank; the record's
+    /// words say so, too.
     Over,
 }
 

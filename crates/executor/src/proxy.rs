@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The proxy's side: takes the instances that its ranks launch, and drives them until the ranks have gone.
 
+mod mirror;
+
 use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
 use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
-use crate::lent::{self, Borrow, Launch, LentMemory};
+use crate::lent::{Borrow, LentMemory};
 use crate::memory::{Driver, Reach, Stop};
-use crate::note::{EdgePort, Kind, Note, Taken};
+use crate::note::{EdgePort, Taken};
 use crate::parameters::Parameters;
 use crate::record::{self, COMPLETE, Head, InstanceRecord, LOCAL, RETURNED};
 use crate::{Config, buffers};
@@ -216,149 +218,6 @@ impl Proxy {
         Ok(moved)
     }
 
-    /// Does what a rank on another computer says; nothing if it cannot say that.
-    fn obey(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
-        let Proxy { reach, far, .. } = self;
-        let lent = reach.lent.as_ref()?;
-        let rank =
-            reach.segment.local(from).filter(|rank| reach.segment.proxy_of(*rank) == Some(self.index))?;
-        if note.sender != from {
-            return None;
-        }
-        let key = (from, note.context, note.sequence);
-        match note.kind {
-            Kind::Join => {
-                let (name, heartbeat) = lent::read_join(words)?;
-                if !lent.meet(rank, &name, heartbeat) {
-                    return None;
-                }
-                self.forget(rank);
-                self.reach.segment.rank(rank).set_state(State::Running);
-                let answer = Note::order(Kind::Welcome, from, 0, 0, 0);
-                self.far.orders.push_back((from, answer, Vec::new()));
-            }
-            Kind::Launch => {
-                let launch = Launch::read(words)?;
-                if !lent.bind(rank, note.offset, &launch) {
-                    return None;
-                }
-                if let Err(fault) = self.mirror(rank, note, &launch) {
-                    self.end_lent(rank, note.offset, key, RETURNED);
-                    return matches!(fault, Fault::Unreachable { .. }).then_some(());
-                }
-                match self.adopt(rank, note.offset) {
-                    Ok(run) => self.runs.push(run),
-                    Err(_) => self.end_lent(rank, note.offset, key, RETURNED),
-                }
-            }
-            Kind::Step => {
-                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
-                // It may have been given back meanwhile.
-                let Some(run) = self.runs.iter_mut().find(is_it) else { return Some(()) };
-                let words = match note.edge {
-                    0 => words,
-                    _ => {
-                        run.record.set_fault(Fault::from_words(words.try_into().ok()?)?);
-                        &[]
-                    }
-                };
-                match run.step_ended(note.step, note.total, words, &self.reach) {
-                    Ok(()) | Err(Stop::Fault(Fault::Unreachable { .. })) => {}
-                    Err(Stop::Fault(_)) => return None,
-                    #[cfg(test)]
-                    Err(Stop::Died) => self.dead = true,
-                }
-            }
-            Kind::Withdraw => {
-                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
-                // What has ended or was given back tells the rank by its state.
-                if let Some(run) = self.runs.iter_mut().find(is_it) {
-                    run.withdraw(&self.reach);
-                    far.wake(rank, run);
-                }
-            }
-            Kind::Keep => drop(far.server.kept.insert(key)),
-            Kind::End => drop(far.server.kept.remove(&key)),
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// Forgets all that belonged to a rank.
-    fn forget(&mut self, rank: LocalRank) {
-        self.runs.retain(|run| run.rank != rank);
-        self.idle.retain(|&(owner, _), _| owner != rank);
-        self.plans.retain(|&(owner, _), _| owner != rank);
-        self.far.server.kept.retain(|(owner, ..)| *owner != rank.peer());
-        self.far.unasked.forget(rank.peer(), None);
-        self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
-    }
-
-    /// Has an instance's record here as the rank has it, with program and parameters where they are new.
-    fn mirror(&mut self, rank: LocalRank, note: &Note, launch: &Launch) -> std::result::Result<(), Fault> {
-        let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
-        let Launch { stamp, program, version, steps, .. } = *launch;
-        let arena = self.reach.arena(rank)?.clone();
-        let at = note.offset;
-        if !arena.mirror_extents(&launch.extents) {
-            return Err(corrupt(Corruption::Offset));
-        }
-        let record = self.reach.record(&arena, at, steps)?;
-        let Some(lent) = &self.reach.lent else { return Err(corrupt(Corruption::Offset)) };
-        let head = |which: Head| record.head(which).load(Ordering::Relaxed);
-        let is_here = self.idle.contains_key(&(rank, at))
-            && (head(Head::Program), head(Head::ParametersVersion)) == (program, version);
-        if !is_here {
-            lent.pull(rank, &arena, at, record::record_bytes(steps as usize))?;
-            let said = (head(Head::Program), head(Head::ParametersVersion), head(Head::Steps));
-            if said != (program, version, steps.into()) {
-                return Err(corrupt(Corruption::Program));
-            }
-            let pull = |at: Head, words: u64| match words <= WORDS_MAX {
-                true => lent.pull(rank, &arena, head(at), 8 * words),
-                false => Err(corrupt(Corruption::Program)),
-            };
-            if !self.plans.contains_key(&(rank, program)) {
-                pull(Head::ProgramAt, head(Head::ProgramWords))?;
-                pull(Head::ExportsAt, head(Head::Exports).saturating_mul(2))?;
-            }
-            pull(Head::ParametersAt, head(Head::ParametersWords))?;
-        }
-        record.reset();
-        record.head(Head::Driver).store(1 + u64::from(self.index), Ordering::Relaxed);
-        record.link(&self.reach.segment.rank(rank).directory[..], stamp, note.context);
-        Ok(())
-    }
-
-    /// An instance of a rank on another computer is complete, or is given back: nothing is done for it any
-    /// more once the rank can see that.
-    fn end_lent(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
-        let Some(lent) = &self.reach.lent else { return };
-        let arena = match self.reach.arena(rank) {
-            Ok(arena) => arena,
-            Err(fault) => {
-                self.failed = Some(fault.error(rank.peer()));
-                return;
-            }
-        };
-        let directory = &self.reach.segment.rank(rank).directory[..];
-        let written = match record::find(directory, arena, self.reach.me(), key.1, key.2) {
-            Ok(record::Lookup::Here(record, _)) if record.at() == at => {
-                record.unlink(directory);
-                lent.report(rank, &record)
-            }
-            _ => Ok(()),
-        };
-        if state == RETURNED {
-            self.far.server.kept.insert(key);
-        }
-        // What cannot be written belongs to a rank that needs it no more.
-        if written.is_ok() && lent.write_state(rank, at, state).is_ok() {
-            self.far.outbox.push_back((rank.peer(), Note::order(Kind::Over, rank.peer(), key.1, key.2, at)));
-        }
-        lent.release(rank, at);
-    }
-
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
     /// doorbell.
     pub fn has_events(&self) -> bool {
@@ -546,7 +405,7 @@ impl Proxy {
             let polled = run.poll(&self.reach);
             self.far.hear(std::iter::from_fn(|| run.next_said()), &self.reach);
             while let Some(step) = run.next_ended() {
-                self.far.wake(run.awaits(step), run);
+                self.far.outbox.push_back(Proxy::woken(run.awaits(step), run));
             }
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
@@ -561,7 +420,7 @@ impl Proxy {
                         lent.forget_values(run.rank, run.record.at());
                         // If that cannot be written, the rank is lost, and whatever comes next fails.
                         let _ = lent.write_state(run.rank, run.record.at(), LOCAL);
-                        self.far.wake(run.rank, run);
+                        self.far.outbox.push_back(Proxy::woken(run.rank, run));
                     }
                     at += 1;
                 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Which part of a schedule stays within a host, where proxies run on another computer (a DPU).
 //!
-//! An edge between two ranks of a host never passes the DPU's port: both ends are the host's, which carries it
-//! out in shared memory. An edge to another host is the DPU's. Copies and reductions are the host's until
+//! An edge between two ranks of a host never passes the DPU's port: both ends are the host's, which carries
+//! it out in shared memory. An edge to another host is the DPU's. Copies and reductions are the host's until
 //! bytes from another host take part in them. So the leader of a host sums what its ranks have, DPUs exchange
 //! the sums of hosts, and the result comes back once per host.
 
@@ -83,8 +83,8 @@ mod tests {
         }
     }
 
-    // Goal: a broadcast by leaders comes to each host once, and so does the sum of an allreduce; the ranks of a
-    // host are combined on the host.
+    // Goal: a broadcast by leaders comes to each host once; what the ranks of a host contribute to an
+    // allreduce is combined on the host.
     #[test]
     fn a_result_comes_once_per_host() {
         let nodes = Arc::new(NodeMap::by_node(12, 3));

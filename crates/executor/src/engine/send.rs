@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sends: publishing bytes for a receiver on this host, or for this rank's server, where they lie or in a copy.
+//! Sends: publishing bytes for a receiver on this host, or for this rank's server, where they lie or in a
+//! copy.
 
 use super::{Did, Execution};
 use crate::fault::Fault;

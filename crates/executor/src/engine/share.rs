@@ -234,8 +234,8 @@ impl Execution {
         if matches!(into.buffer, BufferId::Scratch(_)) { self.buffers.locate(into.buffer, at) } else { None }
     }
 
-    /// The rank has ended one of its steps, with this `done`; `words` are as `short_scratch` has them. Errors:
-    /// there is no such step, or its bytes cannot be fetched.
+    /// The rank has ended one of its steps, with this `done`; `words` are as `short_scratch` has them.
+    /// Errors: there is no such step, or its bytes cannot be fetched.
     pub(crate) fn step_ended(
         &mut self,
         step: u32,

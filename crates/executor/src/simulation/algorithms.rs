@@ -43,7 +43,7 @@ struct Side {
 }
 
 impl Case {
-    fn random(rng: &mut SmallRng, nodes: &Arc<NodeMap>) -> Case {
+    fn random(rng: &mut SmallRng, nodes: &Arc<NodeMap>, hosts: Hosts) -> Case {
         let size = nodes.ranks() as usize;
         let facts = ALGORITHMS.iter().filter(|facts| !facts.inter).choose(rng).unwrap();
         let collective = facts.collective;
@@ -56,7 +56,10 @@ impl Case {
             seed: rng.random(),
             pieces: rng.random(),
             nodes: Some(nodes.clone()),
-            fetched_bytes_min: *[0, 0, 5, 70, 1000, u64::MAX].choose(rng).unwrap(),
+            fetched_bytes_min: match hosts {
+                Hosts::Any => *[0, 0, 5, 70, 1000, u64::MAX].choose(rng).unwrap(),
+                Hosts::WithDpus => 0,
+            },
         }
     }
 
@@ -289,19 +292,27 @@ enum Hosts {
     WithDpus,
 }
 
+impl Hosts {
+    /// The number of ranks, the node of each, and the nodes' parts of the job.
+    fn make(self, rng: &mut SmallRng) -> (usize, Vec<u32>, Vec<Job>) {
+        let (size, nodes) = match self {
+            Hosts::Any => (rng.random_range(1..=7), rng.random_range(1..=3)),
+            Hosts::WithDpus => (rng.random_range(4..=8), rng.random_range(2..=3)),
+        };
+        let (config, node_of, mut jobs) = some_nodes(rng, size, nodes);
+        match self {
+            Hosts::Any => lend_some(&mut jobs, &config, rng),
+            Hosts::WithDpus => jobs.iter_mut().for_each(|job| job.lend(&config)),
+        }
+        (size, node_of, jobs)
+    }
+}
+
 /// How many operations were recovered, divided, and carried out by proxies on other computers, and how many
 /// messages, packets and reads went between nodes.
 fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     let rng = &mut SmallRng::seed_from_u64(seed);
-    let (size, nodes) = match hosts {
-        Hosts::Any => (rng.random_range(1..=7), rng.random_range(1..=3)),
-        Hosts::WithDpus => (rng.random_range(4..=8), rng.random_range(2..=3)),
-    };
-    let (config, node_of, mut jobs) = some_nodes(rng, size, nodes);
-    match hosts {
-        Hosts::Any => lend_some(&mut jobs, &config, rng),
-        Hosts::WithDpus => jobs.iter_mut().for_each(|job| job.lend(&config)),
-    }
+    let (size, node_of, mut jobs) = hosts.make(rng);
     let mut network = Network::default();
     let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
     let mut packets = Packets { bytes_max, ..Packets::default() };
@@ -311,10 +322,7 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     members.shuffle(rng);
     let members: Arc<[u32]> = members.into();
     let map = Arc::new(NodeMap::new(members.iter().map(|&member| node_of[member as usize])));
-    let mut cases: Vec<Case> = (0..rng.random_range(1..=3)).map(|_| Case::random(rng, &map)).collect();
-    if matches!(hosts, Hosts::WithDpus) {
-        cases.iter_mut().for_each(|case| case.fetched_bytes_min = 0);
-    }
+    let cases: Vec<Case> = (0..rng.random_range(1..=3)).map(|_| Case::random(rng, &map, hosts)).collect();
     let mut waiting: Vec<(usize, usize)> =
         (0..cases.len()).flat_map(|c| (0..size).map(move |m| (c, m))).collect();
     waiting.shuffle(rng);
