@@ -4,12 +4,12 @@
 //!
 //! Each driver drives its own steps and watches those of the other that its own ones follow, by their `done`
 //! in the record that it has. The proxy writes that word to the rank; the rank sends it in a note
-//! (`Kind::Step`). Bytes that a host's step wrote to scratch are fetched by the proxy when it gets the note.
+//! (`Kind::Step`), with what the step wrote to scratch if that is short. Else the proxy fetches it.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
 //! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
 //!
-//! Read next: `schedule/side.rs`, `caller/lending.rs`, `proxy.rs` (`obey`).
+//! Read next: `schedule/side.rs`, `caller/lending.rs`, `proxy/mirror.rs`.
 
 use super::{Did, Execution};
 use crate::checked::written;

@@ -73,7 +73,8 @@ impl Proxy {
                 }
             }
             Kind::Withdraw => {
-                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
+                // Only messages have one step.
+                let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note) && run.steps() == 1;
                 // What has ended or was given back tells the rank by its state.
                 if let Some(run) = self.runs.iter_mut().find(is_it) {
                     run.withdraw(&self.reach);
