@@ -486,3 +486,62 @@ fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
     assert!(ended_elsewhere > 500, "only {ended_elsewhere} operations were carried out elsewhere");
     assert!(recovered > 50, "only {recovered} operations were recovered");
 }
+
+/// A broadcast comes to the host of ranks 2 and 3 by its leader, rank 2. That makes no call after the one
+/// that starts it, and rank 3 has the bytes all the same, since the proxy publishes them.
+#[test]
+fn nobody_waits_for_a_leader_that_computes() {
+    let (config, node_of) = (Config::default(), [0, 0, 1, 1]);
+    let mut jobs: Vec<Job> = (0..2).map(|node| Job::on_node(node, 2, &node_of, 1, &config)).collect();
+    jobs.iter_mut().for_each(|job| job.lend(&config));
+    let (rng, mut packets) =
+        (&mut SmallRng::seed_from_u64(1), Packets { bytes_max: 1000, ..Packets::default() });
+    let mut turn = |jobs: &mut [Job], ranks: std::ops::Range<u32>| {
+        for rank in ranks {
+            let executor = &mut jobs[node_of[rank as usize] as usize].ranks[rank as usize].executor;
+            executor.poll();
+            executor.exchange(&mut End { packets: &mut packets, own: rank, rng }).unwrap();
+        }
+        for job in jobs {
+            let own = job.segment.proxy_endpoint(0);
+            job.proxies[0].poll();
+            job.proxies[0].exchange(&mut End { packets: &mut packets, own, rng }).unwrap();
+        }
+    };
+    (0..100).for_each(|_| turn(&mut jobs, 0..4));
+    let nodes = Some(Arc::new(NodeMap::new(node_of)));
+    let started: Vec<_> = (0..4u32)
+        .map(|rank| {
+            let memory = &mut jobs[node_of[rank as usize] as usize].ranks[rank as usize];
+            let buffer = memory.buffer(&[if rank == 0 { 7 } else { 1 }; 5000], Home::Arena);
+            let params = Params { nodes: nodes.clone(), ..Params::new(rank, 4) };
+            let ticket = memory.executor.start(Start {
+                context: 1,
+                sequence: 1,
+                peers: (0..4).collect(),
+                schedule: Arc::new(Algorithm::BcastNodes.plan(&params)),
+                input: Binding::None,
+                output: Binding::Whole {
+                    buffer: buffer.clone(),
+                    cut: Cut::Near { elements: 5000, element_bytes: 1 },
+                },
+                reduction: None,
+                offload: Offload::On,
+                fetched_bytes_min: 0,
+                message: false,
+            });
+            (ticket.unwrap(), buffer)
+        })
+        .collect();
+    // The call that starts it.
+    while jobs[1].ranks[2].executor.has_orders() {
+        turn(&mut jobs, 2..3);
+    }
+    for _ in 0..2000 {
+        turn(&mut jobs, 0..2);
+        turn(&mut jobs, 3..4);
+    }
+    let last = &mut jobs[1].ranks[3];
+    assert_eq!(last.executor.outcome(started[3].0), Some(Ok(())));
+    assert_eq!(last.data(&started[3].1), [7; 5000]);
+}
