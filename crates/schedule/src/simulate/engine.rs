@@ -3,8 +3,8 @@
 //! are known when it starts, so there are no other events.
 use super::network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
 use super::template::{Kind, Step, Template, Templates};
-use crate::NodeMap;
 use crate::random::{Mix, Random, mix};
+use crate::{NodeMap, Side};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -18,13 +18,6 @@ struct Node {
     memory: u64,
     /// The memory of its DPU.
     staging: u64,
-}
-
-/// Who carries out a step: the node's own processors or the DPU's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Host,
-    Dpu,
 }
 
 /// What went which way, in bytes.
@@ -237,7 +230,8 @@ impl<'a> Engine<'a> {
         dpu_of(self.network)
     }
 
-    /// Who carries out a step. A reduction of what the DPU has received or made is the DPU's.
+    /// Who carries out a step, as `Schedule::sides` has it, but for copies: the model's ranks make them all.
+    /// A reduction of what the DPU has received or made is the DPU's.
     fn side(&self, rank: u32, step: &Step, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
