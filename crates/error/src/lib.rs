@@ -17,7 +17,8 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// The class of a number, as another process sent it.
+            /// The class with this number, which another process may have sent; None if there is no such
+            /// class.
             pub fn numbered(number: i32) -> Option<Class> {
                 match number {
                     $($number => Some(Class::$name),)*
@@ -93,20 +94,19 @@ classes! {
     Abi = 62,
 }
 
-/// An error class and the sentence that explains it. One word wide, so that a `Result<()>` fits in a
-/// register.
+/// An error class and the sentence that explains it. One word wide, so a `Result<()>` fits in a register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Error(Box<Facts>);
 
-/// What an `Error` says.
+/// The content of an `Error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What the MPI call returns, unless there is a code.
+    /// The class that the MPI call returns unless `code` is set.
     pub class: Class,
-    /// What the MPI call returns instead: a code that a function of the program returned to us.
+    /// The error code that the MPI call returns instead of the class: a callback of the program returned it.
     pub code: Option<i32>,
-    /// What the system said (errno), where that is the cause.
+    /// The errno of the system call that failed, where a system call is the cause.
     pub errno: Option<i32>,
     /// One sentence with the facts: which ranks and arguments, how many bytes, and what would be right.
     pub message: String,
@@ -119,19 +119,19 @@ impl Error {
         Error(Box::new(Facts { class, code: None, errno: None, message: message.into() }))
     }
 
-    /// The same error, of which the MPI call returns `code`.
+    /// The same error, for which the MPI call returns `code`.
     pub fn with_code(mut self, code: i32) -> Error {
         self.0.code = Some(code);
         self
     }
 
-    /// The same error, whose cause is what the system said.
+    /// The same error, caused by a system call that failed with `errno`.
     pub fn with_errno(mut self, errno: Option<i32>) -> Error {
         self.0.errno = errno;
         self
     }
 
-    /// What the MPI call returns.
+    /// The number that the MPI call returns: the program's code, or else the class.
     pub fn code(&self) -> i32 {
         self.0.code.unwrap_or(self.0.class as i32)
     }
@@ -150,7 +150,7 @@ impl std::ops::DerefMut for Error {
     }
 }
 
-/// `Err` of a class with a formatted sentence: `fail!(Class::Rank, "rank {rank} is not below {size}")`.
+/// Returns an error with a formatted sentence: `fail!(Class::Rank, "rank {rank} is not below {size}")`.
 #[macro_export]
 macro_rules! fail {
     ($class:expr, $($sentence:tt)*) => {
@@ -158,13 +158,13 @@ macro_rules! fail {
     };
 }
 
-/// Makes an error, in a cold function that takes the sentence's values, so that the hot one keeps them in
-/// registers.
+/// Makes an error in a cold function that takes the values of the sentence, so that the hot caller keeps them
+/// in registers.
 #[cold]
 #[inline(never)]
 pub fn late(make: impl FnOnce() -> Error) -> Error {
     make()
 }
 
-/// The result of everything inside the library.
+/// The result type of the whole library.
 pub type Result<T> = std::result::Result<T, Error>;
