@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Ranks that share cpus: on which cpu each rank waits. So a waiting rank yields its cpu only if another rank
-//! can use it, and the ranks are spread evenly over the cpus.
+//! Ranks that share cpus publish on which cpu each of them waits. So a waiting rank yields its cpu only if
+//! another rank can use it, and the ranks spread evenly over the cpus.
 //!
-//! Invariants: what is read of others may be out of date, and then costs time only. A rank runs where the
-//! user or the kernel allows it, and may be moved by the kernel at any time.
+//! Invariants: what a rank reads of other ranks may be out of date; this costs time only. A rank runs where
+//! the user or the kernel allows, and the kernel may move it at any time.
 
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, Segment};
 
-/// Yields of a rank between two looks at how many ranks each cpu has (docs/measured/waiting.md). The first
-/// looks come earlier, after the 1st, 2nd, 4th, ... yield, because ranks begin where the kernel put them.
+/// Yields of a rank between two counts of the ranks on each cpu (docs/measured/waiting.md). The first counts
+/// come earlier, after the 1st, 2nd, 4th, ... yield, because ranks start where the kernel put them.
 const GIVES_BETWEEN: u32 = 64;
 
-/// A rank among those of its world.
+/// One rank's view of the cpus on which the ranks of its world wait.
 pub struct Cpus {
     segment: Segment,
     rank: LocalRank,
@@ -21,12 +21,12 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Of a rank, and of those of its world that are on its host.
+    /// Makes the view of `rank`; `world` are the ranks of its world that are on its host.
     pub fn new(segment: Segment, rank: LocalRank, world: impl IntoIterator<Item = LocalRank>) -> Cpus {
         Cpus { segment, rank, world: world.into_iter().collect(), gives: 0 }
     }
 
-    /// The cpu on which this rank waits; the others are told.
+    /// Publishes and returns the cpu on which this rank runs now.
     #[inline]
     pub fn here(&self) -> usize {
         let cpu = sys::cpu::current();
@@ -34,7 +34,7 @@ impl Cpus {
         cpu
     }
 
-    /// Gives the cpu away for a moment.
+    /// Yields the cpu, and now and then moves this rank to a cpu where fewer ranks wait.
     pub fn give_way(&mut self) {
         count(Counter::Yields, 1);
         self.gives = self.gives.wrapping_add(1);
@@ -44,9 +44,9 @@ impl Cpus {
         sys::cpu::give_way();
     }
 
-    /// Moves this thread to the cpu on which the fewest ranks wait, if here are two more. The kernel does
-    /// that late for short waits: it sees all cpus busy, and wakes a rank on the cpu where it ran before or
-    /// where its waker runs.
+    /// Moves this thread to the cpu on which the fewest ranks wait, if this cpu has at least two more. The
+    /// kernel is late to do this for short waits: it sees all cpus busy, and wakes a rank where the rank or
+    /// its waker ran.
     #[cold]
     fn even_out(&self) {
         let here = self.here();
@@ -58,7 +58,7 @@ impl Cpus {
         if waiting(here) < waiting(least) + 2 || sys::cpu::pin(&[least]).is_err() {
             return;
         }
-        // From there it may go wherever it might before. A cpu that is gone since then is no loss.
+        // Allow all cpus again, now that the thread has moved. A cpu that has gone meanwhile is no loss.
         let _ = sys::cpu::pin(&allowed);
         self.segment.rank(self.rank).wait_on(least);
     }
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
     use transport::shm::Shape;
 
-    /// Whether rank 0 ends up with the other ranks that wait on one of two cpus, wherever the kernel has it
-    /// begin.
+    /// Whether rank 0 ends up on the first of two cpus, wherever the kernel has it start. `others` says for
+    /// each other rank whether it waits on the first cpu.
     fn joins(others: [bool; 3]) -> bool {
         let allowed = sys::cpu::allowed().unwrap();
         let [one, two, ..] = allowed[..] else { return others != [true; 3] };
@@ -84,7 +84,7 @@ mod tests {
             (0..GIVES_BETWEEN).for_each(|_| cpus.give_way());
             assert_eq!(sys::cpu::allowed().unwrap(), [one, two], "it may still go anywhere");
         };
-        // The thread's cpus end with it.
+        // In a thread of its own: the set of allowed cpus ends with the thread.
         std::thread::spawn(work).join().unwrap();
         segment.rank(segment.require(0).unwrap()).waits_on() == Some(one)
     }

@@ -3,11 +3,11 @@
 //!
 //! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing.
 //! Where every process of the job has a core of its own, a wait spins first. After a moment it yields
-//! instead, so that another program's process can run, and later it sleeps. Once a yield has shown that
+//! instead, so that a process of another program can run, and later it sleeps. Once a yield has shown that
 //! another program wants this core, waits sleep instead of yielding for some time. Where processes of the job
 //! share cores, a wait yields at once, because the peer may need this core; it sleeps only after many yields,
-//! since a wake-up costs more than several of them. Proxies wait in the same way, but one that shares its
-//! core with ranks sleeps at once: these compute, and the kernel lets a woken one run at once.
+//! since a wake-up costs more than several yields. Proxies wait in the same way, but a proxy that shares its
+//! core with ranks sleeps at once: the ranks compute, and the kernel runs a woken proxy at once.
 //! docs/measured/waiting.md has the measurements.
 #![forbid(unsafe_code)]
 
@@ -19,39 +19,41 @@ use std::time::Duration;
 use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Rest, Segment};
 
-/// Spins between two looks at the clock.
+/// Spins between two readings of the clock.
 const SPINS: u32 = 8;
 /// How long a wait spins before it yields: longer than most waits of ranks in step.
 const SPIN_MAX_NS: u64 = 50_000;
 /// After a yield that took longer than this, the core counts as shared with another program.
 const YIELD_MAX_NS: u64 = 100_000;
-/// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once, a
-/// yielding one after the other's time slice.
+/// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once; a
+/// process that yielded gets it only after the other program's time slice.
 const SHARED_NS: u64 = 100_000_000;
-/// The same for a process that gives in: while it yields to a program that computes, nothing wakes it.
+/// The same for a process whose pace has `gives_in`: while it yields to a program that computes, nothing
+/// wakes it.
 const GIVEN_IN_NS: u64 = 1_000_000_000;
-/// A wait that shall stay awake this long or longer means it, and does not sleep early.
+/// A wait that is configured to stay awake this long or longer never sleeps early.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
-/// When a yield of this process last took that long; 0 if none did.
+/// When a yield of this process last took longer than `YIELD_MAX_NS`; 0 if no yield did.
 static SHARED_AT: AtomicU64 = AtomicU64::new(0);
 /// Yields before the first sleep, however long they took.
 const YIELDS_MIN: u32 = 16;
-/// The first nap; each further one of the same wait is twice as long.
+/// The first nap; each further nap of the same wait is twice as long.
 const NAP_MIN: Duration = Duration::from_millis(1);
-/// The longest nap. Bells end naps: this bounds only how late we see what rings none, such as a killed peer.
+/// The longest nap. A bell ends a nap: this bounds only how late a process sees what rings no bell, such as
+/// the death of a peer.
 const NAP_MAX: Duration = Duration::from_millis(10);
 
 /// How a process waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Whether it may keep a core busy while it waits.
+    /// Whether the process may keep a core busy while it waits.
     pub spin: bool,
-    /// How long it stays awake before it sleeps.
+    /// How long the process stays awake before it sleeps.
     pub awake: Duration,
-    /// Its longest nap.
+    /// The longest nap.
     pub nap_max: Duration,
-    /// Whether it sleeps at once, without a spin or yield, where this core is shared, with processes of the
-    /// job or while another program wants it.
+    /// Whether the process sleeps at once, without a spin or yield, where its core is shared with processes
+    /// of the job or another program wants it.
     pub gives_in: bool,
 }
 
@@ -63,14 +65,14 @@ impl Pace {
     }
 }
 
-/// What a turn of waiting was.
+/// What the process did in one turn of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// A moment on the core.
+    /// The process spun for a moment.
     Spun,
-    /// Others could have the core.
+    /// The process yielded the core.
     Yielded,
-    /// On the doorbell, and how that ended.
+    /// The process slept on its doorbell, and how the sleep ended.
     Slept(Rest),
 }
 
@@ -88,7 +90,7 @@ pub struct Idle {
     pace: Pace,
     /// Turns since the last progress.
     turns: u32,
-    /// When the clock was first looked at since then; 0 if it was not.
+    /// When the clock was first read since the last progress; 0 if it was not read.
     since: u64,
     nap: Duration,
     /// When a yield last showed that another program wants this core: `SHARED_AT`.
@@ -96,25 +98,25 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// A wait that has just begun.
+    /// A wait that has just started.
     pub fn new(pace: Pace) -> Idle {
         Idle { pace, turns: 0, since: 0, nap: NAP_MIN, shared_at: &SHARED_AT }
     }
 
-    /// There was progress: the wait begins anew.
+    /// Starts the wait anew, since there was progress.
     #[inline]
     pub fn reset(&mut self) {
         (self.turns, self.since, self.nap) = (0, 0, NAP_MIN);
     }
 
-    /// Waits a little, after a round of polls that found nothing. `bell` is the doorbell of this process;
-    /// `still_idle` is asked before sleeping on it and must look at everything that others ring it for.
+    /// Waits a little, after a round of polls that found nothing. `bell` is the doorbell of this process.
+    /// `still_idle` is called before a sleep and must check everything for which others ring the bell.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
         self.wait_by(|nap| bell.sleep(nap, still_idle))
     }
 
-    /// The same with another way to sleep, for so long at most.
+    /// The same with another way to sleep: `sleep` gets the longest time that it may take.
     #[inline]
     pub fn wait_by(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
         self.turns = self.turns.saturating_add(1);
@@ -134,7 +136,7 @@ impl Idle {
             Step::Yield if self.pace.spin => {
                 let turn = give_way();
                 self.note_yield(now, sys::clock::now());
-                // The next turn without progress looks at the clock again.
+                // The next turn without progress reads the clock again.
                 self.turns = SPINS - 1;
                 turn
             }
@@ -143,7 +145,7 @@ impl Idle {
         }
     }
 
-    /// What a wait that looks at the clock does next.
+    /// Decides by the clock what the wait does next.
     fn step(&mut self, now: u64) -> Step {
         if self.since == 0 {
             self.since = now;
@@ -169,7 +171,7 @@ impl Idle {
         }
     }
 
-    /// Notes that another program wants this core if a yield was long.
+    /// Notes after a long yield that another program wants this core.
     fn note_yield(&self, begun: u64, ended: u64) {
         if ended - begun > YIELD_MAX_NS {
             self.shared_at.store(ended, Ordering::Relaxed);
@@ -184,7 +186,7 @@ impl Idle {
         if rest != Rest::Awake {
             count(Counter::Sleeps, 1);
         }
-        // The next turn without progress sleeps again, whatever the count of turns was.
+        // The next turn without progress sleeps again, however many turns there were before.
         self.turns = SPINS * YIELDS_MIN - 1;
         Turn::Slept(rest)
     }
@@ -234,7 +236,7 @@ mod tests {
         }
     }
 
-    /// What a wait with `shared_at` does some time after its begin.
+    /// What a wait with `shared_at` does when it has lasted for `waited`.
     fn step_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> Step {
         let mut idle = Idle { shared_at, ..Idle::new(pace(spin, AWAKE)) };
         idle.step(BEGUN);
