@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What processes of a job must have alike: told as text, compared as values ("1MiB" is "1048576").
+//! Settings that processes of a job must have alike: they send them as text, and compare them as values
+//! ("1MiB" equals "1048576").
 
 use crate::{Scope, Setting, Settings, TABLE, parse};
 
-/// Read by all ranks, which must have the same.
+/// The scopes of settings that all ranks read and that must be the same in all ranks.
 pub const RANKS: &[Scope] = &[Scope::Job];
-/// Read by the process that makes the job and by the proxies; a rank's own value has no effect.
+/// The scopes of settings that only the process that makes the job and the proxies read; a rank's own value
+/// has no effect.
 pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 
 /// A setting that two processes have with different values.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Which.
+    /// The setting that differs.
     pub setting: &'static Setting,
-    /// As a user reads it.
+    /// The value in the other process, as a user reads it.
     pub theirs: String,
-    /// As a user reads it.
+    /// The value in this process, as a user reads it.
     pub ours: String,
 }
 
-/// What this process has of these scopes: `NAME=value` a line.
+/// The settings of these scopes that are set in this process, one line `NAME=value` for each.
 pub fn told(scopes: &[Scope]) -> String {
     told_of(&crate::environment(), scopes)
 }
 
-/// The same of (variable, value) pairs.
+/// The same for (variable, value) pairs instead of the environment.
 pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
     let value = |row: &Setting| variables.iter().rev().find(|(name, _)| name == row.variable);
     rows(scopes)
@@ -36,12 +38,12 @@ pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
 
 /// The first setting of these scopes that differs between two texts of `told`.
 pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
-    // A text that did not fit where it was written does not tell what is missing.
+    // A text without a line end at its end was cut, so it may lack settings: there is nothing to compare.
     if [theirs, ours].iter().any(|text| !text.is_empty() && !text.ends_with('\n')) {
         return None;
     }
     let (theirs, ours) = (pairs(theirs), pairs(ours));
-    // Each of them has checked its own.
+    // Each process has checked its own values and reports a bad one itself.
     let (Ok(they), Ok(we)) = (parse(&theirs), parse(&ours)) else { return None };
     let (_, setting) = rows(scopes).find(|(index, _)| !Settings::agrees(&they, &we, *index))?;
     let shown = |pairs: &[(String, String)]| match pairs.iter().find(|(name, _)| name == setting.variable) {

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Variables of others that concern a launch: signs of another launcher, and what `mpirun` passes on.
+//! Variables of other launchers: signs that another launcher started this process, and the variables that
+//! `mpirun` passes on.
 
-/// A sign in the environment that some other launcher started this process as one of several.
+/// Another launcher that started this process as one task of several, by the signs in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// Who, as a user would name it.
+    /// The launcher as a user would name it.
     pub name: &'static str,
     /// The variable that shows it, with its value.
     pub evidence: String,
-    /// What the user can do.
+    /// What the user can do to start the program rightly.
     pub remedy: &'static str,
 }
 
-/// The steps from here on are not srun's: 4294967290 is the shell of `salloc`; then follow the batch script,
-/// and the step for what came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
+/// The first number of the steps that srun does not start: 4294967290 is the shell of `salloc`; then follow
+/// the batch script and the step of processes that came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
 const SLURM_OWN_STEPS: u64 = 4294967290;
-/// What to do with a launcher of which nothing else is known.
+/// The advice for a launcher about which nothing else is known.
 const OURS: &str = "start it by Outboard's mpirun";
 
-/// Which other launcher made this process one task of several, if any.
+/// The other launcher that made this process one task of several, if there is one.
 pub fn launcher() -> Option<Launcher> {
     launcher_by(|name| variable(name).and_then(|value| value.into_string().ok()))
 }
 
-/// Any variable of the environment; settings are read by [`crate::get`] instead.
+/// Reads any variable of the environment. For settings use [`crate::get`].
 pub fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
 fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
     let srun = "start it by `srun --mpi=pmi2` or `srun --mpi=pmix` (`srun --mpi=list` shows what there is), or by Outboard's mpirun inside the allocation";
-    // (who, variable with the number of tasks, variable that only a task has, what to do)
+    // (launcher, variable with the number of tasks, variable that only a task has, advice)
     let signs = [
         ("another MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", OURS),
         ("another MPI's mpirun", "PMI_SIZE", "PMI_RANK", OURS),
@@ -46,7 +47,7 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
     let number = |name: &str| look_up(name).and_then(|value| value.parse::<u64>().ok());
     for (name, size, task, remedy) in signs {
         let tasks = number(size).unwrap_or(0);
-        // Shells of Slurm have SLURM_NTASKS and SLURM_PROCID, too: that of the whole allocation.
+        // Shells of Slurm have SLURM_NTASKS and SLURM_PROCID, too: those of the whole allocation.
         let is_shell = name == "srun"
             && (number("SLURM_STEP_ID").is_none_or(|step| step >= SLURM_OWN_STEPS)
                 || (size == "SLURM_NTASKS" && number("SLURM_STEP_NUM_TASKS").is_some()));
@@ -54,7 +55,7 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
             return Some(Launcher { name, evidence: format!("{size}={tasks}"), remedy });
         }
     }
-    // PMIx tells a task only its rank; rank 0 may be alone, any other is not.
+    // PMIx gives a task only its rank: rank 0 may be alone, any other rank is not.
     let rank = look_up("PMIX_RANK").and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
     let evidence = format!("PMIX_RANK={rank}");
     (rank > 0).then_some(Launcher { name: "a PMIx launcher", evidence, remedy: OURS })
@@ -70,8 +71,8 @@ mod tests {
         launcher_by(|name| pairs().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
     }
 
-    /// Shells, and tasks that are alone: environments as batch systems make them, with the variables that
-    /// concern tasks.
+    /// Environments of shells, and of tasks that are alone, as batch systems make them: only the variables
+    /// that concern tasks.
     const ALONE: [(&str, &str); 14] = [
         ("no batch system", ""),
         ("one rank of Hydra", "PMI_SIZE=1 PMI_RANK=0 PMI_FD=8"),
@@ -114,7 +115,7 @@ mod tests {
         ("flux run -n 1", "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0 PMI_FD=8 PMI_RANK=0 PMI_SIZE=1"),
     ];
 
-    /// Tasks of several, and what shows it.
+    /// Environments of one task of several: launcher, variables, and the variable that shows it.
     const TASKS: [(&str, &str, &str); 9] = [
         ("mpiexec.hydra -n 4", "PMI_SIZE=4 PMI_RANK=0 PMI_FD=8", "PMI_SIZE=4"),
         (

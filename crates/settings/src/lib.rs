@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Settings: one table (`tables/settings.toml`) has them all; they are read from the environment once.
+//! The settings: one table (`tables/settings.toml`) lists them all; they are read from the environment once.
 //!
-//! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. All other code calls `get`.
-//! Nothing else in the library reads the environment, so `outboard info` shows all that matters.
+//! `load` reads and checks them; MPI_Init and `mpirun` call it and report its error. All other code calls
+//! `get`. No other code of the library reads the environment, so `outboard info` shows all that matters.
 //!
-//! Read next: `value.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the
-//! few variables of others that concern us).
+//! Read next: `value.rs` (units and bounds), `agree.rs` (settings that processes must have alike),
+//! `foreign.rs` (the few variables of other launchers that concern Outboard).
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -34,29 +34,29 @@ impl Default for Settings {
     }
 }
 
-/// Reads the environment, once per process. The error of a bad value names the variable and what is allowed.
+/// Reads the environment once per process. The error of a bad value names the variable and what is allowed.
 pub fn load() -> Result<&'static Settings> {
     static LOADED: OnceLock<Result<Settings>> = OnceLock::new();
     LOADED.get_or_init(|| parse(&environment())).as_ref().map_err(Error::clone)
 }
 
-/// Settings from (variable, value) pairs instead of the environment; variables of others are ignored.
+/// Settings from (variable, value) pairs instead of the environment; other variables are ignored.
 pub fn parse(variables: &[(String, String)]) -> Result<Settings> {
     Settings::read(&value::Values::new(TABLE, variables))
 }
 
-/// A sentence for each variable that begins with OUTBOARD_ but is no setting; it names the nearest one that
-/// is. `mpirun` prints them once for the job.
+/// A sentence for each variable that begins with OUTBOARD_ but is no setting; the sentence names the setting
+/// with the nearest name. `mpirun` prints these sentences once for the job.
 pub fn unknown() -> Vec<String> {
     unknown_among(&environment())
 }
 
-/// The value of a setting in this environment as its text, or `None` where the default holds.
+/// The text of a setting in this environment, or `None` if the variable is not set.
 pub fn given(setting: &Setting) -> Option<String> {
     std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The folder of what a user's programs keep: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+/// The folder in which Outboard keeps files of this user: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
 pub fn cache_folder() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base =
@@ -88,7 +88,7 @@ fn unknown_among(variables: &[(String, String)]) -> Vec<String> {
         .collect()
 }
 
-/// How like a name and a setting are, without the prefix that all share: 0 (not at all) to 1.
+/// How similar a name and a setting's name are, without the prefix that all share: 0 (not at all) to 1.
 fn likeness(name: &str, setting: &Setting) -> f64 {
     strsim::normalized_damerau_levenshtein(
         name.trim_start_matches("OUTBOARD_"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! From text to typed values: units, bounds, choices.
+//! Turns the text of a setting into a typed value: units, bounds, choices.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ pub struct Setting {
     pub variable: &'static str,
     /// Type and bounds.
     pub kind: Kind,
-    /// As a user would write it; empty: not set.
+    /// The default as a user would write it; empty if the setting is not set by default.
     pub default: &'static str,
-    /// Who reads it, and who must agree.
+    /// Which processes read it, and which must agree on it.
     pub scope: Scope,
-    /// Set by `mpirun` for its children, never by a user.
+    /// Whether `mpirun` sets it for its children, and a user never does.
     pub internal: bool,
-    /// What it does.
+    /// What the setting does, in one sentence.
     pub doc: &'static str,
     /// Why it exists, or why the default is what it is.
     pub why: &'static str,
 }
 
-/// Who reads a setting.
+/// Which processes read a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Each process for itself.
@@ -62,13 +62,13 @@ const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
 impl Kind {
-    /// The number that a text means, in the unit at the end of the setting's name; `None` if the kind is no
-    /// number.
+    /// The number that a text means, in the unit at the end of the setting's name; `None` if the text is not
+    /// allowed or the kind is not a number.
     pub fn number(&self, text: &str) -> Option<u64> {
         u64::from_text(self, text).ok()
     }
 
-    /// What a user may write, for error sentences and `outboard info`.
+    /// The values that a user may write, for error sentences and `outboard info`.
     pub fn allowed(&self) -> String {
         match *self {
             Kind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
@@ -103,9 +103,9 @@ fn with_unit(value: u64, units: &[(&str, u64)]) -> String {
     format!("{}{unit}", value / factor)
 }
 
-/// A field's type: how it is made from text.
+/// A type of a field of `Settings`, which can be made from text.
 pub trait FromText: Sized {
-    /// The value, or what is wrong with the text.
+    /// The value, or a sentence about what is wrong with the text.
     fn from_text(kind: &Kind, text: &str) -> Result<Self, String>;
 }
 
@@ -149,7 +149,8 @@ impl FromText for String {
     }
 }
 
-/// `0,2-3` as `[0, 2, 3]`, at most 65536 numbers: lists in settings and in `mpirun --proxy-cores`.
+/// Parses a list of whole numbers: `0,2-3` is `[0, 2, 3]`. At most 65536 numbers; `mpirun --proxy-cores` is
+/// such a list, too.
 pub fn list(text: &str) -> Result<Vec<u64>, String> {
     let one = |word: &str| word.trim().parse::<u64>().map_err(|_| format!("{word:?} is not a whole number"));
     let mut all = Vec::new();
@@ -164,7 +165,7 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
     Ok(all)
 }
 
-/// A number of bytes as settings are written: `8`, `64KiB`.
+/// Parses a number of bytes as settings have it: `8`, `64KiB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
     number(text, BYTE_UNITS, 0, u64::MAX)
         .map_err(|reason| format!("{text:?} is no number of bytes: {reason}"))
@@ -202,7 +203,7 @@ fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
     )
 }
 
-/// The texts of one environment, by row of the table.
+/// The texts of all settings in one environment.
 pub struct Values<'a> {
     table: &'a [Setting],
     texts: HashMap<&'a str, &'a str>,
@@ -214,14 +215,14 @@ impl<'a> Values<'a> {
         Values { table, texts }
     }
 
-    /// The value of row `index`, or of its default; an empty variable counts as not set.
+    /// The value of row `index`, or its default; an empty variable counts as not set.
     pub fn required<T: FromText>(&self, index: usize) -> error::Result<T> {
         let setting = &self.table[index];
         let text = self.text(setting).unwrap_or(setting.default);
         T::from_text(&setting.kind, text).map_err(|reason| refused(setting, text, &reason))
     }
 
-    /// The value of row `index` where it is set.
+    /// The value of row `index`, or None if it is not set.
     pub fn optional<T: FromText>(&self, index: usize) -> error::Result<Option<T>> {
         let setting = &self.table[index];
         self.text(setting)
