@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a child process must have before its program starts.
+//! Prepares child processes before their program starts, and this process as a parent.
 
 use std::io::Result;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Arranges that what `command` starts leads a process group of its own, has no signal blocked, runs on
-/// `cpus` (anywhere if empty), and is killed when the calling thread ends, however that happens.
+/// Arranges that the child of `command` leads a process group of its own, has no signal blocked, runs on
+/// `cpus` (anywhere if empty), and is killed when the calling thread ends, however the thread ends.
 pub fn tie(command: &mut Command, cpus: &[usize]) {
     let parent = std::process::id();
     let cpus = cpus.to_vec();
@@ -15,7 +15,7 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
         crate::process::die_with_parent()?;
         crate::signal::unblock_all()?;
         if crate::process::parent() != parent {
-            // The parent ended before the kernel was told what to do then.
+            // The parent ended before the kernel knew that the child must die with it.
             return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
         }
         if cpus.is_empty() { Ok(()) } else { crate::cpu::pin(&cpus) }
@@ -24,10 +24,10 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Goes on in a child of this process, which ends with code 0 once `announce` has had the child's pid. So
-/// whoever started this process soon has no child any more. For a process with one thread.
+/// Forks: returns in the child only. The parent calls `announce` with the child's pid and ends with code 0,
+/// so the process that started it sees it end. Only for a process with one thread.
 pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
-    // SAFETY: it takes nothing; no other thread could hold a lock that the child wants.
+    // SAFETY: takes no arguments; there is no other thread that could hold a lock that the child wants.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()),
         0 => Ok(()),
@@ -39,7 +39,7 @@ pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
     }
 }
 
-/// Names the calling process as `ps` and `top` show it; longer names than 15 bytes are cut.
+/// Sets the name of the calling process that `ps` and `top` show; a name is cut after 15 bytes.
 pub fn name_myself(name: &str) {
     let mut bytes = [0u8; 16];
     let length = name.len().min(15);
@@ -48,7 +48,7 @@ pub fn name_myself(name: &str) {
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
-/// Has the kernel make orphaned descendants children of this process, so that it can find and end them.
+/// Makes this process the new parent of its orphaned descendants, so that it can find and end them.
 pub fn adopt_orphans() -> Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Clocks, in nanoseconds. From the C library: rustix reads the kernel's page of code itself, which valgrind
-//! hides.
+//! Clocks, in nanoseconds. They use the C library, since rustix reads the kernel's page of code (vDSO)
+//! itself, which valgrind hides.
 
 /// Nanoseconds of a clock that never goes back and that all processes of the node share (CLOCK_MONOTONIC).
 pub fn now() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970 (CLOCK_REALTIME): for people, never for differences.
+/// Nanoseconds since 1970 (CLOCK_REALTIME). Only to show a time to people, never for differences.
 pub fn wall() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 
-/// The time of day, as people here read it: `2026-11-23 18:06:15.042`.
+/// The date and time in the local time zone, to show to people: `2026-11-23 18:06:15.042`.
 pub fn local() -> String {
     let nanoseconds = wall();
     let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both are ours and live during the call.
+    // SAFETY: both pointers are to live variables of this function.
     unsafe { libc::localtime_r(&seconds, parts.as_mut_ptr()) };
     // SAFETY: zeroes are a valid value, and so is what the call wrote.
     let t = unsafe { parts.assume_init() };

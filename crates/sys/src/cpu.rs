@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Processors: which ones we may use, and giving ours up for a moment.
+//! Processors (cpus): which ones a thread may use, and how it yields its cpu.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::Result;
@@ -10,7 +10,7 @@ pub fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Lets the calling thread (and what it starts from now on) run only on `cpus`.
+/// Restricts the calling thread, and all that it starts from now on, to `cpus`.
 pub fn pin(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -22,19 +22,19 @@ pub fn pin(cpus: &[usize]) -> Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The cpu that the calling thread is on just now.
+/// The cpu on which the calling thread runs now.
 pub fn current() -> usize {
-    // SAFETY: it only asks. By the C library, as clocks are.
+    // SAFETY: takes no arguments and changes nothing. By the C library for the same reason as clocks.
     let cpu = unsafe { libc::sched_getcpu() };
     cpu.max(0) as usize
 }
 
-/// A pause between two loads of memory that another core writes. Without it many loads are under way at once,
-/// and the processor takes all of them back when the memory changes.
+/// Pauses between two loads of memory that another core writes. Without the pause the processor has many
+/// loads under way at once, and discards all of them when the memory changes.
 #[inline(always)]
 pub fn look_again() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every processor of this architecture knows it, and it changes nothing.
+    // SAFETY: every processor of this architecture has the instruction, and it changes no memory.
     unsafe {
         std::arch::x86_64::_mm_lfence()
     };
@@ -42,20 +42,20 @@ pub fn look_again() {
     std::hint::spin_loop();
 }
 
-/// Lets another process of this cpu run, if one wants to (sched_yield): 0.3-2 us.
+/// Yields the cpu to another thread that wants it, if there is one (sched_yield): 0.3-2 us.
 pub fn give_way() {
     // SAFETY: takes no arguments and cannot fail on Linux.
     unsafe { libc::sched_yield() };
 }
 
-/// Has the calling thread (and what it starts from now on) run soon after it wakes, and for a short time: the
-/// kernel's time slice for it becomes the shortest (100 us). For threads that mostly sleep, while others
-/// compute. Kernels before 6.12 know no such slices, and change nothing.
+/// Gives the calling thread, and all that it starts from now on, the kernel's shortest time slice (100 us):
+/// it runs soon after it wakes, and not for long. For threads that mostly sleep while other threads compute.
+/// Kernels before 6.12 have no such slices; there the call changes nothing.
 pub fn take_short_slices() {
-    // SAFETY: a record of numbers, for which zero is allowed.
+    // SAFETY: a struct of numbers, for which zero is valid.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
     let (this_thread, bytes, flags) = (0, size_of::<libc::sched_attr>(), 0);
-    // SAFETY: the kernel writes at most so many bytes to the record.
+    // SAFETY: the kernel writes at most `bytes` bytes, the size of the struct.
     let asked =
         unsafe { libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, bytes, flags) };
     if asked == 0 && attributes.sched_policy == libc::SCHED_OTHER as u32 {
@@ -65,7 +65,7 @@ pub fn take_short_slices() {
     }
 }
 
-/// The shortest that the kernel takes (sched(7)).
+/// The shortest time slice that the kernel accepts (sched(7)).
 const SHORTEST_SLICE_NS: u64 = 100_000;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPIR process acquisition interface: debuggers find a job's processes by these names in `mpirun`.
+//! The MPIR process acquisition interface: debuggers find a job's processes by these symbols in `mpirun`.
 
 #![allow(non_upper_case_globals, non_snake_case)]
 
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// MPIR_PROCDESC: a process.
+/// A process of the job (MPIR_PROCDESC).
 #[repr(C)]
 pub struct Description {
     host_name: *mut c_char,
@@ -18,32 +18,32 @@ pub struct Description {
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable: AtomicPtr<Description> = AtomicPtr::new(std::ptr::null_mut());
-/// How many there are.
+/// The number of processes in `MPIR_proctable`.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable_size: AtomicI32 = AtomicI32::new(0);
-/// Set to 1 by a debugger.
+/// A debugger sets this to 1.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_being_debugged: AtomicI32 = AtomicI32::new(0);
-/// 1: the processes are there; 2: the job is being ended.
+/// The state of the job: 1 once the processes have started, 2 while the job is being ended.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_debug_state: AtomicI32 = AtomicI32::new(0);
-/// Its presence says that a debugger need not attach to all processes.
+/// The presence of this symbol tells a debugger that it need not attach to all processes.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_partial_attach_ok: AtomicI32 = AtomicI32::new(1);
 
-/// Where debuggers stop to look at the table.
+/// The function at which debuggers set a breakpoint, to read the table when it is called.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIR_Breakpoint() {
     std::hint::black_box(&MPIR_debug_state);
 }
 
-/// Shows the processes (program, pid) of a job on `host`. An earlier table stays in memory, as a debugger may
-/// be reading it.
+/// Shows debuggers the processes (program, pid) of a job on `host`. An earlier table stays in memory, since a
+/// debugger may be reading it.
 pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     let text = |text: &str| CString::new(text).unwrap_or_default().into_raw();
     let table: Vec<Description> = processes
@@ -61,7 +61,7 @@ pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     MPIR_Breakpoint();
 }
 
-/// Shows that the job is being ended.
+/// Shows debuggers that the job is being ended.
 pub fn show_end() {
     MPIR_debug_state.store(2, Ordering::SeqCst);
     MPIR_Breakpoint();

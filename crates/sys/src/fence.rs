@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A fence with a cheap side and a dear one: membarrier(2), since Linux 4.16.
+//! A memory fence with a cheap side (`light`) and an expensive side (`heavy`): membarrier(2), since Linux
+//! 4.16.
 //!
 //! If two threads each store something and then load what the other stores, both need a fence in between;
-//! else both may miss the other's store. If one of them does so far more often, the rare one can fence for
-//! both: the kernel then has every running thread of the processes that have joined execute a fence.
+//! else both may miss the other's store. If one of them does so far more often, the rare side can fence for
+//! both: the kernel then makes every running thread of the processes that have joined execute a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -14,16 +15,16 @@ const REGISTER_GLOBAL_EXPEDITED: i32 = 4;
 
 /// Whether `join` was called.
 static TRIED: AtomicBool = AtomicBool::new(false);
-/// Whether `heavy` of others reaches this process.
+/// Whether a call of `heavy` in another process makes the threads of this process execute a fence.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Makes `light` cheap in this process, where the kernel allows.
+/// Makes `light` cheap in this process, if the kernel allows it.
 pub fn join() {
     TRIED.store(true, Ordering::Relaxed);
     JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
 }
 
-/// The frequent side.
+/// The fence of the frequent side.
 #[inline]
 pub fn light() {
     if JOINED.load(Ordering::Relaxed) {
@@ -33,9 +34,9 @@ pub fn light() {
     }
 }
 
-/// The rare side: some microseconds, and an interrupt for every core where a joined process runs; an ordinary
-/// fence in a process that has not tried to join. All processes must have tried, or none. False if others may
-/// not have been reached: they could join, and this process may do less than they.
+/// The fence of the rare side. Takes some microseconds and interrupts every core where a joined process runs;
+/// in a process that has not tried to join it is an ordinary fence. Either all processes have tried to join
+/// or none has. False if the kernel refused: then the fence may not have reached processes that joined.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)

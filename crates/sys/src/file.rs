@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Files at offsets: whole reads and writes of spans, byte-range locks, allocation.
 //!
-//! Interruptions and short transfers are dealt with here: a read that returns less has met the end of the
-//! file, and a write that returns has written all. Nothing here keeps a file position.
+//! These functions repeat interrupted and short system calls: a read that returns fewer bytes has met the end
+//! of the file, and a write that succeeds has written all. No function uses the file position.
 
 use crate::Span;
 use std::fs::File;
@@ -10,19 +10,20 @@ use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes of one system call. Linux moves at most 0x7ffff000; a round number keeps the pieces aligned.
+/// The most bytes of one system call. Linux moves at most 0x7ffff000; a round number keeps the pieces
+/// aligned.
 const CALL_BYTES: usize = 1 << 30;
 
-/// Which other locks the same bytes may have.
+/// The kind of a lock: which other locks may hold the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Other shared ones.
+    /// Other shared locks may hold them.
     Shared,
-    /// Nobody.
+    /// No other lock may hold them.
     Exclusive,
 }
 
-/// Reads bytes from `offset` on into `to`; how many there were before the end of the file.
+/// Reads bytes from `offset` on into `to`. Returns how many there were before the end of the file.
 pub fn read_at(file: &File, to: Span, offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < to.bytes() {
@@ -58,14 +59,14 @@ pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no other lock conflicts with this one, and takes it. A lock belongs to the open file: threads
-/// that share the file do not exclude each other.
+/// Waits until no other lock conflicts, and locks the bytes. A lock belongs to the open file: threads that
+/// share the file do not exclude each other.
 pub fn lock(file: &File, lock: Lock, offset: u64, bytes: u64) -> Result<()> {
     let kind = if lock == Lock::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
     range_lock(file, kind, offset, bytes)
 }
 
-/// Gives up what `lock` took.
+/// Releases the bytes that `lock` locked.
 pub fn unlock(file: &File, offset: u64, bytes: u64) -> Result<()> {
     range_lock(file, libc::F_UNLCK, offset, bytes)
 }
@@ -91,7 +92,7 @@ fn range_lock(file: &File, kind: libc::c_int, offset: u64, bytes: u64) -> Result
     }
 }
 
-/// Makes sure that the first `bytes` bytes exist and have room on the device; a longer file stays as it is.
+/// Makes the file at least `bytes` bytes long, with room on the device; a longer file keeps its length.
 pub fn allocate(file: &File, bytes: u64) -> Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -106,13 +107,13 @@ pub fn allocate(file: &File, bytes: u64) -> Result<()> {
     }
 }
 
-/// Device and number: what two names of one file share.
+/// The device and inode number, which are the same for all names of one file.
 pub fn identity(file: &File) -> Result<(u64, u64)> {
     let facts = file.metadata()?;
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Whether to go on after a failed call: yes if it was interrupted.
+/// Succeeds if the failed call was only interrupted and may be repeated; else returns its error.
 fn resume() -> Result<()> {
     let error = Error::last_os_error();
     if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sleeping on a word of memory that several processes share.
+//! Sleep and wake-up on a word of memory that several processes share.
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
@@ -9,15 +9,16 @@ use std::time::Duration;
 /// Why `wait` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// By `wake`, by a signal, or for no reason: look again.
+    /// `wake` or a signal woke the thread, or it woke for no reason: the caller must check again.
     Called,
-    /// The word was no longer what the caller expected.
+    /// The word did not have the value that the caller expected.
     Changed,
-    /// The time was over.
+    /// The time has run out.
     TimedOut,
 }
 
-/// Sleeps while `word` is `expected`, until a wake-up or `timeout`. May return early: look again.
+/// Sleeps while `word` is `expected`, until a wake-up or `timeout`. It may return early: the caller must
+/// check again.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
     let time = timeout.map(|t| Timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
@@ -36,7 +37,7 @@ pub fn wake(word: &AtomicU32, count: u32) -> usize {
     futex::wake(word, Flags::empty(), count).unwrap_or(0)
 }
 
-/// Sleeps while the low half of `word` is that of `expected`, as `wait`.
+/// Sleeps like `wait` while the low half of `word` equals that of `expected`.
 pub fn wait_low(word: &AtomicU64, expected: u64, timeout: Option<Duration>) -> Woken {
     wait(low_half(word), expected as u32, timeout)
 }
@@ -46,7 +47,7 @@ pub fn wake_low(word: &AtomicU64, count: u32) -> usize {
     wake(low_half(word), count)
 }
 
-/// The half of a word that the kernel compares: only its address is used here.
+/// The half of a word that the kernel compares; this process uses only its address.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<AtomicU32>();
     let low = halves.wrapping_add(usize::from(cfg!(target_endian = "big")));

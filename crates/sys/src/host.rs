@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! This machine: its name, and numbers that nobody guesses.
+//! The name of this host, and random numbers from its kernel.
 
 use std::io::{Read, Result};
 
-/// Its name; empty where the kernel does not tell.
+/// The name of this host; empty if the kernel does not give it.
 pub fn name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// A number that nobody guesses.
+/// A random number that no other program can guess.
 pub fn secret() -> Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The machine: spans of memory, clocks, futexes, shared mappings, other processes. Nothing here knows MPI.
+//! The machine: spans of memory, clocks, futexes, shared maps, other processes. This crate knows nothing of
+//! MPI.
 //!
-//! Failures are `std::io::Error`; the layers above say in their sentence what was being tried.
-//! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
+//! Failures are `std::io::Error`; the layers above write the sentence that says what failed.
+//! Read next: `span/mod.rs`, the only way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
 pub mod child;
 pub mod clock;

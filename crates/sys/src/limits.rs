@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What this process may use: resource limits, and what its cgroup says of memory.
+//! What this process may use: its resource limits, and the memory limit of its cgroup.
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that may be used here: of the machine, or of the cgroup if that has fewer.
+/// Bytes of memory that this process may use: the machine's memory, or the cgroup's limit if that is less.
 pub fn memory_bytes() -> u64 {
     cgroup_bytes().map_or(u64::MAX, |bytes| bytes).min(physical_bytes())
 }
@@ -28,21 +28,21 @@ pub fn address_space() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// Bytes that a file may have (`ulimit -f`), if there is a limit that this process cannot raise.
+/// The longest file in bytes (`ulimit -f`), if there is a limit that this process cannot raise.
 pub fn file_bytes() -> Option<u64> {
     getrlimit(Resource::Fsize).maximum
 }
 
-/// Descriptors that a process may have open (`ulimit -n`).
+/// How many descriptors a process may have open (`ulimit -n`), if there is a limit.
 pub fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Runs `what` with the limit on files as high as this process may raise it.
+/// Runs `what` with the limit on file lengths raised as far as this process may.
 pub(crate) fn with_longest_files<T>(what: impl FnOnce() -> T) -> T {
     let before = getrlimit(Resource::Fsize);
     let raised = Rlimit { current: before.maximum, ..before };
-    // If it cannot be raised the length is refused, which is told.
+    // If the limit cannot be raised, the kernel refuses the length, and `what` returns that error.
     let _ = rustix::process::setrlimit(Resource::Fsize, raised);
     let done = what();
     let _ = rustix::process::setrlimit(Resource::Fsize, before);
@@ -56,7 +56,7 @@ pub fn cgroup_bytes() -> Option<u64> {
     let limit = |folder: &Path| {
         ["memory.max", "memory.limit_in_bytes"].into_iter().find_map(|file| number(&folder.join(file)))
     };
-    // Version 1 says "no limit" by a number that is near 2^63.
+    // In version 1 a number near 2^63 means that there is no limit.
     all.filter_map(limit).filter(|bytes| *bytes < 1 << 60).min()
 }
 
@@ -76,7 +76,7 @@ fn number(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Where this process's cgroup shows its memory: of version 2, and of version 1.
+/// The folders in which this process's cgroups, of version 2 and of version 1, show their memory.
 fn folders() -> Vec<PathBuf> {
     folders_of(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
 }

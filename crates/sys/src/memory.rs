@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Shared memory without a name: a sealed memfd, and maps of parts of it.
+//! Shared memory without a name in the file system: a sealed memfd, and maps of parts of it.
 
 use crate::Span;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -11,16 +11,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can
-/// fault for being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see
-/// `inheritable`.
+/// fault because the file was cut. `name` is for people (/proc/PID/maps). The descriptor is closed on exec;
+/// `inheritable` changes that.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // vm.memfd_noexec=2 wants it said that nothing here is a program; before Linux 6.3 it cannot be said.
+    // vm.memfd_noexec=2 requires the flag that the memory is no program; Linux before 6.3 refuses the flag.
     let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
         other => other?,
     };
-    // Beyond `ulimit -f` the kernel would kill us by SIGXFSZ.
+    // The kernel kills a process that exceeds `ulimit -f` (SIGXFSZ).
     if crate::limits::file_bytes().is_some_and(|most| bytes > most) {
         return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
     }
@@ -29,27 +29,27 @@ pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether the length of `fd` is sealed, so that it is safe to map what somebody else made.
+/// Whether the length of `fd` is sealed, so that it is safe to map although another process made it.
 pub fn is_sealed(fd: impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
-/// The length in bytes.
+/// The length of `fd` in bytes.
 pub fn length(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
-/// Its number among all memfds of this machine.
+/// The inode number of `fd`, which no other memfd of this machine has.
 pub fn inode(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_ino)
 }
 
-/// Takes over a descriptor that this process inherited, and closes it on exec.
+/// Takes over a descriptor that this process inherited, and sets it to be closed on exec.
 pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 0 || !std::fs::exists(format!("/proc/self/fd/{number}"))? {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: it is open, and the process that started us left it to us by its number.
+    // SAFETY: it is open, and the process that started this one left it to this function by its number.
     let fd = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
     inheritable(&fd, false)?;
     Ok(fd)
@@ -61,14 +61,14 @@ pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
-/// The errno of a map that would lock more memory than the process may (EAGAIN, after mlockall).
+/// The errno of a map that would lock more memory than the process may lock (EAGAIN, after mlockall).
 pub const LOCKED: i32 = libc::EAGAIN;
 
-/// A memfd that this process keeps open. A program may close descriptors that it does not know, and then has
-/// another file under the number: so nothing is done with it before its inode has been compared.
+/// A memfd that this process keeps open. A program may close descriptors that it does not know and then open
+/// another file under the same number, so each use compares the inode first.
 #[derive(Debug)]
 pub struct Memfd {
-    /// There until it is dropped.
+    /// `None` only while this is dropped.
     fd: Option<OwnedFd>,
     inode: u64,
 }
@@ -77,18 +77,18 @@ impl Memfd {
     /// The errno of `get` if the descriptor was closed.
     pub const GONE: i32 = libc::EBADF;
 
-    /// Keeps it.
+    /// Keeps a memfd open.
     pub fn new(fd: OwnedFd) -> Result<Memfd> {
         Ok(Memfd { inode: inode(&fd)?, fd: Some(fd) })
     }
 
-    /// The descriptor; `GONE` if it is another file by now.
+    /// The descriptor, or the error `GONE` if its number belongs to another file by now.
     pub fn get(&self) -> Result<&OwnedFd> {
         let same = |fd: &&OwnedFd| inode(fd).is_ok_and(|inode| inode == self.inode);
         self.fd.as_ref().filter(same).ok_or(std::io::Error::from_raw_os_error(Memfd::GONE))
     }
 
-    /// The descriptor as it was.
+    /// The descriptor, without a check of its inode.
     pub fn borrow(&self) -> BorrowedFd<'_> {
         self.fd.as_ref().expect("there until it is dropped").as_fd()
     }
@@ -97,26 +97,26 @@ impl Memfd {
 impl Drop for Memfd {
     fn drop(&mut self) {
         if self.get().is_err() {
-            // It is the program's, which closes it.
+            // The number belongs to the program by now, which closes it.
             std::mem::forget(self.fd.take());
         }
     }
 }
 
-/// Gives the pages of `[offset, offset + bytes)` back; they read as zeroes afterwards. Parts of pages are
-/// zeroed.
+/// Returns the pages of `[offset, offset + bytes)` to the kernel; the bytes read as zeroes afterwards, also
+/// those in parts of pages.
 pub fn punch_hole(fd: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, offset, bytes)?)
 }
 
-/// Bytes of `fd` that have memory behind them.
+/// Bytes of `fd` for which the kernel has allocated memory.
 pub fn resident(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
 }
 
-/// Maps `span`, where `fd` is mapped from `offset` on, anew: what this process writes there stays its
-/// own. For a forked child, whose writes would reach its parent; it makes one system call.
+/// Maps `span` anew, where `fd` is mapped from `offset` on, so that other processes do not see what this one
+/// writes there. For a forked child, whose writes would else reach its parent. Makes one system call.
 pub fn make_private(span: Span, fd: impl AsFd, offset: u64) -> Result<()> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
@@ -128,19 +128,19 @@ pub fn make_private(span: Span, fd: impl AsFd, offset: u64) -> Result<()> {
 
 /// A shared, writable map of a part of a descriptor; unmapped on drop.
 ///
-/// Invariant: its addresses stay reserved for ever, for later maps of its length. So a span that outlives the
-/// map faults, or leads to another map, but never to memory of another kind.
+/// Invariant: its addresses stay reserved for ever, for later maps of its length. So an access through a span
+/// that outlives the map faults or reaches another map, but never memory of another kind.
 #[derive(Debug)]
 pub struct Map {
     span: Span,
 }
 
-/// Addresses of dropped maps, by their length.
+/// The addresses of dropped maps, by length.
 static RESERVED: Mutex<BTreeMap<usize, Vec<usize>>> = Mutex::new(BTreeMap::new());
 
 impl Map {
-    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is
-    /// touched, and none in a core dump, for which the kernel would allocate all of it.
+    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). The map takes no memory until
+    /// it is touched, and is left out of core dumps, for which the kernel would allocate all of it.
     pub fn shared(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Map> {
         let reserved = || RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = reserved().get_mut(&bytes).and_then(Vec::pop);
@@ -155,14 +155,14 @@ impl Map {
             reserved().entry(bytes).or_default().extend(spare);
         })?;
         // SAFETY: exactly the range that was mapped just now; the advice changes no byte. A kernel that
-        // refuses it dumps more.
+        // refuses the advice dumps more.
         let _ = unsafe { rustix::mm::madvise(address, bytes, Advice::LinuxDontDump) };
         // SAFETY: mapped just now, and the addresses stay reserved for ever.
         let span = unsafe { Span::claim(address as usize, bytes) };
         Ok(Map { span })
     }
 
-    /// All of it.
+    /// The whole map.
     #[inline]
     pub fn span(&self) -> Span {
         self.span
@@ -173,7 +173,7 @@ impl Drop for Map {
     fn drop(&mut self) {
         let (address, bytes) = (self.span.address(), self.span.bytes());
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: this replaces exactly the range that `shared` mapped; what outlives the map faults there.
+        // SAFETY: this replaces exactly the range that `shared` mapped; a span that outlives the map faults.
         let reserved =
             unsafe { rustix::mm::mmap_anonymous(address as *mut c_void, bytes, ProtFlags::empty(), flags) };
         debug_assert!(reserved.is_ok());
@@ -248,7 +248,7 @@ mod tests {
         let kept = Memfd::new(create("outboard-test", 4096).unwrap()).unwrap();
         assert!(kept.get().is_ok());
         let number = std::os::fd::AsRawFd::as_raw_fd(&kept.borrow());
-        // As a program that closes all descriptors and opens a file of its own.
+        // A program may close all descriptors and open a file of its own.
         let other = create("outboard-other", 4096).unwrap();
         // SAFETY: `kept` is told of it only by its inode, as it would be in that program.
         let mut place =

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a malloc that stands before glibc's knows of a pool of memory elsewhere: the form that
+//! The pool of shared memory that the MPI library offers to the preloaded malloc: the struct that
 //! `liboutboard_malloc.so` and the MPI library share.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Ranges of addresses, and the functions that divide them. They may be called by any thread, and within each
-/// other.
+/// Ranges of addresses, and the functions that allocate from them. Any thread may call the functions, also
+/// from within one of them.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Pool {
-    /// The ranges: first address and length in bytes. More come behind, none goes.
+    /// The ranges: first address and length in bytes. Ranges are appended and never removed.
     pub ranges: [(AtomicUsize, AtomicUsize); Pool::RANGES_MAX],
-    /// How many there are.
+    /// The number of ranges.
     pub count: AtomicUsize,
-    /// Allocations of fewer bytes belong elsewhere.
+    /// The shortest allocation that the pool takes; glibc's malloc takes shorter ones.
     pub bytes_min: usize,
-    /// Allocates; null if there is no room. Leaves errno as it is.
+    /// Allocates memory; null if there is no room. Does not change errno.
     pub alloc: extern "C" fn(usize) -> *mut c_void,
-    /// Frees. Leaves errno as it is.
+    /// Frees memory that `alloc` returned. Does not change errno.
     pub free: extern "C" fn(*mut c_void),
-    /// The length of an allocation; 0 for what is none.
+    /// The usable length of an allocation; 0 for an address that is none.
     pub usable: extern "C" fn(*mut c_void) -> usize,
 }
 
@@ -28,10 +28,10 @@ impl Pool {
     /// Every allocation begins at a multiple of this.
     pub const ALIGN: usize = 4096;
 
-    /// The most ranges that there can be.
+    /// The largest number of ranges.
     pub const RANGES_MAX: usize = 512;
 
-    /// Whether an address lies inside.
+    /// Whether an address lies in one of the ranges.
     pub fn holds(&self, address: usize) -> bool {
         let count = self.count.load(Ordering::Acquire).min(Pool::RANGES_MAX);
         self.ranges[..count].iter().any(|(start, bytes)| {
@@ -39,7 +39,7 @@ impl Pool {
         })
     }
 
-    /// Adds a range; false if there is no room for it. One thread at a time.
+    /// Adds a range; false if there are `RANGES_MAX` already. Only one thread at a time may call this.
     pub fn add(&self, start: usize, bytes: usize) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         let Some(range) = self.ranges.get(count) else { return false };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A thread's wait in one system call: for descriptors, for another process that wakes it, or for time.
+//! A thread waits in one system call for descriptors, for another process that wakes it, or for time.
 //!
-//! A signal wakes it: blocked in the thread, but while it waits (ppoll). So one that comes just before the
-//! wait ends it at once. By default a process ignores that signal: a late one harms nobody. For processes of
-//! our own; in a program the signals are the program's.
+//! The other process wakes the thread by a signal, which the thread blocks except while it waits (ppoll). So
+//! a signal that comes just before the wait ends the wait at once. By default a process ignores that signal
+//! (SIGURG), so one that comes late does no harm. Only Outboard's own programs wait in this way: in a rank
+//! the signals belong to the MPI program.
 
 use std::io::Result;
 use std::marker::PhantomData;
@@ -12,36 +13,36 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 const SIGNAL: libc::c_int = libc::SIGURG;
-/// Descriptors in one wait.
+/// The most descriptors in one wait.
 const FDS_MAX: usize = 4;
 
-/// A thread that can wait in this way. It stays in that thread.
+/// The calling thread's ability to wait in this way. It cannot be moved to another thread.
 #[derive(Debug)]
 pub struct Waiter {
-    /// The mask of the thread while it waits.
+    /// The signal mask of the thread while it waits.
     open: libc::sigset_t,
     thread: Thread,
-    /// The mask is that of one thread.
+    /// Makes this neither `Send` nor `Sync`: the mask belongs to one thread.
     _here: PhantomData<*const ()>,
 }
 
-/// A thread of any process of this host, in a word: its process and itself.
+/// A thread of any process of this host, in one word: the process id, then the thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(pub u64);
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody woke the thread.
+    /// Another thread or process woke the thread.
     Woken,
     /// A descriptor is readable, or has failed.
     Ready,
-    /// The time is over.
+    /// The time has run out.
     TimedOut,
 }
 
 impl Waiter {
-    /// Makes the calling thread one. Errors: the kernel refuses.
+    /// Prepares the calling thread for such waits. Errors: the kernel refuses.
     pub fn new() -> Result<Waiter> {
         extern "C" fn nothing(_: libc::c_int) {}
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -66,7 +67,7 @@ impl Waiter {
         if error != 0 {
             return Err(std::io::Error::from_raw_os_error(error));
         }
-        // SAFETY: the call has written it.
+        // SAFETY: the call has written the set.
         let mut open = unsafe { open.assume_init() };
         // SAFETY: `open` is initialised, and the number is a signal's.
         unsafe { libc::sigdelset(&mut open, SIGNAL) };
@@ -76,12 +77,12 @@ impl Waiter {
         Ok(Waiter { open, thread, _here: PhantomData })
     }
 
-    /// The thread, for `wake`.
+    /// The thread, as `wake` takes it.
     pub fn thread(&self) -> Thread {
         self.thread
     }
 
-    /// Waits. At most `FDS_MAX` descriptors.
+    /// Waits until one of at most `FDS_MAX` descriptors is ready, the thread is woken, or `timeout`.
     pub fn wait(&self, fds: &[BorrowedFd], timeout: Duration) -> Ended {
         let mut list = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; FDS_MAX];
         for (entry, fd) in list[..fds.len()].iter_mut().zip(fds) {
@@ -91,17 +92,18 @@ impl Waiter {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos() as _,
         };
-        // SAFETY: the kernel reads and writes so many entries of the list, and reads the time and the mask.
+        // SAFETY: the kernel reads and writes `fds.len()` entries of the list, and reads the time and the
+        // mask.
         match unsafe { libc::ppoll(list.as_mut_ptr(), fds.len() as libc::nfds_t, &time, &self.open) } {
             0 => Ended::TimedOut,
-            // It has no other errors for descriptors that are held.
+            // With open descriptors the only error is an interruption (EINTR).
             ready if ready < 0 => Ended::Woken,
             _ => Ended::Ready,
         }
     }
 }
 
-/// Wakes a thread that waits, or ends its next wait at once. Whether there is such a thread.
+/// Wakes a thread that waits, or makes its next wait end at once. Returns whether there is such a thread.
 pub fn wake(thread: Thread) -> bool {
     let (process, thread) = ((thread.0 >> 32) as libc::pid_t, thread.0 as u32 as libc::pid_t);
     // SAFETY: the call takes numbers and touches no memory of ours; the signal ends no process.

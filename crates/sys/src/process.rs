@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Other processes: watching and killing them safely despite reused pids, and letting them read our memory.
+//! Other processes: watches and kills them safely although pids are reused, and lets them read this process's
+//! memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -7,36 +8,36 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// This process.
+/// The pid of this process.
 pub fn id() -> u32 {
     std::process::id()
 }
 
-/// The process that started this one.
+/// The pid of this process's parent.
 pub fn parent() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
 }
 
-/// The parent of this process, its parent, and so on.
+/// The pids of this process's parent, of the parent's parent, and so on.
 pub fn ancestors() -> impl Iterator<Item = u32> {
     let above = |pid: &u32| Stat::of(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
-    // Process trees are shallow; the bound is for a /proc that lies.
+    // Process trees are shallow; the bound ends the loop if /proc is wrong.
     std::iter::successors(Some(parent()), above).take(1000)
 }
 
-/// What the kernel says of a process (proc_pid_stat(5)).
+/// The kernel's record of a process (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Whether it runs or waits for a core; else it sleeps, is stopped or has ended.
+    /// Whether the process runs or waits for a core; else it sleeps, is stopped or has ended.
     pub is_runnable: bool,
-    /// The process that started it, or adopted it.
+    /// The pid of the process that started it, or adopted it.
     pub parent: u32,
     /// Processor time of all its threads so far, in nanoseconds, in steps of the kernel's clock tick (10 ms).
     pub cpu_ns: u64,
 }
 
 impl Stat {
-    /// Of the process that has this pid now, if one has.
+    /// The record of the process that has this pid now, if there is one.
     pub fn of(pid: u32) -> Option<Stat> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is the program's name in parentheses, which may hold anything.
@@ -51,14 +52,14 @@ impl Stat {
     }
 }
 
-/// A process held by descriptor: unlike a pid, it can never come to mean another one.
+/// A process held by a descriptor, which unlike a pid can never come to mean another process.
 #[derive(Debug)]
 pub struct Process {
     fd: OwnedFd,
 }
 
-/// Whether a descriptor is readable, waiting up to `timeout`: `Some(ZERO)` only looks, `None` waits for ever.
-/// A signal ends the wait.
+/// Whether a descriptor is readable. Waits up to `timeout`: `Some(ZERO)` does not wait, `None` waits for
+/// ever. A signal ends the wait.
 pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
     let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
     match poll(&mut [PollFd::new(&fd, PollFlags::IN)], time.as_ref()) {
@@ -68,17 +69,17 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
     }
 }
 
-/// What [`first_ends`] found.
+/// The ends that [`first_ends`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// The processes that have ended, by their places.
+    /// The processes that have ended, as indices into the caller's list.
     pub processes: Vec<usize>,
     /// Whether the other end of the stream has been closed.
     pub stream: bool,
 }
 
-/// Waits until one of these processes has ended, or the other end of a stream has been closed, up to
-/// `timeout` (`None`: for ever). What comes in the stream is left there.
+/// Waits up to `timeout` (`None`: for ever) until one of these processes has ended, or the other end of a
+/// stream has been closed. Reads nothing from the stream.
 pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Duration>) -> Result<Ends> {
     let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
     let mut list = vec![PollFd::new(&stream, PollFlags::RDHUP)];
@@ -93,31 +94,31 @@ pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Dura
 }
 
 impl Process {
-    /// Takes hold of a living (or not yet reaped) process.
+    /// Opens a process that lives or has not been reaped yet.
     pub fn open(pid: u32) -> Result<Process> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
         Ok(Process { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
-    /// Whether it has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` only looks, `None` is for
-    /// ever.
+    /// Whether the process has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` does not wait,
+    /// `None` waits for ever.
     pub fn ended(&self, timeout: Option<Duration>) -> Result<bool> {
         readable(&self.fd, timeout)
     }
 
-    /// Sends SIGKILL. An error ESRCH says that it has ended already.
+    /// Sends SIGKILL. The error ESRCH means that the process has ended already.
     pub fn kill(&self) -> Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::KILL)?)
     }
 
-    /// Sends a signal by its number; one that has no name here is not sent.
+    /// Sends a signal by its number. Errors (EINVAL): the number has no name here.
     pub fn signal(&self, signal: i32) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(std::io::Error::from_raw_os_error(libc::EINVAL))?;
         Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Asks the process to end (SIGTERM).
     pub fn terminate(&self) -> Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::TERM)?)
     }
@@ -129,8 +130,8 @@ impl AsFd for Process {
     }
 }
 
-/// Lets process `pid` and its descendants read and write our memory where the Yama security module would
-/// refuse it (ptrace_scope 1). Without Yama there is nothing to allow, which is not an error.
+/// Lets process `pid` and its descendants read and write this process's memory where the Yama security module
+/// would refuse it (ptrace_scope 1). Without Yama the call succeeds and changes nothing.
 pub fn allow_access_by(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
@@ -140,7 +141,7 @@ pub fn allow_access_by(pid: u32) -> Result<()> {
     }
 }
 
-/// The same for all processes of this user.
+/// Lets all processes of this user read and write this process's memory, as `allow_access_by` does.
 pub fn allow_access_by_all() -> Result<()> {
     match rustix::process::set_ptracer(rustix::process::PTracer::Any) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
@@ -148,16 +149,15 @@ pub fn allow_access_by_all() -> Result<()> {
     }
 }
 
-/// Sends SIGCHLD, which a process without a handler for it ignores; `mpirun` then looks whether there is
-/// news.
+/// Sends SIGCHLD to a process, which ignores it without a handler. `mpirun` then checks what has changed.
 pub fn nudge(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
     Ok(rustix::process::kill_process(pid, Signal::CHILD)?)
 }
 
-/// Has the kernel kill this process when the thread that started it ends. The caller must then check that
-/// `parent()` is the process it expects: the parent may have ended before.
+/// Makes the kernel kill this process when the thread that started it ends. The caller must then check that
+/// `parent()` is the process that it expects: the parent may have ended before.
 pub fn die_with_parent() -> Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }

@@ -19,19 +19,19 @@ pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Write)
 }
 
-/// Tests: what is at least as long is refused.
+/// For tests: transfers of at least so many bytes are refused.
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// What `attachable` has found, by a hash of address and length.
+/// The buffers that `attachable` has reached, as hashes of address and length.
 static KNOWN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Tests: from now on transfers of at least so many bytes fail as those of a device's memory do.
+/// For tests: from now on transfers of at least so many bytes fail as those of a device's memory do.
 pub fn refuse_from(bytes: usize) {
     REFUSED_FROM.store(bytes, Ordering::Relaxed);
 }
 
-/// Whether other processes may reach private memory of this one that begins with `first`, ends with `last`,
-/// and has `bytes` bytes: not a device's memory, nor memfd_secret's. Tries it on the two ends, a system call
-/// of 5 us, and remembers buffers that were reached.
+/// Whether other processes can read private memory of this one that begins with `first`, ends with `last`,
+/// and has `bytes` bytes. They cannot read memory of a device or of memfd_secret. Tries to read both ends, in
+/// a system call of 5 us, and remembers buffers that it could read.
 pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     if bytes == 0 || bytes >= REFUSED_FROM.load(Ordering::Relaxed) {
         return bytes == 0;
@@ -46,7 +46,7 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     let mut bytes = [0; 2];
     // SAFETY: the array outlives the one call that uses the span.
     let into = unsafe { Span::claim(bytes.as_mut_ptr() as usize, 2) };
-    // After other errors nothing can be reached at all; the transfer itself will report that.
+    // After any other error no memory can be reached at all; the transfer itself will report that.
     let refused = read(std::process::id(), &[(first.address(), 1), (end, 1)], &[into])
         .is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT));
     if !refused {
@@ -55,8 +55,8 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     !refused
 }
 
-/// Pieces of one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and more would
-/// save nothing, since the pages cost the time.
+/// The most pieces of one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and
+/// more would save no time, which is spent per page.
 const PIECES: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -115,17 +115,17 @@ fn invalid() -> Error {
     Error::from_raw_os_error(libc::EINVAL)
 }
 
-/// A place in a list of pieces: how far a transfer has come.
+/// A position in a list of pieces: how far a transfer has come.
 #[derive(Default)]
 struct Cursor {
-    /// The piece we are in.
+    /// The current piece.
     index: usize,
-    /// Bytes of it that are done.
+    /// Bytes of the current piece that are done.
     done: usize,
 }
 
 impl Cursor {
-    /// The next pieces from here on, as the kernel wants them, without empty ones.
+    /// The next pieces from here on, in the kernel's form, without empty pieces.
     fn pieces(&self, piece: impl Fn(usize) -> Option<Piece>) -> ([libc::iovec; PIECES], usize) {
         let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
         let (mut index, mut done, mut count) = (self.index, self.done, 0);
@@ -142,7 +142,7 @@ impl Cursor {
         (list, count)
     }
 
-    /// Goes `bytes` on.
+    /// Moves on by `bytes` bytes.
     fn advance(&mut self, bytes: usize, piece: impl Fn(usize) -> Option<Piece>) {
         self.done += bytes;
         while let Some((_, bytes)) = piece(self.index)
@@ -183,7 +183,7 @@ mod tests {
         assert!(from.iter().all(|&byte| byte == 9));
     }
 
-    // Goal: memory that the kernel hides from others is known before somebody is told to read it.
+    // Goal: memory that other processes cannot read is recognised before a peer is asked to read it.
     #[test]
     fn hidden_memory_is_found_out() {
         let mut bytes = vec![1u8; 1 << 16];

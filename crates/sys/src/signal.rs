@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Signals as something to read, instead of handlers that interrupt.
+//! Signals that are read from a stream, instead of handlers that interrupt.
 
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A stream of the signals that were asked for. They are blocked in the thread that made it and in all
-/// threads that it starts afterwards, so the stream is the only place where they arrive.
+/// A stream of chosen signals. They are blocked in the thread that made the stream and in all threads that it
+/// starts afterwards, so they arrive only in the stream.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Takes over `signals` (numbers). Call it before other threads start. An ignored signal stays ignored,
-    /// as `nohup` and a shell's `&` want it, except SIGCHLD: a process that ignores it never learns how a
-    /// child ended.
+    /// Makes a stream of `signals` (numbers). Call it before other threads start. An ignored signal stays
+    /// ignored, as `nohup` and a shell's `&` require, except SIGCHLD: a process that ignores SIGCHLD never
+    /// learns how a child ended.
     pub fn take(signals: &[i32]) -> Result<Signals> {
         if signals.contains(&libc::SIGCHLD) {
             // SAFETY: SIG_DFL runs no code of ours.
@@ -32,11 +32,11 @@ impl Signals {
         if fd < 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just now and nobody else knows it.
+        // SAFETY: the descriptor was made just now, and nothing else owns it.
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// The next signal that has arrived, if any. Never waits: poll the descriptor for that.
+    /// The next signal that has arrived, if any. Never waits: to wait, poll the descriptor.
     pub fn next(&self) -> Option<i32> {
         let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut record) {
@@ -68,15 +68,15 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
-/// Runs something that may catch signals for itself, as a library does that is loaded, and gives them back to
-/// those who caught them before.
+/// Runs a function that may install signal handlers, such as the load of a library, and then installs the
+/// handlers from before again.
 pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
     let before: Vec<(i32, libc::sigaction)> = (1..32)
         .filter_map(|signal| {
             let mut action = std::mem::MaybeUninit::uninit();
-            // SAFETY: nothing is set; the record has room for what is.
+            // SAFETY: no action is set; the current one is written into `action`.
             let code = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
-            // SAFETY: written where the call has succeeded.
+            // SAFETY: the call has written it if it has succeeded.
             (code == 0).then(|| (signal, unsafe { action.assume_init() }))
         })
         .collect();
@@ -88,8 +88,8 @@ pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Blocks all signals in the calling thread. For our threads in a user's program: its handlers expect its own
-/// threads.
+/// Blocks all signals in the calling thread. For Outboard's threads in a user's program: the program's
+/// handlers must run in its own threads.
 pub fn block_all() {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: sigfillset initialises the whole set.
@@ -99,8 +99,8 @@ pub fn block_all() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Lets all signals arrive again in the calling thread: a program must not start with the signals blocked
-/// that its parent takes from a stream. Allocates nothing and takes no lock.
+/// Unblocks all signals in the calling thread: a program must not start with the signals blocked that its
+/// parent reads from a stream. Allocates nothing and takes no lock.
 pub(crate) fn unblock_all() -> Result<()> {
     let set = set_of(&[]);
     // SAFETY: `set` is a live, initialised set; the old mask is not asked for.
@@ -110,7 +110,7 @@ pub(crate) fn unblock_all() -> Result<()> {
     }
 }
 
-/// Ignores a signal from now on; programs that this process executes ignore it too.
+/// Ignores a signal from now on, also in programs that this process executes.
 pub fn ignore(signal: i32) {
     // SAFETY: SIG_IGN runs no code of ours.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -124,7 +124,7 @@ fn is_ignored(signal: i32) -> bool {
     error == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// `SIGSEGV` for 11.
+/// The name of a signal: `SIGSEGV` for 11.
 pub fn name(signal: i32) -> String {
     const NAMES: &[(i32, &str)] = &[
         (libc::SIGHUP, "SIGHUP"),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Bytes through a socket of the program, without waiting. A descriptor that is no socket is an error; a peer
-//! that has closed raises no signal.
+//! Moves bytes through a socket of the program without waiting. A descriptor that is not a socket is an
+//! error. A write to a peer that has closed the socket raises no signal.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::{Error, Result};
 use std::os::fd::BorrowedFd;
 
-/// Writes what goes now; `None` if nothing does.
+/// Writes as many bytes as the socket takes now and returns their number; `None` if it takes none.
 pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     match ready(fd, PollFlags::OUT)? {
         Some(fd) => Ok(Some(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?)),
@@ -15,7 +15,7 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     }
 }
 
-/// Reads at most `bytes_max` bytes; `None` if there are none yet, none at all at the end.
+/// Reads at most `bytes_max` bytes; `None` if there are none yet, an empty vector at the end of the stream.
 pub fn read(fd: i32, bytes_max: usize) -> Result<Option<Vec<u8>>> {
     let Some(fd) = ready(fd, PollFlags::IN)? else { return Ok(None) };
     let mut bytes = vec![0; bytes_max];
@@ -28,7 +28,7 @@ fn ready<'a>(fd: i32, flags: PollFlags) -> Result<Option<BorrowedFd<'a>>> {
     if fd < 0 {
         return Err(Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: not -1; the program keeps it open during the call, and if it is not open the kernel says so.
+    // SAFETY: not -1; the program keeps it open during the call, and the kernel refuses it if it is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut list = [PollFd::new(&fd, flags)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which processors share what, as the kernel tells it under /sys/devices/system.
+//! Which processors share which resources, as the kernel shows it under /sys/devices/system.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::path::Path;
 pub const KINDS: [&str; 8] =
     ["Machine", "Package", "NUMANode", "L3Cache", "L2Cache", "L1Cache", "Core", "PU"];
 
-/// Where some cpus are among the instances of a kind.
+/// Where some cpus are among the instances of a kind of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// All in one, whose first cpu this is.
+    /// All are in one instance, whose first cpu this is.
     Within(usize),
-    /// In more than one.
+    /// They are in more than one instance.
     Across,
 }
 
@@ -29,12 +29,12 @@ fn place_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Place> {
     Some(if within { Place::Within(*instance.iter().min()?) } else { Place::Across })
 }
 
-/// The cpus that share an instance of `kind` with this one, as far as the kernel tells: this one at least.
+/// The cpus that share an instance of `kind` with `cpu`; only `cpu` itself if the kernel does not say.
 pub fn sharers(kind: &str, cpu: usize) -> Vec<usize> {
     instance(Path::new("/sys/devices/system"), kind, cpu).unwrap_or_else(|| vec![cpu])
 }
 
-/// The cpus of the instance that has this cpu.
+/// The cpus of the instance of `kind` that contains `cpu`.
 fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     let here = system.join(format!("cpu/cpu{cpu}"));
     match kind {
@@ -61,7 +61,7 @@ fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// A list such as `0-3,8`.
+/// Reads a list such as `0-3,8`.
 fn list(file: &Path) -> Option<Vec<usize>> {
     let text = fs::read_to_string(file).ok()?;
     let mut cpus = Vec::new();

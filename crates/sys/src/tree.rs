@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where the installed tree lies (`bin`, `lib`, ...): it may have been moved, so no path is compiled in.
+//! The folder of the installation (with `bin`, `lib`, ...). It may have been moved, so no path is compiled
+//! in.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
-/// The folder above the `lib` or `bin` that has this code; empty if that is not known.
+/// The folder above the `lib` or `bin` that contains this code; empty if it is not known.
 pub fn folder() -> PathBuf {
     let file = library().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
     let file = std::fs::canonicalize(file).unwrap_or_default();
     file.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
-/// The file of the shared library that has this code; nothing if that is a program.
+/// The file of the shared library that contains this code; `None` if this code is in a program.
 fn library() -> Option<PathBuf> {
     let mut facts = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = library as fn() -> Option<PathBuf> as *const ();
-    // SAFETY: the address is of this code; the record has room for what is known of it.
+    // SAFETY: the address is of this code; the call writes only into `facts`.
     let known = unsafe { libc::dladdr(here.cast(), facts.as_mut_ptr()) } != 0;
-    // SAFETY: zeroed, and written if anything is known; null is no invalid pointer.
+    // SAFETY: zeroed, and the call may have written it; null is a valid value of a raw pointer.
     let facts = unsafe { facts.assume_init() };
     if !known || facts.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's string, which stays as long as the library.
+    // SAFETY: a string of the loader, which stays as long as the library is loaded.
     let name = unsafe { CStr::from_ptr(facts.dli_fname) }.to_string_lossy();
-    // A program has the name by which it was called, which may be of a folder in PATH.
+    // For a program this is the name by which it was called, which need not be its path.
     name.contains(".so").then(|| PathBuf::from(name.as_ref()))
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of this library that operations reach through spans.
+//! Memory of the library itself that operations reach through spans.
 //!
-//! Invariant: it stays mapped for ever, as `Span::claim` asks. The memory of a dropped block serves later
-//! blocks, so a span that outlives its block is an error of the program, but never leads to memory that is
-//! not mapped.
+//! Invariant: the memory stays mapped for ever, as `Span::claim` requires. Later blocks reuse the memory of a
+//! dropped block, so a span that outlives its block is a bug, but never leads to memory that is not mapped.
 
 use crate::Span;
 use crate::limits::page_bytes;
@@ -12,23 +11,23 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes, zero at first.
+/// Bytes of memory, zero at first.
 #[derive(Debug)]
 pub struct Block {
     whole: Span,
     bytes: usize,
 }
 
-/// Memory of dropped blocks by its length. All of it is zero.
+/// The memory of dropped blocks by its length. All of it is zero.
 static SPARE: Mutex<BTreeMap<usize, Vec<Span>>> = Mutex::new(BTreeMap::new());
 
-/// Longer memory is given back to the kernel until it is used again.
+/// The longest memory of a dropped block that is zeroed; of longer memory the pages go back to the kernel.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Block {
-    /// `bytes` bytes. What is never touched costs no memory.
+    /// Makes a block of `bytes` bytes. Pages that are never touched take no memory.
     pub fn new(bytes: usize) -> Block {
-        // Few lengths, so that they come again; at most an eighth too long.
+        // Only a few lengths, so that memory fits later blocks; at most an eighth too long.
         let length = bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(64)).max(64);
         let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&length).and_then(Vec::pop);
         let fresh = || Span::of(Box::leak(vec![0; length].into_boxed_slice()));
@@ -42,7 +41,7 @@ impl Block {
         block
     }
 
-    /// All of it.
+    /// The whole block.
     pub fn span(&self) -> Span {
         self.whole.slice(0, self.bytes)
     }
@@ -65,7 +64,7 @@ impl Drop for Block {
     }
 }
 
-/// Zeroes private memory and gives its whole pages back to the kernel until they are touched again.
+/// Zeroes private memory; its whole pages go back to the kernel until they are touched again.
 fn discard(span: Span) {
     let (start, end) = (span.address().next_multiple_of(page_bytes()), span.address() + span.bytes());
     let end = end / page_bytes() * page_bytes();

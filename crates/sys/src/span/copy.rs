@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Copies of some kilobytes, by the instructions that suit the processor.
+//! Copies of some kilobytes, by the instructions that are faster on this processor.
 //!
-//! The C library copies from 4 to 16 KiB on by `rep movsb` if the processor claims to be fast at it. On some
-//! processors vectors of 32 bytes are faster within the L2 cache (docs/measured/choices.md). So it is
-//! measured, by `outboard tune` or at the first such copy.
+//! From 4 to 16 KiB on, the C library copies by `rep movsb` if the processor claims to be fast at it. On some
+//! processors vectors of 32 bytes are faster within the L2 cache (docs/measured/choices.md). So `outboard
+//! tune`, or else the first such copy, measures which is faster.
 
 use crate::Span;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The shortest copy by vectors.
 #[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
 const BYTES_MIN: usize = 4 << 10;
-/// The longest copy by vectors: a longer one may touch more than the L2 cache holds. A caller whose buffers
+/// The longest copy by vectors: a longer copy may touch more than the L2 cache holds. A caller whose buffers
 /// fit the cache copies in pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
-/// Whether vectors are used: `UNKNOWN`, `NO` or `YES`.
+/// Whether copies use vectors: `UNKNOWN`, `NO` or `YES`.
 static VECTORS: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether vectors are used on this processor.
+/// Whether copies use vectors on this processor; the first call may measure it.
 #[inline]
 pub fn vectors_suit() -> bool {
     match VECTORS.load(Ordering::Relaxed) {
@@ -30,7 +30,7 @@ pub fn vectors_suit() -> bool {
     }
 }
 
-/// Decides whether vectors are used.
+/// Sets whether copies use vectors.
 pub fn set_vectors(are_used: bool) {
     VECTORS.store(if are_used && has_vectors() { YES } else { NO }, Ordering::Relaxed);
 }
@@ -75,10 +75,10 @@ pub fn measure() -> Option<(u64, u64)> {
     None
 }
 
-/// As the C library does.
+/// Copies by the C library's function.
 fn by_library(from: Span, to: Span) {
-    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`);
-    // `copy` allows overlap.
+    // SAFETY: the makers of both spans claimed so many bytes mapped (contract of `Span::claim`); `copy`
+    // allows overlap.
     unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn copy(from: Span, to: Span) {
     by_library(from, to);
 }
 
-/// What is moved at a time.
+/// The bytes that one step moves.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 type Step = [std::arch::x86_64::__m256i; 4];
 
@@ -119,14 +119,14 @@ fn by_vectors(from: Span, to: Span) {
     move_step(from.address() + last, end);
 }
 
-/// Moves a step between parts of two spans.
+/// Moves one step between parts of two spans.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 #[target_feature(enable = "avx2")]
 fn move_step(from: usize, to: usize) {
     // SAFETY: a part of a span that its maker claimed mapped; any alignment will do.
     let step = unsafe { std::ptr::with_exposed_provenance::<Step>(from).read_unaligned() };
-    // SAFETY: likewise, and writable, since somebody copies into it.
+    // SAFETY: likewise, and writable, since the caller copies into it.
     unsafe { std::ptr::with_exposed_provenance_mut::<Step>(to).write_unaligned(step) };
 }
 

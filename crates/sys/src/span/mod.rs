@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a
-//! buffer while we read it, and another process may write to shared memory at any time.
+//! A span is a claim about memory: an address and a length. It is never a Rust slice, because a user may
+//! write to a buffer while the library reads it, and another process may write to shared memory at any time.
 //!
-//! Making a span is the one unsafe act (`Span::claim`): its caller promises that the bytes stay mapped until
-//! the operation that holds it has ended. Everything after that - slicing, copying - is checked against the
-//! length.
+//! Only making a span is unsafe (`Span::claim`): the caller promises that the bytes stay mapped until the
+//! operation that holds the span has ended. All later uses (slices, copies) are checked against the length.
 
 mod block;
 pub mod copy;
@@ -21,25 +20,25 @@ pub struct Span {
 }
 
 impl Span {
-    /// No bytes.
+    /// A span without bytes.
     pub const EMPTY: Span = Span { address: 0, bytes: 0 };
 
     /// Claims memory.
     ///
     /// # Safety
-    /// The bytes must stay mapped (readable, and writable if anybody copies into the span) until the
-    /// last use of the span or of a slice of it.
+    /// The bytes must stay mapped (readable, and writable if the span is ever copied into) until the last use
+    /// of the span or of a slice of it.
     #[inline]
     pub unsafe fn claim(address: usize, bytes: usize) -> Span {
         Span { address, bytes }
     }
 
-    /// Memory that is given away for ever: what `Box::leak` returns.
+    /// A span of memory that is never freed, such as `Box::leak` returns.
     pub fn of(bytes: &'static mut [u8]) -> Span {
         Span { address: bytes.as_mut_ptr() as usize, bytes: bytes.len() }
     }
 
-    /// The first byte's address in this process.
+    /// The address of the first byte in this process.
     #[inline]
     pub fn address(self) -> usize {
         self.address
@@ -51,7 +50,7 @@ impl Span {
         self.bytes
     }
 
-    /// The part `[from, from + bytes)`; panics where that is not inside the span.
+    /// The part `[from, from + bytes)`; panics if it is not inside the span.
     #[inline(always)]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
         if from > self.bytes || bytes > self.bytes - from {
@@ -60,30 +59,29 @@ impl Span {
         Span { address: self.address.wrapping_add(from), bytes }
     }
 
-    /// Asks for the first bytes to be brought near, up to eight cache lines. Changes nothing.
+    /// Asks the processor to load the first bytes, up to eight cache lines, into its cache.
     #[inline]
     pub fn prefetch(self) {
         #[cfg(target_arch = "x86_64")]
         for line in 0..self.bytes.div_ceil(64).min(8) {
             let address = (self.address + line * 64) as *const i8;
-            // SAFETY: a hint, which reads nothing and faults nowhere.
+            // SAFETY: a hint, which reads nothing and never faults.
             unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
         }
     }
 
-    /// Asks for the first byte's cache line to be taken from other cores, since it will be written. Changes
-    /// nothing.
+    /// Asks the processor to take the first byte's cache line from other cores, since it will be written.
     #[inline]
     pub fn prefetch_write(self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint, which reads nothing and faults nowhere; processors that do not know it skip it. The
-        // intrinsic becomes one for reading where the compiler may not assume that all know it.
+        // SAFETY: a hint, which reads nothing and never faults; processors that do not know it skip it. The
+        // intrinsic becomes a hint for reading where the compiler may not assume that all processors know it.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.address, options(nostack, preserves_flags, readonly))
         };
     }
 
-    /// Whether they have bytes in common.
+    /// Whether two spans have bytes in common.
     #[inline]
     pub fn meets(self, other: Span) -> bool {
         let starts_in = |a: Span, b: Span| a.address.wrapping_sub(b.address) < b.bytes;
@@ -91,13 +89,13 @@ impl Span {
     }
 
     /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
-    #[inline(always)] // As cheap as the copy.
+    #[inline(always)] // A call would cost as much as a short copy.
     pub fn copy_to(self, to: Span) {
         if self.bytes != to.bytes {
             unequal(self.bytes, to.bytes)
         }
         if self.bytes == size_of::<u64>() {
-            // The commonest short message; calling `memmove` takes several times as long.
+            // The commonest length of a short message; a call of `memmove` takes several times as long.
             // SAFETY: 8 bytes that were claimed mapped, as below.
             let word = unsafe { (self.address as *const u64).read_unaligned() };
             // SAFETY: as above.
@@ -113,14 +111,14 @@ impl Span {
         unsafe { std::ptr::write_bytes(self.address as *mut u8, 0, self.bytes) }
     }
 
-    /// Copies the span into memory of our own, which must be as long and need not have been written.
+    /// Copies the span into memory of the library, which must be as long and may be uninitialised.
     #[inline]
     pub fn save(self, to: &mut [MaybeUninit<u8>]) {
         // SAFETY: the slice is live and exclusive until after the copy.
         self.copy_to(unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// Copies memory of our own, which must be as long, into the span.
+    /// Copies memory of the library, which must be as long, into the span.
     #[inline]
     pub fn restore(self, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
@@ -155,8 +153,8 @@ impl Span {
     }
 }
 
-// These take values: what an assertion's sentence speaks of would be put into memory by every caller, said or
-// not.
+// These functions take values. With an assertion's sentence every caller would store the numbers in memory,
+// whether or not the assertion fails.
 
 #[cold]
 #[inline(never)]
