@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What of libfabric is open: one object, and the domain in which endpoints and regions live.
+//! Open objects of libfabric: one object of any kind, and the domain in which endpoints and regions live.
 //!
-//! Invariant: an object is closed before what it was opened from, by the order of fields.
+//! Invariant: an object is closed before the object from which it was opened, by the order of fields.
 //! Read next: `region.rs`, `endpoint.rs`.
 
 use crate::ffi;
@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 pub(crate) struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
-    /// Takes over what libfabric has opened. `T` begins with a `Fid`.
+    /// Takes over an object that libfabric has opened. `T` begins with a `Fid`.
     pub(crate) fn new(made: *mut T) -> Result<Object<T>> {
         match NonNull::new(made) {
             Some(made) => Ok(Object(made)),
@@ -33,13 +33,13 @@ impl<T> Object<T> {
 
     /// The object's record.
     pub(crate) fn record(&self) -> &T {
-        // SAFETY: the object is open, and the provider leaves the fields that we know as they are.
+        // SAFETY: the object is open, and the provider does not change the fields that this crate reads.
         unsafe { self.0.as_ref() }
     }
 
-    /// One of the object's tables of calls, which `pick` takes from its record.
+    /// A table of the object's calls, whose pointer `pick` takes from the record.
     pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
-        // SAFETY: every open object has its tables, as long as it is open.
+        // SAFETY: every open object has its tables as long as it is open.
         unsafe { &*pick(self.record()) }
     }
 
@@ -56,28 +56,28 @@ impl<T> Object<T> {
     }
 
     pub(crate) fn control(&self, command: c_int, argument: *mut c_void) -> c_int {
-        // SAFETY: the object is open; the callers pass what each command wants.
+        // SAFETY: the object is open; the callers pass the argument that each command requires.
         unsafe { (self.base().control)(self.fid(), command, argument) }
     }
 }
 
 impl<T> Drop for Object<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else closes it; what was opened from it has been dropped before, by the order of
-        // fields.
+        // SAFETY: nothing else closes it; objects that were opened from it have been dropped before, by the
+        // order of fields.
         unsafe { (self.base().close)(self.fid()) };
     }
 }
 
 /// A provider's opened device, in which an endpoint and its regions live.
 pub(crate) struct Domain {
-    // In the order in which they must be closed.
+    // In the order in which the fields must be dropped.
     pub(crate) object: Object<ffi::FidDomain>,
     pub(crate) fabric: Object<ffi::FidFabric>,
     pub(crate) provider: Provider,
 }
 
-// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
+// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, as the caller of `Endpoint::open` ensures.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
@@ -104,26 +104,26 @@ impl Domain {
         &self.provider.library
     }
 
-    /// For error sentences.
+    /// The provider's name for error sentences.
     pub(crate) fn name(&self) -> String {
         self.provider.to_string()
     }
 
-    /// Whether memory registration works this way (an FI_MR bit).
+    /// Whether memory registration has this mode (a bit FI_MR_...).
     pub(crate) fn needs(&self, mode: c_int) -> bool {
         // SAFETY: the record's attributes live as long as it does.
         let attributes = unsafe { &*self.provider.info().domain_attr };
         attributes.mr_mode & mode != 0
     }
 
-    /// Cuts a number of our choice to the bits that a key has.
+    /// A key made of a number: its low bits, as many as the provider's keys have.
     pub(crate) fn key_of(&self, number: u64) -> u64 {
         // SAFETY: the record's attributes live as long as it does.
         let bytes = unsafe { &*self.provider.info().domain_attr }.mr_key_size;
         number & u64::MAX.checked_shr(64 - 8 * bytes.clamp(1, 8) as u32).unwrap_or(u64::MAX)
     }
 
-    /// Opens one of the domain's objects.
+    /// Opens an object of the domain by `open`. `what` names it for errors.
     pub(crate) fn object<T>(
         &self,
         what: &str,
@@ -137,7 +137,7 @@ impl Domain {
     }
 }
 
-/// The sentence for a call that failed. Errors (MPI_ERR_OTHER): it did.
+/// Checks the code of a call. Errors (MPI_ERR_OTHER): the call failed; the sentence begins with `what`.
 pub(crate) fn check(library: &Library, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code != 0 {
         fail!(Class::Other, "{}: {}", what(), library.said(code as isize));

@@ -2,13 +2,13 @@
 //! This process's endpoint: packets to other endpoints, packets from them, and reads and writes of their
 //! memory.
 //!
-//! A packet is copied into a registered buffer and sent from there, or handed to the provider at once where
-//! it is short (fi_inject). Packets from everybody arrive in a few long buffers (FI_MULTI_RECV). So memory
-//! does not grow with peers.
+//! A packet is written into a registered buffer and sent from there; the provider copies a short packet at
+//! once (fi_inject). Packets from all peers arrive in a few long buffers (FI_MULTI_RECV). So memory does not
+//! grow with the number of peers.
 //!
-//! Invariants: every operation under way owns one of a fixed number of contexts, whose place in their array
-//! says what it is for; a context that the provider returns is checked to be one that is under way. A buffer
-//! that the provider may write is lent to the caller of `poll` only after the provider has finished with that
+//! Invariants: every operation under way owns one of a fixed number of contexts, whose index in the array
+//! says which operation it is; a context that the provider returns is checked to be of an operation under
+//! way. The caller of `poll` gets a part of a receive buffer only after the provider has finished with that
 //! part.
 //!
 //! Read next: `region.rs`.
@@ -26,31 +26,32 @@ use std::ptr;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// What a provider may write beside an operation under way: struct fi_context2 (fabric.h).
+/// Bytes of a context, in which the provider keeps state of an operation: struct fi_context2 (fabric.h).
 const CONTEXT_BYTES: usize = 64;
-/// Completions read at a time.
+/// The most completions that one call of `poll` reads.
 const COMPLETIONS: usize = 16;
 
-/// The longest packet through ofi_rxm: a message that fits its buffers (FI_OFI_RXM_BUFFER_SIZE). A longer one
-/// takes a round trip more, and arrives after shorter ones that were sent later.
+/// The longest packet through ofi_rxm: a message that fits its buffers (FI_OFI_RXM_BUFFER_SIZE). A longer
+/// message takes another round trip, and arrives after shorter ones that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
-/// The longest packet to a target, and bytes of the buffer for these.
+/// The longest packet to a target.
 const TARGET_PACKET_BYTES_MAX: usize = 128;
+/// Bytes of the buffer for packets to a target.
 const TARGET_BUFFER_BYTES: usize = 4 << 10;
 
-/// Sizes of an endpoint.
+/// The sizes of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Longest packet, in bytes.
+    /// The longest packet, in bytes.
     pub packet_bytes_max: usize,
-    /// Packets that may be under way from here.
+    /// The most sends that may be under way.
     pub sends_max: usize,
-    /// Buffers for packets that arrive, and bytes of each: at least two, and several packets long.
+    /// The number of buffers for packets that arrive, at least two.
     pub receive_buffers: usize,
-    /// See `receive_buffers`.
+    /// The bytes of each of these buffers, at least two packets.
     pub receive_buffer_bytes: usize,
-    /// Reads and writes of peers' memory that may be under way from here.
+    /// The most reads and writes of peers' memory that may be under way.
     pub accesses_max: usize,
 }
 
@@ -68,7 +69,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These sizes, as far as a provider does well with them.
+    /// These sizes, reduced to what is fast with a provider.
     fn fitted(self, provider: &Provider) -> Config {
         let is_layered = provider.name().ends_with(";ofi_rxm");
         let most = if is_layered { LAYERED_BYTES_MAX } else { usize::MAX };
@@ -76,7 +77,7 @@ impl Config {
     }
 }
 
-/// The number of another endpoint at this one.
+/// The number that this endpoint has for another endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(u64);
 
@@ -84,27 +85,27 @@ pub struct Address(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// It is under way.
+    /// The operation is under way.
     Done,
-    /// No room now: nothing was started. `poll` makes room.
+    /// There is no room now: nothing was started. `poll` makes room.
     Full,
 }
 
-/// What `poll` tells.
+/// An event that `poll` reports.
 #[derive(Debug)]
 pub enum Event {
-    /// A packet has arrived. Its bytes are the sender's word.
+    /// A packet has arrived. The peer may have written anything into it.
     Packet(Packet),
-    /// A read or write has ended: the token that it was given.
+    /// The read or write with this token has ended.
     Accessed(u64),
-    /// A packet to this address was not delivered, or not for certain; with what libfabric says.
+    /// A packet to this address was perhaps not delivered, with libfabric's reason.
     Undelivered(Address, String),
-    /// A read or write has failed: its token, and what libfabric says.
+    /// The read or write with this token has failed, with libfabric's reason.
     Failed(u64, String),
 }
 
-/// A packet in a receive buffer. Its bytes stay as they are until it is given back to `Endpoint::release`: a
-/// buffer of which a packet is kept takes no more packets once it is full.
+/// A packet in a receive buffer. Its bytes do not change until `Endpoint::release` takes the packet back. A
+/// buffer is used again only once all its packets are released.
 #[derive(Debug)]
 #[must_use]
 pub struct Packet {
@@ -113,54 +114,56 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// What the sender wrote.
+    /// The bytes that the sender wrote.
     pub fn bytes(&self) -> Span {
         self.bytes
     }
 }
 
-/// This process's end of a network.
+/// An open endpoint of this process.
 pub struct Endpoint {
-    // In the order in which they must be closed.
+    // In the order in which the fields must be dropped.
     object: Object<ffi::FidEp>,
-    /// Where peers read, with its name: connections of their own, on which bytes hold up no packet, nor the
-    /// requests for bytes the other way.
+    /// A second endpoint by which peers read exposed memory, and its name. It has connections of its own, so
+    /// that the bytes delay neither packets nor the requests for bytes in the other direction.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
-    /// The receive buffer of `target`, whose number is that behind the others.
+    /// The receive buffer of `target`; its number is `Config::receive_buffers`.
     target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
-    /// The buffers as the provider knows them, where it wants that.
+    /// The registration of the buffers, if the provider requires one.
     registered: Option<Region>,
     domain: Arc<Domain>,
     config: Config,
-    /// Longest packet that the provider copies at once.
+    /// The longest packet that the provider copies at once.
     inject_bytes_max: usize,
-    /// Sleeping on this is possible, if the provider has such a thing.
+    /// The descriptor on which a process can sleep, if the provider has one.
     wait_fd: Option<RawFd>,
-    /// Bytes of an endpoint's name.
+    /// The name of this endpoint, as peers get it.
     name: Vec<u8>,
-    /// Contexts, then buffers of sends, then buffers of receives.
+    /// The memory of contexts, then buffers of sends, then buffers of receives.
     memory: Block,
-    /// Contexts of sends and accesses that are not under way.
+    /// Numbers of sends that are not under way.
     free_sends: Vec<u32>,
+    /// Numbers of accesses that are not under way.
     free_accesses: Vec<u32>,
-    /// Per send under way: where it goes. Per access: its token.
+    /// The destination of each send under way.
     destinations: Vec<Option<Address>>,
+    /// The token of each access under way.
     tokens: Vec<Option<u64>>,
-    /// Per receive buffer: its packets that have not been released, and whether the provider has given it
-    /// back.
+    /// For each receive buffer: the number of packets that have not been released, and whether the provider
+    /// has returned the buffer.
     kept: Vec<(u32, bool)>,
-    /// Receive buffers that the provider does not have, and that may be given to it.
+    /// Receive buffers that may be given to the provider again.
     unposted: Vec<u32>,
     regions_made: u64,
     keys: RandomState,
 }
 
-// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
+// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, as the caller of `Endpoint::open` ensures.
 unsafe impl Send for Endpoint {}
 
-/// What a context is for.
+/// The operation of a context, with its number among operations of the same kind.
 enum Purpose {
     Send(u32),
     Receive(u32),
@@ -168,11 +171,11 @@ enum Purpose {
 }
 
 impl Endpoint {
-    /// Opens an endpoint by a provider. Errors (MPI_ERR_OTHER, MPI_ERR_NO_MEM): the provider refuses, with
-    /// its reason.
+    /// Opens an endpoint of a provider. Errors (MPI_ERR_OTHER, MPI_ERR_NO_MEM): the provider refuses; the
+    /// sentence has its reason.
     ///
     /// # Safety
-    /// One thread at a time may use the endpoint and its regions, as one lock around them ensures.
+    /// Only one thread at a time may use the endpoint and its regions: the caller needs a lock around them.
     pub unsafe fn open(provider: Provider, config: Config) -> Result<Endpoint> {
         assert!(config.receive_buffers >= 2 && config.packet_bytes_max * 2 <= config.receive_buffer_bytes);
         let config = config.fitted(&provider);
@@ -226,13 +229,13 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// By what others reach this endpoint: `Kin`, and some bytes of the provider's.
+    /// The name by which peers reach this endpoint: `Kin`, then bytes of the provider.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Opens the way by which peers read what `offer` registers, if it is not open; its name, which
-    /// peers `insert`. Errors: as `open`.
+    /// Opens the endpoint by which peers read what `offer` registers, if it is not open. Returns its name,
+    /// which peers `insert`. Errors: those of `open`.
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
             let object = bound(&self.domain, &self.completions, &self.addresses)?;
@@ -251,39 +254,40 @@ impl Endpoint {
         Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
     }
 
-    /// Whether targets take packets of up to `TARGET_PACKET_BYTES_MAX` bytes. What is read over TCP is
-    /// acknowledged with the next packet to where it came from, else up to 40 ms late.
+    /// Whether targets take packets of up to `TARGET_PACKET_BYTES_MAX` bytes. TCP acknowledges the bytes of a
+    /// read with the next packet to the target, else up to 40 ms late.
     pub fn has_target_packets(&self) -> bool {
         self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
-    /// As `provider::is_carried_by_kernel`.
+    /// Whether packets travel on while the process computes (`provider::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         crate::provider::is_carried_by_kernel(&self.provider().name())
     }
 
-    /// Longest packet, in bytes.
+    /// The longest packet, in bytes.
     pub fn packet_bytes_max(&self) -> usize {
         self.config.packet_bytes_max
     }
 
-    /// Packets that may be started now.
+    /// The number of sends that may be started now.
     pub fn free_sends(&self) -> usize {
         self.free_sends.len()
     }
 
-    /// The provider behind it.
+    /// The provider of this endpoint.
     pub fn provider(&self) -> &Provider {
         &self.domain.provider
     }
 
-    /// A descriptor that becomes readable when something arrives. Sleep on it only after `may_sleep`.
+    /// A descriptor that becomes readable when something arrives. A process may sleep on it only after
+    /// `may_sleep`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the completion queue keeps it open, and lives as long as `self`.
         self.wait_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Arms `wait_fd`; false where something is there already, so that `poll` must be called first.
+    /// Arms `wait_fd`; false if something has arrived already, so that `poll` must be called first.
     pub fn may_sleep(&self) -> bool {
         let mut fids = [self.completions.fid()];
         let calls = self.domain.fabric.calls(|record| record.ops);
@@ -292,7 +296,8 @@ impl Endpoint {
             && unsafe { (calls.trywait)(self.domain.fabric.get(), fids.as_mut_ptr(), 1) } == 0
     }
 
-    /// Makes another endpoint known by its name. Errors (MPI_ERR_OTHER): it is no name of this provider.
+    /// Makes another endpoint known by its name. Errors (MPI_ERR_OTHER): the name is not of a provider like
+    /// this one.
     pub fn insert(&mut self, name: &[u8]) -> Result<Address> {
         let at = self.addresses.get();
         let mut address = ffi::FI_ADDR_UNSPEC;
@@ -323,8 +328,8 @@ impl Endpoint {
         Ok(Address(address))
     }
 
-    /// Sends a packet of `bytes` bytes, which `fill` writes. Packets to one address arrive in their order.
-    /// Errors (MPI_ERR_OTHER): the provider refuses for good.
+    /// Sends a packet of `bytes` bytes, which `fill` writes. Packets to one address arrive in order. Errors
+    /// (MPI_ERR_OTHER): the provider has failed.
     pub fn send(&mut self, to: Address, bytes: usize, fill: impl FnOnce(Span)) -> Result<Sent> {
         assert!(0 < bytes && bytes <= self.config.packet_bytes_max, "{bytes} bytes in one packet");
         let Some(&number) = self.free_sends.last() else { return Ok(Sent::Full) };
@@ -349,11 +354,12 @@ impl Endpoint {
         self.answer(code, "a send")
     }
 
-    /// Reads a peer's memory from `from.base + at` on into `to`, which lies in `region`; `poll` gives `token`
-    /// back. Errors (MPI_ERR_INTERN): outside a region. (MPI_ERR_OTHER): the provider refuses for good.
+    /// Starts to read a peer's memory from offset `at` of `from` on into `to`, which lies in `region`; `poll`
+    /// reports the end by `token`. Errors (MPI_ERR_INTERN): the bytes lie outside a region. (MPI_ERR_OTHER):
+    /// the provider has failed.
     ///
-    /// # Safety
-    /// Nobody may use the bytes of `to` until the token is back, and `region` must live as long.
+    /// # Safety No one may use the bytes of `to` until `poll` has reported the token, and `region` must live
+    /// until then.
     pub unsafe fn read(
         &mut self,
         peer: Address,
@@ -369,8 +375,8 @@ impl Endpoint {
             region,
             token,
             |calls, endpoint, [address, desc, context], remote| {
-                // SAFETY: the endpoint is open; buffer and context stay as they are until the completion, by
-                // the contract.
+                // SAFETY: the endpoint is open; buffer and context are not used until the completion, by the
+                // contract.
                 unsafe {
                     (calls.read)(endpoint, address, to.bytes(), desc, peer.0, remote, from.key, context)
                 }
@@ -378,11 +384,12 @@ impl Endpoint {
         )
     }
 
-    /// Writes `from`, which lies in `region`, to a peer's memory from `to.base + at` on; `poll` gives `token`
-    /// back when the bytes of `from` may be used again. Errors: as `read`.
+    /// Starts to write `from`, which lies in `region`, to a peer's memory from offset `at` of `to` on; `poll`
+    /// reports `token` when the bytes of `from` may be used again. Errors: those of `read`.
     ///
     /// # Safety
-    /// Nobody may write the bytes of `from` until the token is back, and `region` must live as long.
+    /// No one may write the bytes of `from` until `poll` has reported the token, and `region` must live until
+    /// then.
     pub unsafe fn write(
         &mut self,
         peer: Address,
@@ -443,8 +450,8 @@ impl Endpoint {
         }
     }
 
-    /// Registers memory, from and to which this process accesses peers' memory, and which peers may access.
-    /// Errors (MPI_ERR_NO_MEM): the provider refuses.
+    /// Registers memory that this process may use for reads and writes of peers' memory, and that peers may
+    /// read and write. Errors (MPI_ERR_NO_MEM): the provider refuses.
     ///
     /// # Safety
     /// The memory must stay mapped as long as the region lives.
@@ -453,40 +460,41 @@ impl Endpoint {
         self.register_for(self.object.fid(), span, access)
     }
 
-    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: as
+    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: those of
     /// `register`.
     ///
     /// # Safety
-    /// As `register`.
+    /// The contract of `register`.
     pub unsafe fn lend(&mut self, span: Span) -> Result<Region> {
         self.register_for(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 
-    /// Registers memory that peers may read by `target`. Errors: as `register` and `target`.
+    /// Registers memory that peers may read by `target`. Errors: those of `register` and `target`.
     ///
     /// # Safety
-    /// As `register`.
+    /// The contract of `register`.
     pub unsafe fn offer(&mut self, span: Span) -> Result<Region> {
         self.target()?;
         let target = self.target.as_ref().map_or(self.object.fid(), |(object, _)| object.fid());
         self.register_for(target, span, ffi::FI_REMOTE_READ)
     }
 
-    /// Where keys are ours to choose, nobody guesses them: a stranger who reaches the endpoint needs one.
+    /// Registers memory with a key that cannot be guessed, if this process chooses keys: a stranger who
+    /// reaches the endpoint would need the key.
     fn register_for(&mut self, endpoint: *mut ffi::Fid, span: Span, access: u64) -> Result<Region> {
         self.regions_made += 1;
         let key = self.domain.key_of(self.keys.hash_one(self.regions_made));
         Region::new(&self.domain, endpoint, span, access, key)
     }
 
-    /// Drives the provider, and tells what has happened since; whether anything has.
-    /// Errors (MPI_ERR_OTHER, MPI_ERR_INTERN): the provider has failed as a whole.
+    /// Drives the provider and calls `each` with every event since the last call. Returns whether there was a
+    /// completion. Errors (MPI_ERR_OTHER, MPI_ERR_INTERN): the provider has failed as a whole.
     pub fn poll(&mut self, mut each: impl FnMut(Event)) -> Result<bool> {
         // SAFETY: numbers and pointers, for which zero is allowed.
         let mut entries: [ffi::CqDataEntry; COMPLETIONS] = unsafe { std::mem::zeroed() };
         let at = self.completions.get();
         let calls = self.completions.calls(|record| record.ops);
-        // SAFETY: the object is open; it was opened for entries of this format, of which there is room for so
+        // SAFETY: the object is open; it was opened for entries of this format, and `entries` has room for so
         // many.
         let read = unsafe { (calls.read)(at, entries.as_mut_ptr().cast(), COMPLETIONS) };
         match -read {
@@ -517,7 +525,7 @@ impl Endpoint {
             Purpose::Send(number) => drop(self.take_send(number)?),
             Purpose::Access(number) => each(Event::Accessed(self.take_access(number)?)),
             Purpose::Receive(number) => {
-                // Where a buffer is full, the provider may say so without a packet.
+                // The provider may report that a buffer is full without a packet.
                 if entry.flags & ffi::FI_RECV != 0 && entry.len > 0 {
                     let bytes = self.arrived(number, entry.buf as usize, entry.len)?;
                     self.kept[number as usize].0 += 1;
@@ -545,15 +553,15 @@ impl Endpoint {
         match self.purpose(entry.op_context)? {
             Purpose::Send(number) => each(Event::Undelivered(self.take_send(number)?, said)),
             Purpose::Access(number) => each(Event::Failed(self.take_access(number)?, said)),
-            // The buffer is the provider's no more; a peer that vanished while it wrote there is told of
-            // elsewhere.
+            // The provider does not use the buffer any more. The loss of a peer that wrote there is reported
+            // by other events.
             Purpose::Receive(number) if entry.err != ffi::FI_ECANCELED => self.take_back(number),
             Purpose::Receive(_) => (),
         }
         Ok(())
     }
 
-    /// Gives up a packet, so that its place can be used again.
+    /// Releases a packet, so that its buffer can be used again.
     pub fn release(&mut self, packet: Packet) {
         let (packets, is_back) = &mut self.kept[packet.buffer as usize];
         *packets -= 1;
@@ -562,7 +570,7 @@ impl Endpoint {
         }
     }
 
-    /// The provider has given a receive buffer back.
+    /// Notes that the provider has returned a receive buffer.
     fn take_back(&mut self, number: u32) {
         let (packets, is_back) = &mut self.kept[number as usize];
         if *packets == 0 { self.unposted.push(number) } else { *is_back = true }
@@ -584,7 +592,7 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// Which operation a context belongs to.
+    /// The operation to which a context belongs.
     fn purpose(&self, context: *mut c_void) -> Result<Purpose> {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
         let offset = (context as usize).wrapping_sub(self.context(0) as usize);
@@ -600,7 +608,7 @@ impl Endpoint {
         })
     }
 
-    /// A packet in a receive buffer.
+    /// The bytes of a packet that the provider has put into a receive buffer.
     fn arrived(&self, number: u32, address: usize, bytes: usize) -> Result<Span> {
         let buffer = self.receive_buffer(number);
         let from = address.wrapping_sub(buffer.address());
@@ -610,7 +618,7 @@ impl Endpoint {
         Ok(buffer.slice(from, bytes))
     }
 
-    /// Gives the provider the receive buffers that it does not have.
+    /// Gives the provider the receive buffers of `unposted`.
     fn post_receives(&mut self) -> Result<()> {
         while let Some(&number) = self.unposted.last() {
             let buffer = self.receive_buffer(number);
@@ -629,7 +637,7 @@ impl Endpoint {
             };
             let at = object.get();
             let calls = object.calls(|record| record.msg);
-            // SAFETY: the object is open; buffer and context are the provider's until it says otherwise.
+            // SAFETY: the object is open; buffer and context belong to the provider until it returns them.
             let code = unsafe { (calls.recvmsg)(at, &message, ffi::FI_MULTI_RECV) };
             match self.answer(code, "a buffer for packets")? {
                 Sent::Done => self.unposted.pop(),
@@ -648,7 +656,7 @@ impl Endpoint {
         (sends_max + receive_buffers + 1 + accesses_max) * CONTEXT_BYTES
     }
 
-    /// From the first aligned place on: contexts, buffers of sends, buffers of receives.
+    /// The memory from the first aligned address on: contexts, buffers of sends, buffers of receives.
     fn aligned(&self) -> Span {
         let memory = self.memory.span();
         let skipped = memory.address().next_multiple_of(CONTEXT_BYTES) - memory.address();
@@ -664,7 +672,7 @@ impl Endpoint {
         self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
     }
 
-    /// Whether a receive buffer is that of `target`.
+    /// Whether a receive buffer belongs to `target`.
     fn is_of_target(&self, number: u32) -> bool {
         number as usize == self.config.receive_buffers
     }
@@ -679,7 +687,7 @@ impl Endpoint {
     }
 }
 
-/// An endpoint that has its queue and its peers, and has yet to start.
+/// A new endpoint that is bound to its completion queue and address vector, and not enabled yet.
 fn bound(
     domain: &Domain,
     completions: &Object<ffi::FidCq>,
@@ -700,12 +708,12 @@ fn enable(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<()> {
     check(domain.library(), endpoint.control(ffi::FI_ENABLE, ptr::null_mut()), failed)
 }
 
-/// The queue of what has ended, with a descriptor to sleep on where the provider has one.
+/// Opens the completion queue, with a descriptor to sleep on if the provider has one.
 fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::FidCq>, Option<RawFd>)> {
     // SAFETY: a record of numbers and null pointers, for which zero means the default.
     let mut attributes: ffi::CqAttr = unsafe { std::mem::zeroed() };
     attributes.format = ffi::FI_CQ_FORMAT_DATA;
-    // Beside our own operations there are the packets in the receive buffers, which may be short.
+    // Besides sends and accesses, each packet in a receive buffer has a completion, and packets may be short.
     attributes.size = config.sends_max + config.accesses_max + 1024;
     let mut open = |wait| {
         attributes.wait_obj = wait;
@@ -720,7 +728,7 @@ fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::Fid
     Ok((queue, (code == 0 && fd >= 0).then_some(fd)))
 }
 
-/// A receive buffer is done with when the longest packet may not fit any more.
+/// Sets the longest packet: the provider returns a receive buffer when such a packet may not fit any more.
 fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Library) -> Result<()> {
     let calls = endpoint.calls(|record| record.ops);
     // SAFETY: the object is open; the option is a size_t.
@@ -736,7 +744,7 @@ fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &L
     check(library, code, || format!("packets of {bytes} bytes are refused"))
 }
 
-/// The name of an endpoint that has started.
+/// The name of an enabled endpoint, as peers get it.
 fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
     let mut name = vec![0; 256];
     let mut bytes = name.len();

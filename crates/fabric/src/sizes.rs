@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sizes of libfabric's own buffers, which it takes from the environment only (docs/measured/hosts.md).
+//! Sizes of libfabric's own buffers, which it reads from the environment only (docs/measured/hosts.md).
 
 use std::ffi::CString;
 
-/// By default tcp of version 2 keeps 1,024 buffers of 16 KiB for messages that nobody waits for, of which there
-/// are none here; ofi_rxm of version 1 has 128 messages for each connection, where an endpoint has 32 under way.
+/// Smaller sizes than libfabric's defaults. By default, tcp of version 2 keeps 1,024 buffers of 16 KiB for
+/// unexpected messages, of which there are none here; ofi_rxm of version 1 has buffers for 128 messages on
+/// each connection, where an endpoint has at most 32 under way.
 pub const SIZES: [(&str, &str); 3] =
     [("FI_TCP_MAX_RX_SIZE", "2048"), ("FI_OFI_RXM_MSG_RX_SIZE", "32"), ("FI_OFI_RXM_MSG_TX_SIZE", "32")];
 
-/// Sets them where the user has not, before libfabric is loaded. A process with several threads, such as Python
-/// that loads this library late, keeps its environment: another thread might be reading it.
+/// Sets the sizes that the user has not set, before libfabric is loaded. A process with several threads, such
+/// as Python that loads this library late, keeps its environment: another thread might be reading it.
 pub fn set_sizes() {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and what goes wrong.
+//! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and errors.
 
 use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, Wanted, choose};
 use rand::rngs::SmallRng;
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use sys::{Block, Span};
 
-/// What takes longer hangs.
+/// A test that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
 fn open(config: Config) -> Endpoint {
@@ -49,7 +49,7 @@ fn bytes_of(span: Span) -> Vec<u8> {
     bytes
 }
 
-/// The packet that `number` stands for: its length and every byte follow from it.
+/// The packet with this number, from which its length and every byte follow.
 fn packet(number: u64, bytes_max: usize) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(number);
     let bytes =
@@ -72,7 +72,7 @@ fn packets_of_all_lengths_arrive_in_order_however_late_they_are_taken_and_howeve
     let (mut sent, mut taken) = ([0u64; 2], [0u64; 2]);
     let mut kept = [VecDeque::new(), VecDeque::new()];
     until("end of the exchange", || {
-        // Long times in which one end does not poll: the other then finds no room, and waits.
+        // For long times one end does not poll: the other end then finds no room and waits.
         let turn = random.random_range(0..2);
         let (end, to) = if turn == 0 { (&mut a, to_b) } else { (&mut b, to_a) };
         for _ in 0..random.random_range(1..40) {
@@ -186,8 +186,8 @@ fn memory_is_read_and_written_where_it_was_registered_and_nowhere_else() {
     assert!(outside(1 << 20, 1)(&mut a, &mine).unwrap().contains("not in a region"));
 }
 
-/// Goal: what is offered is read by the target, while packets to its process go their own way, and is not to
-/// be had once it is offered no more. Method: reads of both ends at once, longer than sockets hold.
+/// Goal: peers read exposed memory by the target, while packets to its process use other connections, and
+/// cannot read it once its region is dropped. Method: reads of both ends at once, longer than sockets hold.
 #[test]
 fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     const BYTES: usize = 8 << 20;
@@ -238,7 +238,7 @@ fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     });
 }
 
-/// Goal: a target takes short packets, many more than its buffer holds, and is still read between them.
+/// Goal: a target takes short packets, many more than its buffer holds, and reads succeed between them.
 #[test]
 fn a_target_takes_packets_between_reads() {
     const PACKETS: u64 = 500;
@@ -304,7 +304,8 @@ fn a_key_that_nobody_gave_out_fails() {
     });
 }
 
-/// Without the layer ofi_rxm the provider connects again for ever, and only finds no room.
+/// Goal: a sender to an endpoint that has ended gets an event. The test uses the layer ofi_rxm: tcp without
+/// it tries to connect for ever, and only has no room.
 #[test]
 fn who_sends_to_an_endpoint_that_is_gone_is_told() {
     let config = Config::default();
