@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The run-time compilers of kernels, loaded by their names, and what they have made, kept on disk.
+//! The run-time compilers of kernels, loaded by their file names, and a cache of compiled kernels on disk.
 //!
-//! NVRTC and hipRTC have the same functions under two prefixes. Facts are from their documentation (CUDA 12,
+//! NVRTC and hipRTC have the same functions under two prefixes. Written from their documentation (CUDA 12,
 //! ROCm 6).
 
 use error::{Class, Result, fail};
@@ -13,24 +13,24 @@ use std::path::Path;
 type Code = c_int;
 type Program = *mut c_void;
 
-/// How two compilers differ.
+/// The differences between the two compilers.
 #[derive(Debug)]
 pub struct Dialect {
-    /// For sentences.
+    /// The compiler's name in sentences.
     pub name: &'static str,
-    /// The names under which installations have it.
+    /// The names under which installations have its library.
     pub files: &'static [&'static str],
     prefix: &'static str,
-    /// What it makes, in the names of its functions.
+    /// The word for its output in the names of its functions.
     made: &'static str,
-    /// The option that names the device, if it must be named, and others.
+    /// The option that names the device, if the compiler needs one.
     target: Option<&'static str>,
     options: &'static [&'static CStr],
 }
 
-// Products are rounded before they are added, as the CPU's.
+// The options make products rounded before they are added, as on the CPU.
 
-/// NVIDIA's, which makes PTX.
+/// NVIDIA's compiler, which makes PTX.
 pub const NVRTC: Dialect = Dialect {
     name: "NVRTC",
     files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
@@ -40,7 +40,7 @@ pub const NVRTC: Dialect = Dialect {
     options: &[c"--fmad=false", c"--device-int128"],
 };
 
-/// AMD's, which makes code objects for the current device.
+/// AMD's compiler, which makes code objects for the current device.
 pub const HIPRTC: Dialect = Dialect {
     name: "hipRTC",
     files: &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"],
@@ -50,7 +50,7 @@ pub const HIPRTC: Dialect = Dialect {
     options: &[c"-ffp-contract=off"],
 };
 
-/// A compiler.
+/// A loaded compiler.
 pub struct Compiler {
     dialect: &'static Dialect,
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
@@ -69,14 +69,15 @@ pub struct Compiler {
     made: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     destroy: unsafe extern "C" fn(*mut Program) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
-    /// Last: the functions above lie in it.
+    /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
-}
+    }
 
-impl Compiler {
-    /// Errors (MPI_ERR_OTHER): `file` is not here, or is another library.
+    impl Compiler {
+    /// Loads a compiler from `file`. Errors (MPI_ERR_OTHER): `file` is missing, or is another library.
     pub fn load(dialect: &'static Dialect, file: &str) -> Result<Compiler> {
-        // SAFETY: the compiler's initialisers may run at any time; another file under its name is the user's.
+        // SAFETY: the compiler's initialisers may run at any time; the user alone can put another file in its
+        // place.
         let library = match unsafe { libloading::Library::new(file) } {
             Ok(library) => library,
             Err(error) => fail!(Class::Other, "{file} cannot be loaded ({error})"),
@@ -106,10 +107,10 @@ impl Compiler {
         })
     }
 
-    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device), or
-    /// finds it in the folder `cache`, where it keeps what it makes.
+    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device).
+    /// Takes the output from the folder `cache` if it is there, else stores it there.
     ///
-    /// Errors (MPI_ERR_OTHER): what the compiler says.
+    /// Errors (MPI_ERR_OTHER): the compiler's error.
     pub fn compile(&self, source: &CStr, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: it stores two numbers.
@@ -123,7 +124,7 @@ impl Compiler {
         }
         let made = self.make(source, architecture)?;
         if let Some(file) = file {
-            // A cache that cannot be written costs the next process its time, no more.
+            // If the cache cannot be written, the next process only compiles again.
             let _ = keep(&file, &made);
         }
         Ok(made)
@@ -136,7 +137,7 @@ impl Compiler {
         let code = unsafe { (self.create)(&mut program, source.as_ptr(), name, 0, none, none) };
         self.check("CreateProgram", code, "")?;
         let compiled = self.compiled(program, architecture);
-        // SAFETY: made above, and not used again.
+        // SAFETY: the program was made above, and is not used again.
         unsafe { (self.destroy)(&mut program) };
         compiled
     }
@@ -153,13 +154,13 @@ impl Compiler {
             let log = unsafe { bytes_of(program, self.log_bytes, self.log) };
             self.check("CompileProgram", code, &String::from_utf8_lossy(&log))?;
         }
-        // SAFETY: ... and for what it made.
+        // SAFETY: the compiler's two functions for its output.
         Ok(unsafe { bytes_of(program, self.made_bytes, self.made) })
     }
 
     fn check(&self, function: &str, code: Code, log: &str) -> Result<()> {
         if code != 0 {
-            // SAFETY: it takes every number.
+            // SAFETY: the function takes any number.
             let said = unsafe { (self.error)(code) };
             // SAFETY: a constant string of the compiler.
             let said = unsafe { CStr::from_ptr(said) };
@@ -169,10 +170,10 @@ impl Compiler {
     }
 }
 
-/// What a program has: a text, with its zero byte, or code.
+/// The bytes that `get` stores for a program: a text with its zero byte, or code.
 ///
 /// # Safety
-/// `bytes` stores how many bytes `get` writes.
+/// `bytes` must store how many bytes `get` writes.
 unsafe fn bytes_of(
     program: Program,
     bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
@@ -182,26 +183,27 @@ unsafe fn bytes_of(
     // SAFETY: it stores one number.
     unsafe { bytes(program, &mut length) };
     let mut made = vec![0u8; length];
-    // SAFETY: there is room for it (contract).
+    // SAFETY: `made` has room for these bytes (contract).
     unsafe { get(program, made.as_mut_ptr().cast()) };
     made
 }
 
-/// A check word, then what was made.
+/// The check word that stands before the output in a file of the cache.
 fn checked(made: &[u8]) -> [u8; 8] {
     let mut hash = DefaultHasher::new();
     made.hash(&mut hash);
     hash.finish().to_ne_bytes()
 }
 
-/// What a file keeps, if it is whole.
+/// The output in a file of the cache, if the file is whole.
 fn kept(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = fs::read(file).ok()?;
     let made = bytes.split_off(8.min(bytes.len()));
     (bytes == checked(&made)).then_some(made)
 }
 
-/// Writes a file of its own, and gives it its name when it is whole: other processes may do the same.
+/// Stores output in the cache: writes a file of this process and renames it once it is whole, since other
+/// processes may do the same.
 fn keep(file: &Path, made: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -218,7 +220,7 @@ fn keep(file: &Path, made: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    // Goal: what is missing is named.
+    // Goal: the error names what is missing.
     #[test]
     fn another_library_is_no_compiler() {
         let said =
@@ -228,7 +230,7 @@ mod tests {
         assert!(said(&HIPRTC, "libc.so.6").contains("is not hipRTC: it has no hiprtcVersion"));
     }
 
-    // Goal: a file gives back what it keeps, and a damaged one nothing.
+    // Goal: a file of the cache returns its output; a damaged file is ignored.
     #[test]
     fn a_damaged_file_is_ignored() {
         let folder = std::env::temp_dir().join(format!("outboard-kept-{}", std::process::id()));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! CUDA's driver API, or HIP, loaded at run time.
 //!
-//! Only the driver is asked, so it does not matter which runtime the program uses. A copy runs in the context
-//! of the memory, or in the device's primary one for memory that names none (pools; all of HIP's). HIP has
-//! CUDA's functions under names of its own: `Api` is the difference. Names in sentences are the loaded one's.
-//! Written from NVIDIA's and AMD's documentation (CUDA 12, ROCm 6); docs/gpu.md says where it has run.
+//! This file calls the driver only, so it does not matter which runtime the program uses. A copy runs in the
+//! context of the memory, or in the device's primary context for memory without one (pools; all memory of
+//! HIP). HIP has CUDA's functions under other names: `Api` has the differences. Error sentences use the names
+//! of the loaded library. Written from NVIDIA's and AMD's documentation (CUDA 12, ROCm 6); docs/gpu.md says
+//! where it has run.
 
 mod kernels;
 mod streams;
@@ -53,7 +54,8 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 /// CU_STREAM_WAIT_VALUE_GEQ.
 const GREATER_OR_EQUAL: c_uint = 0;
 
-/// cuLaunchKernel: the kernel; blocks and threads in x, y, z; shared bytes; the stream; arguments, twice.
+/// The type of cuLaunchKernel: the kernel; blocks and threads in x, y, z; shared bytes; the stream; arguments
+/// in two forms.
 type Launch = unsafe extern "C" fn(
     usize,
     c_uint,
@@ -71,19 +73,19 @@ type Launch = unsafe extern "C" fn(
 /// The kernels of `kernel.rs` in a context.
 struct Kernels {
     module: usize,
-    /// Those that were asked for.
+    /// The kernels that have been used, by name.
     functions: BTreeMap<CString, usize>,
-    /// Memory for packed bytes and strips: where, and how many bytes.
+    /// The address and length of memory for packed bytes and strips.
     scratch: (usize, usize),
 }
 
-/// Bytes, their direction (HIP only), the stream.
+/// The function cuMemcpyAsync: the number of bytes, the direction (HIP only), the stream.
 enum CopyAsync {
     Cuda(unsafe extern "C" fn(u64, u64, usize, usize) -> Code),
     Hip(unsafe extern "C" fn(u64, u64, usize, c_int, usize) -> Code),
 }
 
-/// What operations in streams of the program need. HIP's like need memory of their own kind.
+/// The functions for MPI operations in streams. HIP's counterparts need memory of a special kind.
 struct Ordering {
     write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
     wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
@@ -91,7 +93,7 @@ struct Ordering {
     context_of: unsafe extern "C" fn(usize, *mut Context) -> Code,
 }
 
-/// Functions of the driver that this file needs.
+/// A loaded driver: the functions that this crate needs.
 pub struct Driver {
     pub(crate) api: &'static Api,
     attribute: unsafe extern "C" fn(*mut c_void, c_uint, u64) -> Code,
@@ -110,7 +112,7 @@ pub struct Driver {
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
     ordering: Option<Ordering>,
-    /// The stream of this file's copies in each context.
+    /// The stream of this crate's copies in each context.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
@@ -122,23 +124,24 @@ pub struct Driver {
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
     launch: Launch,
-    /// By context; nothing where they cannot be compiled.
+    /// The kernels by context; None if they cannot be compiled.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
     /// The folder of compiled kernels.
     cache: Option<PathBuf>,
-    /// Allocations of other processes, by process and place: their numbers, and where they are here.
+    /// Opened allocations of other processes, by process and address there: number, and address here.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
-    /// Last: the functions above lie in it.
+    /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
-/// How CUDA's driver and HIP's runtime differ. Most functions of HIP have the arguments of CUDA's.
+/// The differences between CUDA's driver and HIP's runtime. Most functions of HIP have the arguments of
+/// CUDA's.
 pub(crate) struct Api {
     pub name: &'static str,
-    /// The names under which installations have it.
+    /// The names under which installations have its library.
     files: &'static [&'static str],
     needed: &'static str,
-    /// What programs call its streams.
+    /// The programs' name for the type of streams.
     pub stream_kind: &'static str,
     /// The first word of a note (`lend.rs`).
     pub note: u64,
@@ -156,7 +159,7 @@ pub(crate) const CUDA: Api = Api {
     is_hip: false,
 };
 
-/// Version 5 numbers kinds of memory otherwise, so it is not among the files.
+/// HIP. The files do not include version 5, whose numbers for kinds of memory differ.
 pub(crate) const HIP: Api = Api {
     name: "hip",
     files: &["libamdhip64.so.7", "libamdhip64.so.6"],
@@ -167,7 +170,7 @@ pub(crate) const HIP: Api = Api {
     is_hip: true,
 };
 
-/// Functions of HIP that have other names than CUDA's.
+/// The functions whose names in HIP do not follow the rule of `Api::function`.
 const RENAMED: [(&str, &str); 8] = [
     ("cuMemAlloc", "hipMalloc"),
     ("cuMemFree", "hipFree"),
@@ -180,7 +183,7 @@ const RENAMED: [(&str, &str); 8] = [
 ];
 
 impl Api {
-    /// The name of a function that CUDA's driver has as `cuda`, with the number of its version.
+    /// The library's name of the function that CUDA's driver calls `cuda`, with its version.
     fn function(&self, cuda: &str) -> String {
         if !self.is_hip {
             return cuda.into();
@@ -192,13 +195,14 @@ impl Api {
 }
 
 impl Driver {
-    /// Loads the driver by the first of its names that is here.
+    /// Loads the driver from the first of its files that exists.
     ///
-    /// Errors (MPI_ERR_OTHER): it is not here, is another library, or finds no device.
+    /// Errors (MPI_ERR_OTHER): there is no such file, it is another library, or it finds no device.
     pub(crate) fn load(api: &'static Api, cache: Option<PathBuf>) -> Result<Driver> {
         let mut error = None;
         for file in api.files {
-            // SAFETY: its initialisers may run at any time; another file under its name is the user's.
+            // SAFETY: the driver's initialisers may run at any time; the user alone can put another file in
+            // its place.
             match unsafe { libloading::Library::new(file) } {
                 Ok(library) => return Driver::within(api, file, library, cache),
                 Err(missing) => error = Some(missing),
@@ -213,7 +217,7 @@ impl Driver {
         )
     }
 
-    /// Errors: as `load`.
+    /// Takes the functions from a loaded library. Errors: those of `load`.
     fn within(
         api: &'static Api,
         file: &str,
@@ -284,7 +288,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Errors: as `load`.
+    /// Initialises the driver. Errors: those of `load`.
     fn begin(
         &self,
         file: &str,
@@ -302,13 +306,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Enqueues a copy. The context of the stream is current.
+    /// Enqueues a copy. The stream's context must be current.
     ///
     /// # Safety
-    /// Both ranges are mapped until the copy is over.
+    /// Both ranges must stay mapped until the copy is over.
     unsafe fn enqueue_copy(&self, to: u64, from: u64, bytes: usize, stream: usize) -> Result<()> {
         let code = match self.copy_async {
-            // SAFETY: as the caller promises; addresses are unified, so the driver knows whose they are.
+            // SAFETY: as the caller promises; the driver knows by an address to which device it belongs.
             CopyAsync::Cuda(copy) => unsafe { copy(to, from, bytes, stream) },
             // SAFETY: likewise.
             CopyAsync::Hip(copy) => unsafe { copy(to, from, bytes, COPY_DEFAULT, stream) },
@@ -317,7 +321,7 @@ impl Driver {
     }
 
     pub(crate) fn holds(&self, address: usize, bytes: usize) -> Result<bool> {
-        // The driver does not know memory that it did not make, so an error here means the host's.
+        // The driver does not know memory that it did not allocate, so an error means host memory.
         let is_managed = self.ask::<c_int>(IS_MANAGED, address).is_some_and(|managed| managed != 0);
         if self.ask::<c_uint>(MEMORY_TYPE, address) != Some(ON_DEVICE) || is_managed {
             return Ok(false);
@@ -342,7 +346,7 @@ impl Driver {
             return Ok(());
         }
         let context = self.enter(there.address())?;
-        // A stream of this file's own: the default one would wait for streams that wait for MPI.
+        // A stream of this crate: the default stream would wait for streams that wait for MPI.
         let stream = self.own_stream(context.context)?;
         // SAFETY: both ranges are mapped (contract of `Span`).
         unsafe { self.enqueue_copy(to.address() as u64, from.address() as u64, to.bytes(), stream) }?;
@@ -368,7 +372,7 @@ impl Driver {
         Ok(stream)
     }
 
-    /// The context of the calling thread; if it has none, that of the first device.
+    /// The context of the calling thread; if it has none, the primary context of the first device.
     pub(crate) fn context(&self) -> Result<usize> {
         let mut context = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
@@ -379,7 +383,7 @@ impl Driver {
         Ok(context.expose_provenance())
     }
 
-    /// Makes a context of `context` the calling thread's, for its life.
+    /// Sets the calling thread's context, for the thread's life, to one that `context` returned.
     pub(crate) fn adopt(&self, context: usize) -> Result<()> {
         self.enter_context(std::ptr::with_exposed_provenance_mut(context)).map(std::mem::forget)
     }
@@ -409,7 +413,7 @@ impl Driver {
         self.check("cuMemFree", unsafe { (self.free)(address as u64) })
     }
 
-    /// An attribute of an address; nothing if the driver does not know it.
+    /// An attribute of an address; None if the driver does not know the address.
     fn ask<T: Default>(&self, attribute: c_uint, address: usize) -> Option<T> {
         let mut value = T::default();
         // SAFETY: the caller names the type that cuda.h gives the attribute.
@@ -417,7 +421,7 @@ impl Driver {
         (code == 0).then_some(value)
     }
 
-    /// Makes the context of device memory current, until the value is dropped.
+    /// Makes the context of device memory current until the result is dropped.
     fn enter(&self, address: usize) -> Result<Entered<'_>> {
         let own = self.ask::<usize>(CONTEXT, address).filter(|context| *context != 0);
         match own {
@@ -427,12 +431,13 @@ impl Driver {
     }
 
     fn enter_context(&self, context: Context) -> Result<Entered<'_>> {
-        // SAFETY: the driver named the context.
+        // SAFETY: the context came from the driver.
         self.check("cuCtxPushCurrent", unsafe { (self.push)(context) })?;
         Ok(Entered { driver: self, context })
     }
 
-    /// The context that the runtime of a program uses, too. It is kept for the life of the process.
+    /// The primary context of a device, which the program's runtime uses, too. It is retained for the life of
+    /// the process.
     fn primary_of(&self, ordinal: c_int) -> Result<Context> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: it stores one number.
@@ -463,8 +468,9 @@ impl Driver {
 
 // Memory of other processes (`lend.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// The process, the offset in the allocation, its number, its handle, and where it begins. Nothing for
-    /// memory that the driver does not export, such as that of pools.
+    /// The words by which another process opens memory of this one: the process, the offset in the
+    /// allocation, the allocation's number, handle and address. None if the driver does not export the
+    /// memory, such as memory of pools.
     pub(crate) fn export(&self, span: Span) -> Option<lend::Words> {
         let start = self.ask::<u64>(RANGE_START, span.address())?;
         let number = self.ask::<u64>(BUFFER_NUMBER, span.address())?;
@@ -481,8 +487,8 @@ impl Driver {
         Some(words)
     }
 
-    /// Memory that another process exported. What was opened stays open until its process has another
-    /// allocation at that place.
+    /// Opens memory that another process exported. An allocation stays open until its process exports another
+    /// one at the same address.
     pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
@@ -492,7 +498,7 @@ impl Driver {
         if let Some((old, address)) = opened.get(&place).copied()
             && old != number
         {
-            // SAFETY: opened by this function. Its owner has freed it, so nobody copies from it.
+            // SAFETY: opened by this function. Its owner has freed it, so no copy uses it.
             self.check("cuIpcCloseMemHandle", unsafe { (self.ipc_close)(address) })?;
             opened.remove(&place);
         }
@@ -507,12 +513,12 @@ impl Driver {
                 address
             }
         };
-        // SAFETY: the driver mapped the allocation, of which the exporter named a part.
+        // SAFETY: the driver mapped the whole allocation, and the exporter named a part of it.
         Ok(unsafe { Span::claim((address + offset) as usize, bytes) })
     }
 }
 
-/// A context that is current.
+/// A context that is current until this is dropped.
 struct Entered<'a> {
     driver: &'a Driver,
     context: Context,
@@ -521,7 +527,7 @@ struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: it takes away what `enter_context` has pushed, and stores one pointer.
+        // SAFETY: it removes the context that `enter_context` has pushed, and stores one pointer.
         unsafe { (self.driver.pop)(&mut context) };
     }
 }
@@ -530,14 +536,14 @@ impl Drop for Entered<'_> {
 mod tests {
     use super::*;
 
-    /// What is said of the library `file` in the place of a driver's.
+    /// The error of `load` if the driver's file is `file`.
     fn said(api: &Api, file: &'static str) -> String {
         let files: &'static [&'static str] = Box::leak(Box::new([file]));
         let api: &'static Api = Box::leak(Box::new(Api { files, ..*api }));
         Driver::load(api, None).err().expect("it is no driver").message.clone()
     }
 
-    // Goal: what is missing is said in a sentence, on machines without a GPU.
+    // Goal: on machines without a GPU, a sentence says what is missing.
     #[test]
     fn a_wrong_driver_is_named() {
         for (api, needed, init) in [(&CUDA, "NVIDIA's driver", "cuInit"), (&HIP, "AMD's ROCm", "hipInit")] {

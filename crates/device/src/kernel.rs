@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Kernels of a device: packing and unpacking of datatypes, and reductions.
 //!
-//! CUDA's are compiled from `kernels.cu` for the device that is here (`compiler.rs`); sentinel's are
-//! functions on a thread. Read next: `move_strips` and `reduce` in `driver.rs` and `sentinel.rs`.
+//! Kernels for CUDA and HIP are compiled from `kernels.cu` for the device of this host (`compiler.rs`); those
+//! of sentinel are functions on a thread. Read next: `move_strips` and `reduce` in `driver/kernels.rs` and
+//! `sentinel.rs`.
 
 use datatype::{Basic, PredefinedOp};
 use std::ffi::{CStr, CString};
 
-/// Pieces of equal length at equal distances in the program's memory. kernels.cu has the same.
+/// Pieces of equal length at equal distances in the program's memory. kernels.cu has the same struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strip {
-    /// Of the first piece.
+    /// The address of the first piece.
     pub address: usize,
-    /// Bytes from one piece to the next.
+    /// The distance from one piece to the next, in bytes.
     pub stride: i64,
-    /// Bytes of a piece.
+    /// The bytes of a piece.
     pub bytes: usize,
-    /// Pieces.
+    /// The number of pieces.
     pub repeat: usize,
-    /// Where the first piece lies among the packed bytes.
+    /// The offset of the first piece among the packed bytes.
     pub at: usize,
 }
 
@@ -30,13 +31,14 @@ pub const SOURCE: &CStr =
         Err(_) => panic!("kernels.cu has a zero byte"),
     };
 
-/// The kernel that moves strips: packed bytes, strips, their count, threads for a piece, whether it packs.
+/// The kernel that moves strips. Its arguments are the packed bytes, the strips, their count, the threads for
+/// a piece, and whether it packs.
 pub(crate) const MOVE: &CStr = c"outboard_move";
 
-/// Threads of a block.
+/// The number of threads of a block.
 pub(crate) const BLOCK: u32 = 256;
 
-/// How a move is divided: blocks in x and y, and threads for a piece.
+/// The division of a move: blocks in x and y, and threads for a piece.
 pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     let pieces: usize = strips.iter().map(|strip| strip.repeat).sum();
     let bytes: usize = strips.iter().map(|strip| strip.repeat * strip.bytes).sum();
@@ -47,7 +49,7 @@ pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     (x as u32, strips.len().clamp(1, 4096) as u32, lanes as u64)
 }
 
-/// What a reduction combines: elements `stride` bytes apart, in the form of the program's memory.
+/// A reduction of elements that are `stride` bytes apart, in the layout of the program's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
     pub op: PredefinedOp,
@@ -57,8 +59,8 @@ pub struct Reduction {
 }
 
 impl Reduction {
-    /// The kernel, whose arguments are two addresses, the count and the stride. None for what devices do not
-    /// compute: long double, 128-bit floats, MPI_REPLACE and MPI_NO_OP.
+    /// The name of the kernel, whose arguments are two addresses, the count and the stride. None for what
+    /// kernels do not compute: long double, 128-bit floats, MPI_REPLACE and MPI_NO_OP.
     pub fn kernel(&self) -> Option<CString> {
         use Basic::*;
         use PredefinedOp::*;
@@ -72,7 +74,7 @@ impl Reduction {
             _ => false,
         };
         let kind = match self.basic {
-            // Of sums, products and bits the sign makes no difference.
+            // The sign makes no difference for sums, products and bits.
             I8 | I16 | I32 | I64 | I128 | Char if is_signed && matches!(self.op, Max | Min) => {
                 format!("i{bits}")
             }
@@ -86,7 +88,8 @@ impl Reduction {
         Some(CString::new(format!("outboard_{op}_{kind}")).expect("it has no zero byte"))
     }
 
-    /// Where a pair has its index, and the bytes of an element up to its last one.
+    /// The offset of a pair's index (0 for other types), and the bytes of an element without padding at its
+    /// end.
     pub(crate) fn element(&self) -> (usize, usize) {
         match self.basic.pair() {
             Some((value, index)) => {
@@ -97,17 +100,17 @@ impl Reduction {
         }
     }
 
-    /// From the first byte of the first element to the last of the last.
+    /// The bytes from the first element's first byte to the last element's last byte.
     pub(crate) fn bytes(&self) -> usize {
         self.count.checked_sub(1).map_or(0, |others| others * self.stride + self.element().1)
     }
 
-    /// Whether a device may load the elements: it needs them aligned.
+    /// Whether the elements are aligned, as a device needs them.
     pub(crate) fn is_aligned(&self, left: usize, into: usize) -> bool {
         (left | into | self.stride).is_multiple_of(self.basic.align())
     }
 
-    /// Blocks of its launch.
+    /// The number of blocks of its launch.
     pub(crate) fn blocks(&self) -> u32 {
         (self.count * self.basic.size()).div_ceil(16 * BLOCK as usize).clamp(1, 4096) as u32
     }
@@ -117,7 +120,8 @@ impl Reduction {
 mod tests {
     use super::*;
 
-    /// The source, for the host: `move_strips` and `reduce` run a kernel as so many threads, one by one.
+    /// C code that compiles the kernels' source for the host: `move_strips` and `reduce` run the threads of a
+    /// kernel one by one.
     const HOST: &str = "#define __global__\n#define __device__\ntypedef struct { unsigned x, y; } Dim;\n\
         static __thread Dim blockIdx, blockDim, threadIdx, gridDim;\n#include \"kernels.cu\"\n\
         #define EACH_THREAD(call) gridDim.x = x, gridDim.y = y, blockDim.x = 256; \\\n\
@@ -199,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Bits of all kinds: any, and those of small numbers, so that results are not all infinite.
+    /// Random bytes: of any bits, and of small numbers, so that not all results are infinite.
     fn noise(bytes: usize, part: usize, seed: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
@@ -225,7 +229,7 @@ mod tests {
         each
     }
 
-    /// Bytes of the parts of a floating-point or complex number.
+    /// The bytes of each part of a floating-point or complex number; None for other types.
     fn float_part(basic: Basic) -> Option<usize> {
         match basic {
             Basic::F16 | Basic::C16 => Some(2),
@@ -243,18 +247,18 @@ mod tests {
         }
     }
 
-    /// Equal bits; of those that are no number only that they are none.
+    /// Whether two values have equal bits; two NaNs count as equal.
     fn are_equal(basic: Basic, left: &[u8], right: &[u8]) -> bool {
         let Some(part) = float_part(basic) else { return left == right };
         left.chunks(part).zip(right.chunks(part)).all(|(a, b)| a == b || (is_nan(a) && is_nan(b)))
     }
 
-    /// Compares a kernel with the CPU's reduction, at addresses `shift` bytes from those of 16-byte words.
+    /// Compares a kernel with the CPU's reduction, at addresses `shift` bytes after a multiple of 16.
     fn compare(reduction: Reduction, shift: usize) {
         let Reduction { op, basic, count, stride } = reduction;
         let kernel = reduction.kernel().unwrap();
         let part = float_part(basic).unwrap_or(basic.pair().map_or(basic.size(), |pair| pair.0.size()));
-        // Words, for the alignment.
+        // Vectors of words, for the alignment.
         let operand = |seed| {
             let words: Vec<u128> = noise(count * stride + 32, part, seed)
                 .chunks_exact(16)
@@ -299,7 +303,8 @@ mod tests {
         assert!(is_kept, "{reduction:?}: bytes between elements have changed");
     }
 
-    // Goal: each operator on each type gives the CPU's bits, dense and with gaps, and gaps keep theirs.
+    // Goal: each operator on each type gives the same bits as on the CPU, without and with gaps, and the
+    // bytes in gaps do not change.
     #[test]
     fn the_source_reduces() {
         let (mut left_to_cpu, mut pairs) = (Vec::new(), 0);

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Device memory that another process of the host copies from: no host memory lies between.
+//! Device memory that another process of the host copies directly, without host memory in between.
 //!
-//! A send of device memory has a stand-in in the host's memory (`abi/src/staging.rs`). `crate::lend` leaves
-//! it unfilled, and writes a note into it that says where the bytes are. The receiver reads the note, opens
-//! the memory (`crate::take_lent`, by the backend's IPC; what was opened is kept), and copies into its own:
-//! if its buffer is a stand-in, too (`expect`), at once into the device memory for which that stands.
-//! Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
+//! A send of device memory has a stand-in in host memory (`abi/src/staging.rs`). `crate::lend` does not copy
+//! the bytes into it, but writes a note into it that says where the bytes are. The receiver reads the note,
+//! opens the memory (`crate::take_lent`, by the backend's IPC; opened memory stays open), and copies the
+//! bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device memory that
+//! it stands for. Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// Words of a note: the backend, the bytes, and what the backend needs to open them.
+/// The words of a note: the backend, the number of bytes, and the words that the backend needs to open the
+/// memory.
 pub const NOTE_WORDS: usize = 16;
 pub(crate) type Words = [u64; NOTE_WORDS - 2];
 
-/// What a stand-in stands for.
+/// A stand-in and the device memory for which it stands.
 struct Entry {
     stand_in: Span,
     user: Span,
-    /// Lent to whoever takes the message; not so for a receive.
+    /// Whether the memory is exported to the receiver of a message; false for a receive.
     is_lent: bool,
-    /// Bytes from the first on that went past the stand-in.
+    /// How many bytes, from the first on, went directly to the device memory.
     past: usize,
 }
 
-/// By the stand-in's address.
+/// All stand-ins, by their addresses.
 static ENTRIES: Mutex<BTreeMap<usize, Entry>> = Mutex::new(BTreeMap::new());
 
 fn entries() -> MutexGuard<'static, BTreeMap<usize, Entry>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a stand-in, for a send (`is_lent`) or a receive.
+/// Enters a stand-in of a send (`is_lent`) or of a receive.
 fn enter(stand_in: Span, user: Span, is_lent: bool) {
     entries().insert(stand_in.address(), Entry { stand_in, user, is_lent, past: 0 });
 }
 
-/// Writes the note into a stand-in. False if it is too short.
+/// Writes the note into a stand-in and enters it. False if the stand-in is too short for a note.
 pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &Words) -> bool {
     if stand_in.bytes() < NOTE_WORDS * 8 {
         return false;
@@ -49,39 +50,41 @@ pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &Words) -> b
     true
 }
 
-/// Whether a note lies in the stand-in at `address`.
+/// Whether the stand-in at `address` holds a note.
 pub fn is_lent(address: usize) -> bool {
     entries().get(&address).is_some_and(|entry| entry.is_lent)
 }
 
-/// Whether a send under way has lent any of these bytes.
+/// Whether a send under way has exported memory that begins among these bytes.
 pub(crate) fn is_in_use(address: usize, bytes: usize) -> bool {
     let range = address..address + bytes;
     entries().values().any(|entry| entry.is_lent && range.contains(&entry.user.address()))
 }
 
-/// Takes the note back: the stand-in at `address`, and its device memory.
+/// Revokes an export: removes the entry of the stand-in at `address` and returns the stand-in and its device
+/// memory.
 pub(crate) fn take_back(address: usize) -> Option<(Span, Span)> {
     entries().remove(&address).map(|entry| (entry.stand_in, entry.user))
 }
 
-/// What comes for this stand-in goes into `user` if it is lent, until `withdraw`.
+/// Enters a stand-in of a receive: until `withdraw`, exported bytes for it go directly to `user`.
 pub fn expect(stand_in: Span, user: Span) {
     enter(stand_in, user, false);
 }
 
-/// How many bytes went past the stand-in at `address`, from its first on. The next message begins there.
+/// How many bytes, from the first on, went directly to the device memory of the stand-in at `address`. Resets
+/// the count for the next message.
 pub fn went_past(address: usize) -> usize {
     entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.past))
 }
 
-/// Ends `lend` or `expect`.
+/// Ends an export of `crate::lend` or an `expect`.
 pub fn withdraw(address: usize) {
     entries().remove(&address);
 }
 
-/// The stand-in of which `to` is a part, and where its bytes belong. Not if `to` does not follow what went
-/// past the stand-in: then that gets them, and is copied later.
+/// The stand-in of which `to` is a part, and the device memory for its bytes. None if `to` does not follow
+/// the bytes that went there directly: then the bytes go to the stand-in, which is copied later.
 pub(crate) fn past_stand_in(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;
@@ -90,7 +93,7 @@ pub(crate) fn past_stand_in(to: Span) -> Option<(usize, Span)> {
     fits.then(|| (*at, entry.user.slice(entry.past, to.bytes())))
 }
 
-/// Notes that so many bytes more went past the stand-in at `address`.
+/// Notes that `bytes` more bytes went directly to the device memory of the stand-in at `address`.
 pub(crate) fn went(address: usize, bytes: usize) {
     if let Some(entry) = entries().get_mut(&address) {
         entry.past += bytes;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Device memory: whether an address belongs to a device, and copies between it and the memory of the host.
+//! Device memory: whether an address belongs to a device, and copies between device and host memory.
 //!
-//! Purpose: the layers above touch device memory through `copy` and kernels only. A process has one backend,
+//! Purpose: the layers above access device memory through `copy` and kernels only. A process has one backend,
 //! loaded at run time by `start`: `cuda` or `hip` (`driver.rs`, by dlopen), or `sentinel` (memory that the
-//! CPU cannot touch, for tests on every machine).
-//! Invariants: `on` is false until a backend runs, and until then no other function needs to be called. An
-//! address that belongs to no device is the host's.
-//! Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses
-//! them.
+//! CPU cannot access, for tests on every machine). Invariants: `on` is false until a backend runs or
+//! `look_always` was called, and until then no other function needs to be called. An address that belongs to
+//! no device belongs to the host. Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`;
+//! `abi/src/staging.rs` uses them.
 pub mod compiler;
 mod driver;
 pub mod kernel;
@@ -27,18 +26,18 @@ pub use stream::Stream;
 use sys::Span;
 pub use words::{Words, is_at};
 
-/// Which backend to use (OUTBOARD_DEVICE).
+/// The backend to use (OUTBOARD_DEVICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// None: every address is the host's.
+    /// No backend: every address belongs to the host.
     Off,
-    /// `Cuda` if its driver and a device are here, else `Hip`, else none.
+    /// `Cuda` if this host has its driver and a device, else `Hip` likewise, else no backend.
     Auto,
     /// The CUDA driver.
     Cuda,
     /// HIP.
     Hip,
-    /// Memory that the CPU cannot touch.
+    /// Memory that the CPU cannot access.
     Sentinel,
 }
 
@@ -53,10 +52,10 @@ const NOTE_OF_SENTINEL: u64 = 1;
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
-/// Loads a backend. Later calls change nothing. `seed`: the delays of sentinel streams, 0 for none. `cache`:
-/// the folder in which compiled kernels are kept.
+/// Loads a backend. Once a backend runs, later calls change nothing. `seed`: the seed of the delays of
+/// sentinel streams, 0 for no delays. `cache`: the folder of compiled kernels.
 ///
-/// Errors: the one that was asked for cannot be had.
+/// Errors: the chosen backend cannot be loaded.
 pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
     if BACKEND.get().is_some() {
         return Ok(());
@@ -76,18 +75,18 @@ pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Makes `on` true even without a backend: a collective library takes calls off their fast path, too.
+/// Makes `on` true even without a backend: calls must leave their fast path for a collective library, too.
 pub fn look_always() {
     ON.store(true, Ordering::Release);
 }
 
-/// Whether a backend runs, or `look_always` was called: one load, for programs without devices.
+/// Whether a backend runs or `look_always` was called. For programs without devices this costs one load.
 #[inline(always)]
 pub fn on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The backend's name, if one runs.
+/// The name of the backend, if one runs.
 pub fn name() -> Option<&'static str> {
     BACKEND.get().map(|backend| match backend {
         Backend::Driver(driver) => driver.api.name,
@@ -95,9 +94,9 @@ pub fn name() -> Option<&'static str> {
     })
 }
 
-/// Whether `bytes` bytes at `address` are memory of a device.
+/// Whether the `bytes` bytes at `address` are memory of a device.
 ///
-/// Errors (MPI_ERR_BUFFER): they have been freed, or are more than was allocated.
+/// Errors (MPI_ERR_BUFFER): the memory has been freed, or its allocation has fewer bytes.
 pub fn holds(address: usize, bytes: usize) -> Result<bool> {
     match BACKEND.get() {
         None => Ok(false),
@@ -106,8 +105,8 @@ pub fn holds(address: usize, bytes: usize) -> Result<bool> {
     }
 }
 
-/// Copies `from` to `to`, either of them on a device. When it returns, the bytes are there for the host and
-/// for everything that the device starts from then on. The spans have equal lengths.
+/// Copies `from` to `to`; each may be on a device or the host. When it returns, the bytes are visible to the
+/// host and to all work that the device starts from then on. The spans have equal lengths.
 ///
 /// Errors: those of `holds`, and of the device's driver.
 pub fn copy(to: Span, from: Span) -> Result<()> {
@@ -119,7 +118,8 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Lends device memory until `lend::withdraw`, with the note in its stand-in. False if it cannot be lent.
+/// Exports device memory until `lend::withdraw`, with the note in its stand-in. False if it cannot be
+/// exported.
 ///
 /// Errors: those of `holds`.
 pub fn lend(stand_in: Span, user: Span) -> Result<bool> {
@@ -131,16 +131,17 @@ pub fn lend(stand_in: Span, user: Span) -> Result<bool> {
     Ok(words.is_some_and(|words| lend::note(stand_in, user, backend, &words)))
 }
 
-/// Gives the stand-in at `address` its bytes instead of a note: somebody cannot open the memory.
+/// Revokes the export of the stand-in at `address` and copies the bytes into the stand-in, since a receiver
+/// cannot open the memory.
 ///
 /// Errors: those of `copy`.
 pub fn fill_lent(address: usize) -> Result<()> {
     lend::take_back(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
 }
 
-/// Copies lent bytes from `at` on to `to`, which may be a part of a stand-in.
+/// Copies exported bytes from `at` on to `to`, which may be a part of a stand-in.
 ///
-/// Errors: the note is none; the memory cannot be opened; those of `copy`.
+/// Errors: the note is invalid; the memory cannot be opened; those of `copy`.
 pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
     let from = open_lent(note, at, to.bytes())?;
     let Some((stand_in, user)) = lend::past_stand_in(to) else { return copy(to, from) };
@@ -149,9 +150,9 @@ pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<
     Ok(())
 }
 
-/// Where this process's device finds `bytes` lent bytes, from `at` on.
+/// Opens exported memory: the span of `bytes` exported bytes from `at` on, for this process's device.
 ///
-/// Errors: the note is none; the memory cannot be opened.
+/// Errors: the note is invalid; the memory cannot be opened.
 pub fn open_lent(note: &[u64; lend::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
     let [backend, lent, words @ ..] = note;
     if at.checked_add(bytes).is_none_or(|end| end as u64 > *lent) {
@@ -167,8 +168,9 @@ pub fn open_lent(note: &[u64; lend::NOTE_WORDS], at: usize, bytes: usize) -> Res
     Ok(all.slice(at, bytes))
 }
 
-/// Packs strips of device memory to `packed`, or unpacks them from there (`is_pack` is false), by a kernel.
-/// False if none can: the pieces are not all of one allocation, or kernels cannot be compiled for the device.
+/// Packs strips of device memory to `packed`, or unpacks them from `packed` (if `is_pack` is false), by a
+/// kernel. False if no kernel can: the pieces are not all of one allocation, or kernels cannot be compiled
+/// for the device.
 ///
 /// Errors: those of `copy`.
 pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
@@ -178,7 +180,7 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     };
     let from = strips.iter().map(|strip| ends(strip).0).min().unwrap_or(0);
     let to = strips.iter().map(|strip| ends(strip).1).max().unwrap_or(0);
-    // Memory of several allocations is longer than the first of them.
+    // `holds` refuses memory of several allocations, which is longer than the first of them.
     if from == to || !holds(from, to - from).unwrap_or(false) {
         return Ok(false);
     }
@@ -189,9 +191,9 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     }
 }
 
-/// `into[i] = left[i] op into[i]`, by a kernel. False if none can: `Reduction::kernel` says what is left to
-/// the CPU. `into` is memory of a device, `left` too, or another process's by `open_lent`. No elements: it
-/// only says whether a kernel could.
+/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `Reduction::kernel` says what
+/// is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_lent`. Without
+/// elements it only returns whether a kernel could.
 ///
 /// Errors: those of `copy`.
 pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
@@ -200,7 +202,7 @@ pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
         return Ok(false);
     }
     let bytes = reduction.bytes();
-    // SAFETY: the program's buffers (contract of `abi/src/args/memory.rs`); the backends check them.
+    // SAFETY: buffers of the program (contract of `abi/src/args/memory.rs`); the backends check them.
     let [left, into] = [left, into].map(|address| unsafe { Span::claim(address, bytes) });
     match BACKEND.get() {
         None => Ok(false),
@@ -209,7 +211,7 @@ pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
     }
 }
 
-/// The calling thread's device, for `adopt` in another thread. Only CUDA has one for each thread.
+/// The calling thread's device, for `adopt` in another thread. Only CUDA has a device for each thread.
 pub fn context() -> Result<usize> {
     match BACKEND.get() {
         Some(Backend::Driver(driver)) => driver.context(),
@@ -217,7 +219,8 @@ pub fn context() -> Result<usize> {
     }
 }
 
-/// Makes what `context` returned in another thread the calling thread's device, for its life.
+/// Sets the calling thread's device, for the thread's life, to the one that `context` returned in another
+/// thread.
 pub fn adopt(context: usize) -> Result<()> {
     match BACKEND.get() {
         Some(Backend::Driver(driver)) => driver.adopt(context),
@@ -225,9 +228,9 @@ pub fn adopt(context: usize) -> Result<()> {
     }
 }
 
-/// Memory of the current device.
+/// Allocates memory of the current device.
 ///
-/// Errors (MPI_ERR_NO_MEM): it has no more. (MPI_ERR_OTHER): no backend runs.
+/// Errors (MPI_ERR_NO_MEM): the device has no more. (MPI_ERR_OTHER): no backend runs.
 pub fn alloc(bytes: usize) -> Result<usize> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
@@ -247,10 +250,10 @@ pub fn free(address: usize) -> Result<()> {
     }
 }
 
-/// Lets the CPU touch an allocation of sentinel memory (`open`), or no longer. While it may, the memory is
-/// the host's. For tests, whose programs read and write their buffers between MPI calls.
+/// Opens an allocation of sentinel memory to the CPU, or closes it (`open` is false). While it is open, the
+/// memory counts as host memory. For tests, whose programs read and write their buffers between MPI calls.
 ///
-/// Errors (MPI_ERR_OTHER): the backend is another one. (MPI_ERR_BUFFER): nothing is allocated there.
+/// Errors (MPI_ERR_OTHER): the backend is not sentinel. (MPI_ERR_BUFFER): `address` is not an allocation.
 pub fn set_open(address: usize, open: bool) -> Result<()> {
     match BACKEND.get() {
         Some(Backend::Sentinel(sentinel)) => sentinel.set_open(address, open),
@@ -258,8 +261,8 @@ pub fn set_open(address: usize, open: bool) -> Result<()> {
     }
 }
 
-/// The stream with the handle `handle` of the program, which calls streams `kind`: `cudaStream_t`, or
-/// `sentinel`.
+/// The program's stream with this handle. `kind` is the program's name for the type of streams:
+/// `cudaStream_t`, or `sentinel`.
 ///
 /// Errors (MPI_ERR_ARG): the backend has no such streams.
 pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
@@ -278,7 +281,7 @@ pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
     }
 }
 
-/// What the streams of the backend are called.
+/// The name of the backend's type of streams, if a backend runs.
 pub fn stream_kind() -> Option<&'static str> {
     BACKEND.get().map(|backend| match backend {
         Backend::Driver(driver) => driver.api.stream_kind,
@@ -286,9 +289,9 @@ pub fn stream_kind() -> Option<&'static str> {
     })
 }
 
-/// Makes a stream for the program, and returns its handle.
+/// Makes a stream and returns its handle.
 ///
-/// Errors (MPI_ERR_OTHER): no backend runs, or it cannot.
+/// Errors (MPI_ERR_OTHER): no backend runs, or the backend fails.
 pub fn create_stream() -> Result<usize> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),
@@ -297,12 +300,12 @@ pub fn create_stream() -> Result<usize> {
     }
 }
 
-/// The stream of a handle of `create_stream`.
+/// The stream with a handle that `create_stream` returned.
 pub fn created_stream(handle: usize) -> Result<Stream> {
     stream(stream_kind().unwrap_or("none"), handle)
 }
 
-/// Ends a stream of `create_stream`, once its work is over.
+/// Destroys a stream of `create_stream`, whose work must be over.
 pub fn destroy_stream(handle: usize) -> Result<()> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The test backend: device memory on a machine without a device.
 //!
-//! A sealed memfd is mapped twice: where the program has its addresses, PROT_NONE, and where only this file
-//! copies. So a CPU that touches the program's addresses dies at once, and so does a kernel call on them
-//! (EFAULT). Streams are threads.
+//! A sealed memfd is mapped twice: at the program's addresses with PROT_NONE, and at addresses that only this
+//! file uses for copies. So a program that accesses device memory crashes at once, and a system call on it
+//! fails (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
 use crate::kernel::{Reduction, Strip};
@@ -15,32 +15,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// Addresses of one process. The memfd is sparse, so they cost nothing.
+/// Bytes of device memory of one process. The memfd is sparse, so unused bytes take no memory.
 const BYTES: usize = 1 << 36;
 const PAGE_BYTES: usize = 4096;
 
 pub struct Sentinel {
     fd: OwnedFd,
-    /// The program's map, which the CPU cannot touch.
+    /// The address of the program's map, which the CPU cannot access.
     base: usize,
-    /// This file's map of the same bytes.
+    /// The address of this file's map of the same bytes.
     inner: usize,
     blocks: Mutex<Blocks>,
-    /// By handle, which begins at 1.
+    /// The stream with handle `n` is at index `n - 1`.
     streams: Mutex<Vec<Option<Arc<Queue>>>>,
     seed: u64,
-    /// The stream of kernels, once there was one.
+    /// The stream that runs kernels, started with the first kernel.
     kernels: OnceLock<Arc<Queue>>,
-    /// Maps of other processes' memory, by process and inode.
+    /// Maps of other processes' device memory, by process and inode.
     opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
 
-/// Allocations by their address.
+/// The allocations of device memory.
 #[derive(Default)]
 struct Blocks {
     used: usize,
     live: BTreeMap<usize, usize>,
-    /// Those that the CPU may touch now.
+    /// Allocations that the CPU may access now.
     open: BTreeSet<usize>,
     freed: BTreeMap<usize, usize>,
 }
@@ -98,7 +98,7 @@ impl Sentinel {
         Ok(())
     }
 
-    /// The same bytes where this file may touch them.
+    /// The same bytes at addresses that this file can access.
     fn inside(&self, span: Span) -> Result<Span> {
         match self.offset(span.address()) {
             Some(offset) if self.holds(span.address(), span.bytes())? => {
@@ -111,7 +111,7 @@ impl Sentinel {
 
     pub(crate) fn alloc(&self, bytes: usize) -> Result<usize> {
         let mut blocks = self.blocks();
-        // A page between two allocations belongs to neither, so a buffer that is too long is found.
+        // A page between two allocations belongs to neither, so a buffer that is too long is detected.
         let pages = bytes.max(1).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
         let Some(end) = blocks.used.checked_add(pages).filter(|end| *end <= BYTES) else {
             fail!(Class::NoMem, "no {bytes} bytes are left of the {BYTES} of sentinel memory");
@@ -144,7 +144,8 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Lets the CPU touch an allocation, which is then the host's, as pinned memory is; or no longer.
+    /// Opens an allocation to the CPU, or closes it. An open allocation counts as host memory, as pinned
+    /// memory does.
     pub(crate) fn set_open(&self, address: usize, open: bool) -> Result<()> {
         let mut blocks = self.blocks();
         let Some(bytes) = blocks.live.get(&address).copied() else {
@@ -171,7 +172,8 @@ impl Sentinel {
 
 // Memory of other processes (`lend.rs`).
 impl Sentinel {
-    /// By which another process opens memory of this one: process, number and inode of the memfd, offset.
+    /// The words by which another process opens memory of this one: process, number and inode of the memfd,
+    /// offset.
     pub(crate) fn export(&self, span: Span) -> Result<Option<lend::Words>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
@@ -183,7 +185,7 @@ impl Sentinel {
         Ok(Some(words))
     }
 
-    /// Memory that another process exported.
+    /// Opens memory that another process exported.
     pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
@@ -200,7 +202,8 @@ impl Sentinel {
                         fail!(Class::Other, "cannot open device memory of another process, {path}: {error}")
                     }
                 };
-                // Sealed, so that a map never faults; the file that was meant, not one that got its number.
+                // It must be sealed, so that a map never faults, and the exporter's memfd, not another file
+                // that got its number.
                 if !sys::memory::is_sealed(&file) || sys::memory::inode(&file).ok() != Some(inode) {
                     fail!(Class::Other, "{path} is no device memory of OUTBOARD_DEVICE=sentinel");
                 }
@@ -261,13 +264,13 @@ impl Sentinel {
         };
         let (done, over) = std::sync::mpsc::channel();
         queue.push(move || {
-            // The caller waits for it, or has gone.
+            // The caller receives the result, or has ended.
             let _ = done.send(kernel());
         });
         over.recv().expect("the thread of kernels never ends")
     }
 
-    /// `left` and `into` are memory of this process, or `left` is another's.
+    /// Reduces by a kernel. `into` is memory of this process; `left` is, too, or was opened by `import`.
     pub(crate) fn reduce(&'static self, reduction: Reduction, left: Span, into: Span) -> Result<bool> {
         if !self.is_device(left)? || !self.holds(into.address(), into.bytes())? {
             return Ok(false);
@@ -300,13 +303,13 @@ impl Sentinel {
     }
 }
 
-/// The kernel of a reduction.
+/// The work of a reduction's kernel.
 fn combine(reduction: Reduction, left: Span, into: Span) {
     let Reduction { op, basic, count, stride } = reduction;
     if stride == basic.size() {
         return datatype::reduce(op, basic, left, into, into);
     }
-    // Pairs with padding, which stays as it is.
+    // Pairs with padding, which must not change.
     let (bytes, (index_at, end)) = (basic.size(), reduction.element());
     let value_bytes = bytes - (end - index_at);
     let (ours, theirs) = (Block::new(bytes), Block::new(bytes));
@@ -325,7 +328,7 @@ fn combine(reduction: Reduction, left: Span, into: Span) {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A stream: a thread that does one job after the other.
+/// A stream: a thread that runs its jobs in order.
 pub struct Queue {
     state: Mutex<State>,
     news: Condvar,
@@ -345,7 +348,7 @@ impl State {
 }
 
 impl Queue {
-    /// `delays`: the seed of the delays before jobs, 0 for none.
+    /// Starts the thread. `delays`: the seed of the delays before jobs, 0 for no delays.
     fn start(delays: u64) -> Result<Arc<Queue>> {
         let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new() });
         let ours = queue.clone();
@@ -405,7 +408,7 @@ impl Queue {
     }
 }
 
-/// Maps all of `fd`, for ever.
+/// Maps all of `fd` and never unmaps it.
 fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new map at an address that the kernel chooses replaces nothing.
@@ -421,7 +424,7 @@ fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
 mod tests {
     use super::*;
 
-    // Goal: bytes come back as they were put in, and a wrong address is named as what it is.
+    // Goal: bytes come back as they were written, and the error for a wrong address says what is wrong.
     #[test]
     fn copies_and_refuses() {
         let sentinel = Sentinel::new(0).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Streams of a device: work in order, beside the program. What MPI needs of one is a pair of words in the
-//! host's memory: the stream writes one when it has come to an MPI operation, and waits for the other.
+//! Streams of a device: work that the device does in order while the program goes on. For MPI operations a
+//! stream has a pair of words in host memory: the stream writes one when it reaches an operation, and then
+//! waits for the other.
 
 use crate::driver::Driver;
 use crate::sentinel::{Queue, Sentinel};
@@ -13,14 +14,14 @@ use sys::Span;
 /// A stream of the program.
 #[derive(Clone)]
 pub enum Stream {
-    /// A handle of the driver's.
+    /// A driver's stream, by its handle.
     Driver(&'static Driver, usize),
     /// A worker thread.
     Sentinel(&'static Sentinel, Arc<Queue>),
 }
 
 impl Stream {
-    /// Words for this stream. They are never freed: the device may write them at any time.
+    /// Makes words for this stream. They are never freed, since the device may write them at any time.
     pub fn words(&self) -> Result<&'static Words> {
         match self {
             Stream::Driver(driver, _) => driver.words(),
@@ -30,8 +31,8 @@ impl Stream {
         }
     }
 
-    /// Enqueues an operation, the `count`-th: the stream says that it has come there, and waits until the
-    /// operation is over. The caller does not wait.
+    /// Enqueues the `count`-th operation: the stream writes `reached` and then waits until the operation is
+    /// over. The caller does not wait.
     ///
     /// Errors (MPI_ERR_OTHER): the stream is being captured into a graph, or the device failed.
     pub fn hand_over(&self, words: &'static Words, count: u32) -> Result<()> {
@@ -54,7 +55,7 @@ impl Stream {
         match self {
             Stream::Driver(driver, stream) => driver.copy_later(*stream, to, from),
             Stream::Sentinel(sentinel, queue) => {
-                // What is wrong with an address is said now; later nobody would hear it.
+                // A wrong address must be reported now, since nothing checks the copy's result later.
                 sentinel.holds(to.address(), to.bytes())?;
                 sentinel.holds(from.address(), from.bytes())?;
                 let sentinel = *sentinel;
@@ -66,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Whether all its work is over.
+    /// Whether all work of the stream is over.
     ///
     /// Errors (MPI_ERR_OTHER): the device failed.
     pub fn is_idle(&self) -> Result<bool> {
@@ -76,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Waits until all its work is over.
+    /// Waits until all work of the stream is over.
     pub fn synchronize(&self) -> Result<()> {
         match self {
             Stream::Driver(driver, stream) => driver.synchronize(*stream),

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The words by which a stream of a device and the host tell each other how far they are.
+//! The words by which a stream of a device and the host synchronise.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a stream and the host meet. Both count the operations of the stream.
+/// The two words of a stream. Both count the MPI operations of the stream.
 #[derive(Debug)]
 pub struct Words {
-    /// The operations that the stream has come to.
+    /// The number of operations that the stream has reached; the stream writes it.
     pub reached: AtomicU32,
-    /// The operations that are over, so that the stream may go on.
+    /// The number of operations that are over, so that the stream may continue; the host writes it.
     pub done: AtomicU32,
 }
 
-/// Whether a counter, which wraps, has come to `count`.
+/// Whether a counter, which wraps, has reached `count`.
 pub fn is_at(word: &AtomicU32, count: u32) -> bool {
     word.load(Ordering::Acquire).wrapping_sub(count) as i32 >= 0
 }

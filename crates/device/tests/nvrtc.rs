@@ -8,7 +8,8 @@ fn nvrtc() -> Compiler {
     Compiler::load(&NVRTC, &std::env::var("TEST_NVRTC").expect("TEST_NVRTC names libnvrtc.so")).unwrap()
 }
 
-// Goal: PTX with the kernels' entries for each generation of devices; an error says what the compiler says.
+// Goal: NVRTC makes PTX with the kernels' entries for each generation of devices; an error has the compiler's
+// text.
 #[test]
 #[ignore = "needs NVRTC; tests/kernels fetches it"]
 fn nvrtc_compiles_the_kernels() {
@@ -19,7 +20,7 @@ fn nvrtc_compiles_the_kernels() {
         let ptx = String::from_utf8(ptx).unwrap();
         assert!(ptx.contains(".entry outboard_move("), "{architecture}: {ptx}");
         assert!(ptx.contains(".entry outboard_sum_f32("), "{architecture}: {ptx}");
-        // The program's bytes go through registers, 16 at a time.
+        // The kernel must move 16 bytes at a time through registers.
         assert!(ptx.contains("ld.v2.u64") && !ptx.contains(".local"), "{architecture}: {ptx}");
         assert!(
             ptx.contains(&format!(".target {}", architecture.replace("compute", "sm"))),
@@ -30,8 +31,8 @@ fn nvrtc_compiles_the_kernels() {
     assert!(error.message.contains("COMPILATION") && error.message.contains("kernels.cu(1)"), "{error:?}");
 }
 
-// Goal: what was made is found again, one file for each source and device; a damaged file is made anew; what
-// cannot be compiled, or kept, is not.
+// Goal: output is found again in the cache, one file for each source and device; a damaged file is made anew;
+// output that cannot be compiled or stored leaves no file.
 #[test]
 #[ignore = "needs NVRTC; tests/kernels fetches it"]
 fn what_nvrtc_made_is_kept() {
@@ -45,7 +46,7 @@ fn what_nvrtc_made_is_kept() {
     let [file] = &files()[..] else { panic!("one file: {:?}", files()) };
     let whole = std::fs::read(file).unwrap();
     assert!(whole.ends_with(&made));
-    // A mark shows that the file is read: its check word fits.
+    // Other output with a fitting check word shows that the file is read.
     let other = compile(c"extern \"C\" __global__ void other() {}", "compute_80").unwrap();
     let others = files().into_iter().find(|path| path != file).unwrap();
     std::fs::copy(&others, file).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Kernels on a device of CUDA or HIP: compiled at a process's first use of one, launched on a stream of this
+//! Kernels on a device of CUDA or HIP: compiled when a process first uses one, launched on a stream of this
 //! crate.
 
 use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, DEVICE_ORDINAL, Driver, Entered, Kernels};
@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::PoisonError;
 use sys::Span;
 
-/// Bytes of another device's memory that are copied for one launch.
+/// The most bytes of another device's memory that are copied for one launch.
 const FAR_BYTES: usize = 16 << 20;
 
 impl Driver {
@@ -25,7 +25,7 @@ impl Driver {
         let stream = self.own_stream(context.context)?;
         let (there, strips_there) = (scratch as u64, (scratch + at) as u64);
         let copy = |to: u64, from: u64, bytes: usize| {
-            // SAFETY: both are mapped, and stay so until the wait below.
+            // SAFETY: both ranges are mapped, and stay mapped until the wait below.
             unsafe { self.enqueue_copy(to, from, bytes, stream) }
         };
         copy(strips_there, strips.as_ptr().expose_provenance() as u64, list)?;
@@ -55,7 +55,7 @@ impl Driver {
         let device = |span: Span| self.ask::<c_int>(DEVICE_ORDINAL, span.address());
         let is_near = device(left) == device(into);
         let Reduction { count, stride, .. } = reduction;
-        // A kernel of one device may not reach the memory of another, so that is copied first.
+        // A kernel of one device may be unable to access the memory of another, which is copied first.
         let step = if is_near { count } else { (FAR_BYTES / stride).max(1) };
         for first in (0..count).step_by(step.max(1)) {
             let (at, count) = (first * stride, step.min(count - first));
@@ -63,7 +63,7 @@ impl Driver {
             let mut from = (left.address() + at) as u64;
             if !is_near {
                 let there = self.scratch(kernels, bytes)? as u64;
-                // SAFETY: both are mapped, and stay so until the wait below.
+                // SAFETY: both ranges are mapped, and stay mapped until the wait below.
                 unsafe { self.enqueue_copy(there, from, bytes, stream) }?;
                 from = there;
             }
@@ -76,7 +76,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// The scratch memory, of so many bytes. It is not kept from one call to the next.
+    /// Scratch memory of at least `bytes` bytes. Its content is lost with the next call.
     fn scratch(&self, kernels: &mut Kernels, bytes: usize) -> Result<usize> {
         if kernels.scratch.1 < bytes {
             if kernels.scratch.1 > 0 {
@@ -88,7 +88,7 @@ impl Driver {
         Ok(kernels.scratch.0)
     }
 
-    /// The kernels of the current context. None if they cannot be compiled.
+    /// The kernels of the current context, compiled on first use; None if they cannot be compiled.
     fn kernels_of<'a>(
         &self,
         all: &'a mut BTreeMap<usize, Option<Kernels>>,
@@ -101,7 +101,7 @@ impl Driver {
         made.as_mut()
     }
 
-    /// Launches a kernel whose arguments have eight bytes each, in so many blocks in x and y.
+    /// Launches a kernel in `x` by `y` blocks. Each argument has eight bytes.
     fn launch<const COUNT: usize>(
         &self,
         kernels: &mut Kernels,
@@ -128,7 +128,7 @@ impl Driver {
         self.check("cuLaunchKernel", code)
     }
 
-    /// The kernels for the current context's device: a module.
+    /// Compiles the kernels for the current context's device into a module.
     fn compile(&self) -> Result<usize> {
         let dialect = self.api.compiler;
         let compiler = dialect.files.iter().find_map(|file| Compiler::load(dialect, file).ok());
@@ -141,14 +141,15 @@ impl Driver {
         Ok(module)
     }
 
-    /// For which devices kernels are compiled. hipRTC compiles for the current device, whose name says which.
+    /// The architecture for which kernels are compiled. hipRTC compiles for the current device, so its name
+    /// is the architecture.
     fn architecture(&self) -> Result<String> {
         let mut device = 0;
         // SAFETY: it stores one number.
         self.check("cuCtxGetDevice", unsafe { (self.current_device)(&mut device) })?;
         if self.api.is_hip {
             let mut name = [0u8; 256];
-            // SAFETY: it stores at most so many bytes, with a zero byte.
+            // SAFETY: it stores at most the given number of bytes, with a zero byte.
             let code =
                 unsafe { (self.device_name)(name.as_mut_ptr().cast(), name.len() as c_int - 1, device) };
             self.check("cuDeviceGetName", code)?;

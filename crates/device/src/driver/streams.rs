@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Streams of the program (`crate::Stream`): CUDA's. HIP's can be made and ended, no more.
+//! Streams of the program (`crate::Stream`). MPI operations in streams need CUDA; streams of HIP can only be
+//! created and destroyed.
 
 use super::{Driver, Entered, GREATER_OR_EQUAL, MAPPED, NOT_READY, Ordering, PORTABLE};
 use crate::words::Words;
@@ -8,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use sys::Span;
 
 impl Driver {
-    /// Whether operations can be put into its streams.
+    /// Checks that MPI operations can be enqueued in streams.
     ///
     /// Errors (MPI_ERR_OTHER): they cannot.
     pub(crate) fn orders(&self) -> Result<()> {
@@ -30,18 +31,18 @@ impl Driver {
     }
 
     pub(crate) fn destroy_stream(&self, stream: usize) -> Result<()> {
-        // SAFETY: a stream of the program, which is its to end.
+        // SAFETY: a stream of the program, which may destroy it.
         self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
     }
 
-    /// Two words in pinned memory, which all contexts reach.
+    /// Makes two words in pinned memory, which all contexts can access.
     pub(crate) fn words(&self) -> Result<&'static Words> {
         let _context = self.enter_current()?;
         let mut at = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
         let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
         self.check("cuMemHostAlloc", code)?;
-        // SAFETY: so many bytes, aligned to a page, which nobody frees.
+        // SAFETY: the memory has the size of `Words`, is aligned to a page, and is never freed.
         unsafe { at.cast::<Words>().write(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) }) };
         // SAFETY: written just now.
         Ok(unsafe { &*at.cast::<Words>() })
@@ -95,7 +96,7 @@ impl Driver {
         self.enter_context(context)
     }
 
-    /// The address by which the device sees pinned memory.
+    /// The address that pinned memory has for the device.
     fn seen(&self, word: &'static AtomicU32) -> Result<u64> {
         let mut address = 0;
         // SAFETY: it stores one address.
