@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// How an operation ended, once it has.
+/// The result of a started collective, once it has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Ended(Arc<OnceLock<Result<()>>>);
 
@@ -21,7 +21,7 @@ impl Ended {
     }
 }
 
-/// One rank of a communicator.
+/// One rank's member of a communicator.
 pub struct Communicator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -31,32 +31,32 @@ struct Shared {
     library: &'static Library,
     rank: u32,
     size: u32,
-    /// The device of the thread that made the communicator: a library asks which one its caller's is.
+    /// The device of the thread that made the communicator, since a library uses its caller's device.
     device: usize,
     queue: Mutex<Queue>,
     news: Condvar,
-    /// The communicator has been left.
+    /// Whether this rank has left the communicator.
     left: AtomicBool,
-    /// Wakes the process, which may sleep until an operation is over, or the communicator left.
+    /// Wakes the process, which may sleep until an operation is over or it has left the communicator.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// The communicator's name, or why it cannot be made.
+    /// The communicator's id, or why it cannot be made.
     id: Option<Result<Id>>,
     jobs: VecDeque<(Vec<Step>, Ended)>,
     stopped: bool,
 }
 
-/// How long the thread sleeps between looks at an operation under way.
+/// How long the thread sleeps between polls of an operation under way.
 const LOOK: Duration = Duration::from_micros(50);
-/// Looks without a sleep before that.
+/// The number of polls before the first sleep.
 const LOOKS: u32 = 100;
 
 impl Communicator {
-    /// Rank `rank` of `size`. It joins the others once `identify` has named the communicator; what is started
-    /// until then waits. `wake` is called whenever an operation is over.
+    /// Makes rank `rank` of `size`. It joins the communicator once `identify` has given the id; collectives
+    /// that are started before that wait. `wake` is called whenever a collective is over.
     ///
     /// Errors (MPI_ERR_OTHER): no thread can be made; the device failed.
     pub fn new(
@@ -84,13 +84,13 @@ impl Communicator {
         }
     }
 
-    /// Names the communicator, or says why it cannot be made.
+    /// Gives the communicator its id, or the error why it cannot be made.
     pub fn identify(&self, id: Result<Id>) {
         self.shared.queue().id.get_or_insert(id);
         self.shared.news.notify_one();
     }
 
-    /// Starts a collective. The memory that its steps name is the library's until it has ended.
+    /// Starts a collective. The memory in its steps belongs to the library until the collective has ended.
     pub fn start(&self, steps: Vec<Step>) -> Ended {
         let ended = Ended::default();
         self.shared.queue().jobs.push_back((steps, ended.clone()));
@@ -98,20 +98,21 @@ impl Communicator {
         ended
     }
 
-    /// Leaves it, once what has been started is over. Returns at once: a library may wait until all leave.
+    /// Leaves the communicator once all started collectives are over. Returns at once, since a library may
+    /// wait until all ranks leave.
     pub fn leave(&self) {
         self.shared.queue().stopped = true;
         self.shared.news.notify_one();
     }
 
-    /// Whether `leave` is over.
+    /// Whether this rank has left the communicator.
     pub fn has_left(&self) -> bool {
         self.shared.left.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Communicator {
-    /// Waits until it has left.
+    /// Waits until this rank has left.
     fn drop(&mut self) {
         self.leave();
         if let Some(thread) = self.thread.take() {
@@ -126,7 +127,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for what `ready` finds in the queue; nothing once the communicator is left and no job remains.
+    /// Waits until `ready` finds something in the queue; None once `leave` was called and no job remains.
     fn next<T>(&self, mut ready: impl FnMut(&mut Queue) -> Option<T>) -> Option<T> {
         let mut queue = self.queue();
         loop {
@@ -152,7 +153,7 @@ impl Shared {
                 self.library.abort(member);
                 joined = Err(error.clone());
             }
-            // The one place that sets it.
+            // Only this line sets it, so it cannot fail.
             let _ = ended.0.set(result);
             (self.wake)();
         }
@@ -178,12 +179,12 @@ impl Shared {
                 return Ok(());
             }
         }
-        // SAFETY: the caller of `start` lends the memory until the operation is over.
+        // SAFETY: the caller of `start` leaves the memory to the library until the operation is over.
         unsafe { self.library.begin(&step, member) }?;
         self.end(member)
     }
 
-    /// Copies what this rank sends to itself: not every library does so in a group.
+    /// Copies and removes the message that this rank sends to itself: not every library copies it in a group.
     fn keep_own(&self, sends: &mut Vec<Message>, recvs: &mut Vec<Message>) -> Result<()> {
         let own = |all: &mut Vec<Message>| {
             let at = all.iter().position(|message| message.peer == self.rank)?;
@@ -197,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// An exchange by one call, which takes the bytes for and from all ranks in their order.
+    /// Makes an exchange by one call, which takes the bytes for and from all ranks in the order of the ranks.
     fn exchange(&self, sends: &[Message], recvs: &[Message], member: &Member) -> Result<()> {
         let counts = |messages: &[Message]| {
             let mut counts = vec![0; self.size as usize];
@@ -223,7 +224,7 @@ impl Shared {
         copy(recvs, &received, &into, false)
     }
 
-    /// Waits until what was begun is over.
+    /// Waits until all that was started is over.
     fn end(&self, member: &Member) -> Result<()> {
         let mut looks = 0;
         while !self.library.is_over(member)? {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collective libraries of vendors (NCCL, RCCL, oneCCL), loaded at run time, behind one table of functions.
 //!
-//! Purpose: a collective becomes `Step`s; a `Communicator` carries them out in a thread of its own, because a
+//! Purpose: a collective becomes `Step`s; a `Communicator` runs them in a thread of its own, because a
 //! library's call may block until all ranks have made it, and MPI calls must go on meanwhile.
-//! Invariants: the steps of one communicator are carried out in the order in which they were given. After an
-//! error a communicator carries out nothing more.
+//! Invariants: the steps of one communicator run in the order in which they were started. After an error a
+//! communicator runs no more steps.
 //! Read next: `library.rs` (the table), `communicator.rs`; `abi/src/collective/library.rs` makes the steps.
 
 mod communicator;
@@ -19,10 +19,9 @@ pub use step::{Kind, Message, Op, Step};
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Loads the library that `name` names: `nccl`, `rccl`, `mscclpp`, `oneccl`, or a file. Later calls change
-/// nothing.
+/// Loads a library: `nccl`, `rccl`, `mscclpp`, `oneccl`, or a file. Later calls change nothing.
 ///
-/// Errors (MPI_ERR_OTHER): it is not here, is no such library, or needs a device that is not on.
+/// Errors (MPI_ERR_OTHER): the library is missing, is no such library, or needs a device that is off.
 pub fn start(name: &str) -> Result<()> {
     if LIBRARY.get().is_none() {
         let library = Library::load(name)?;

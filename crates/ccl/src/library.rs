@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of functions that NCCL-shaped libraries share.
+//! The table of functions that NCCL-like libraries share.
 //!
-//! The functions are found by their names, whatever version the library has. Two shapes are known: `nccl`
-//! (also RCCL's and MSCCL++'s) and `oneccl`. Facts are from NCCL's user guide and from oneCCL's ccl.h.
+//! The functions are found by their names, whatever version the library has. There are two families: `nccl`
+//! (also RCCL and MSCCL++) and `oneccl`. Written from NCCL's user guide and oneCCL's ccl.h.
 
 use crate::step::{self, Message, Step};
 use error::{Class, Error, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// What memory a library takes.
+/// The kind of memory that a library's calls take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     Host,
     Device,
 }
 
-/// How the functions of a family differ from another's.
+/// A family of libraries: how its functions differ from those of the other.
 struct Shape {
     prefix: &'static str,
     id_bytes: usize,
     in_progress: c_int,
-    /// The code that says that another process failed.
+    /// The code of an error in another process.
     remote_error: Option<c_int>,
     memory: Memory,
     /// Whether ranks may make communicators in different orders.
@@ -35,7 +35,7 @@ const NCCL: Shape = Shape {
     memory: Memory::Device,
     in_any_order: true,
 };
-/// Its calls without a stream take the host's memory.
+/// The family of oneCCL. Its calls without a stream take host memory.
 const ONECCL: Shape = Shape {
     prefix: "oneccl",
     id_bytes: 4096,
@@ -45,7 +45,7 @@ const ONECCL: Shape = Shape {
     in_any_order: false,
 };
 
-/// Files by the names of libraries.
+/// The files of each library, by the name that the user gives.
 const FILES: [(&str, &[&str]); 4] = [
     ("nccl", &["libnccl.so.2", "libnccl.so"]),
     ("rccl", &["librccl.so.1", "librccl.so"]),
@@ -55,12 +55,12 @@ const FILES: [(&str, &[&str]); 4] = [
 
 /// A communicator of the library.
 type Raw = *mut c_void;
-/// A stream of the device; 0 where calls take the host's memory.
+/// The handle of a stream of the device; 0 if calls take host memory.
 type Stream = usize;
 type Kind = c_int;
 type Op = c_int;
 
-/// A rank of a communicator, and the stream on which it makes its calls: the library only begins them there.
+/// A rank of a communicator, and the stream on which it makes its calls: a call only enqueues work on it.
 pub(crate) struct Member {
     raw: Raw,
     handle: Stream,
@@ -68,7 +68,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// One that has not joined yet.
+    /// Makes a member that has not joined yet.
     fn new(memory: Memory) -> Result<Member> {
         let (handle, stream) = match memory {
             Memory::Host => (0, None),
@@ -84,16 +84,16 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if self.stream.is_some() {
-            // A device that refuses its own stream has failed; the next call of it says so.
+            // A device that refuses to destroy its stream has failed; its next call reports that.
             let _ = device::destroy_stream(self.handle);
         }
     }
 }
 
-/// The name of a communicator to be, made by its rank 0.
+/// The id of a communicator (ncclUniqueId), which its rank 0 makes before the ranks join.
 pub type Id = Vec<u8>;
 
-/// `ncclUniqueId` is passed by value.
+/// The C form of an id, which is passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Bytes<const N: usize>([u8; N]);
@@ -130,21 +130,21 @@ pub struct Library {
     all_gather: unsafe extern "C" fn(usize, usize, usize, Kind, Raw, Stream) -> c_int,
     send: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
     recv: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
-    /// oneCCL's: its groups of sends and receives return before the bytes are there.
+    /// A function of oneCCL, used since its groups of sends and receives return before the bytes are there.
     all_to_all_v:
         Option<unsafe extern "C" fn(usize, *const usize, usize, *const usize, Kind, Raw, Stream) -> c_int>,
-    /// Last: the functions above lie in it.
+    /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
 impl Library {
-    /// Errors: those of `crate::start`.
+    /// Loads a library by its name or file. Errors: those of `crate::start`.
     pub(crate) fn load(name: &str) -> Result<Library> {
         let named = FILES.iter().find(|(known, _)| *known == name).map(|(_, files)| *files);
         let mut said = String::new();
         for file in named.unwrap_or(&[name]) {
-            // SAFETY: the initialisers of such a library may run at any time; another file under its name is
-            // the user's.
+            // SAFETY: the initialisers of such a library may run at any time; the user alone can put another
+            // file in its place.
             match unsafe { libloading::Library::new(file) } {
                 Ok(library) => return Library::of(file, library),
                 Err(error) => said = format!("{file} cannot be loaded ({error})"),
@@ -221,43 +221,44 @@ impl Library {
         })
     }
 
-    /// What memory its calls take.
+    /// The kind of memory that its calls take.
     pub fn memory(&self) -> Memory {
         self.shape.memory
     }
 
-    /// Whether ranks may make communicators in different orders. If not, only blocking calls may make one.
+    /// Whether ranks may make communicators in different orders. If not, only blocking MPI calls may make
+    /// one.
     pub fn joins_in_any_order(&self) -> bool {
         self.shape.in_any_order
     }
 
-    /// The file that was loaded, and the version as the library counts it.
+    /// The file that was loaded, and the library's version number.
     pub fn told(&self) -> (&str, i32) {
         (&self.file, self.version)
     }
 
-    /// Bytes of an `Id`.
+    /// The bytes of an `Id`.
     pub fn id_bytes(&self) -> usize {
         self.shape.id_bytes
     }
 
-    /// Names a communicator to be. Its rank 0 does so, and the others hear of it.
+    /// Makes the id of a new communicator. Only its rank 0 calls this, and sends the id to the other ranks.
     ///
-    /// Errors: the library's.
+    /// Errors: those of the library.
     pub fn make_id(&self) -> Result<Id> {
         let mut id = vec![0; self.shape.id_bytes];
-        // SAFETY: it stores so many bytes.
+        // SAFETY: it stores `id_bytes` bytes.
         let code = unsafe { (self.unique_id)(id.as_mut_ptr()) };
         self.check("GetUniqueId", code, std::ptr::null_mut())?;
         Ok(id)
     }
 
-    /// Begins to make rank `rank` of a communicator; it is there when `is_over` says so.
+    /// Starts to make rank `rank` of a communicator; the rank has joined once `is_over` returns true.
     pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Member> {
         let mut member = Member::new(self.shape.memory)?;
         let raw = &mut member.raw;
         let code = match self.init {
-            // SAFETY: `raw` outlives the call; the id is one of this library's.
+            // SAFETY: `raw` outlives the call; the id was made by this library.
             Init::Nccl(init) => unsafe { init(raw, size as c_int, Bytes::of(id), rank as c_int) },
             // SAFETY: as above.
             Init::Oneccl(init) => unsafe { init(raw, size as usize, Bytes::of(id), rank as c_int) },
@@ -266,12 +267,13 @@ impl Library {
         Ok(member)
     }
 
-    /// Begins one step.
+    /// Starts one step.
     ///
-    /// Errors: the library's.
+    /// Errors: those of the library.
     ///
     /// # Safety
-    /// The addresses are memory that the library takes, long enough, and stay so until the step is over.
+    /// The addresses must be of memory that the library takes, long enough, and stay valid until the step is
+    /// over.
     pub(crate) unsafe fn begin(&self, step: &Step, member: &Member) -> Result<()> {
         const BYTE: Kind = step::Kind::I8 as Kind;
         let Member { raw, handle: stream, .. } = *member;
@@ -315,7 +317,7 @@ impl Library {
                     self.check("Recv", code, raw)
                 };
                 let all = sends.iter().try_for_each(send).and_then(|()| recvs.iter().try_for_each(recv));
-                // After an error, too: the group is the thread's. SAFETY: it has no arguments.
+                // Also after an error, since the group belongs to the thread. SAFETY: it has no arguments.
                 let code = unsafe { (self.group_end)() };
                 all?;
                 ("GroupEnd", code)
@@ -324,16 +326,16 @@ impl Library {
         self.check(name, code, raw)
     }
 
-    /// Whether an exchange is one call of all ranks, `exchange`; else it is a step like others.
+    /// Whether an exchange is made by one call of all ranks (`exchange`); else it is a step like others.
     pub(crate) fn exchanges_at_once(&self) -> bool {
         self.all_to_all_v.is_some()
     }
 
-    /// Begins an exchange of bytes between all ranks: those for each rank, one after the other, at `from`;
-    /// those from each at `to`.
+    /// Starts an exchange of bytes between all ranks: the bytes for each rank lie one after the other at
+    /// `from`, those from each rank at `to`.
     ///
     /// # Safety
-    /// As `begin`; the counts stay, too.
+    /// The contract of `begin`; the counts must stay valid as long, too.
     pub(crate) unsafe fn exchange(
         &self,
         (from, sent): (usize, &[usize]),
@@ -348,9 +350,9 @@ impl Library {
         self.check("AllToAllV", code, raw)
     }
 
-    /// Whether all that was begun is over: by the library, and on the stream.
+    /// Whether all started work is over, in the library and on the stream.
     ///
-    /// Errors: what went wrong meanwhile.
+    /// Errors: an error of that work.
     pub(crate) fn is_over(&self, member: &Member) -> Result<bool> {
         if let Some(async_error) = self.async_error {
             let mut state = 0;
@@ -365,9 +367,9 @@ impl Library {
         member.stream.as_ref().map_or(Ok(true), device::Stream::is_idle)
     }
 
-    /// Ends a communicator, whose operations are over.
+    /// Leaves a communicator whose operations are over.
     pub(crate) fn leave(&self, member: Member) {
-        // SAFETY: it is alive, and not used again. What it says does not matter any more.
+        // SAFETY: it is alive, and not used again. The result does not matter any more.
         unsafe { (self.destroy)(member.raw) };
     }
 
@@ -394,9 +396,9 @@ impl Library {
     }
 }
 
-/// oneCCL's own default is to load an MPI, which in this process would be this library.
+/// Makes oneCCL use libfabric. Its default is to load an MPI library, which in this process is Outboard.
 fn use_libfabric() {
-    // SAFETY: both are strings. It is called within MPI_Init, as other settings of a process are made.
+    // SAFETY: both are C strings. The call is within MPI_Init, like other changes of the environment.
     unsafe { libc::setenv(c"CCL_ATL_TRANSPORT".as_ptr(), c"ofi".as_ptr(), 0) };
 }
 
@@ -412,7 +414,7 @@ fn said(text: *const c_char) -> String {
 mod tests {
     use super::*;
 
-    // Goal: what is missing is said in a sentence that names the setting.
+    // Goal: a sentence that names the setting says what is missing.
     #[test]
     fn a_wrong_library_is_named() {
         let said = |name| Library::load(name).err().expect("it is no such library").message.clone();

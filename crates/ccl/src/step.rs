@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a library is asked to do.
+//! The operations of a library.
 
-/// The types of elements that NCCL-shaped libraries share. The values are theirs.
+/// The types of elements that NCCL-like libraries share, with the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Kind {
@@ -17,7 +17,7 @@ pub enum Kind {
     Bf16 = 9,
 }
 
-/// The operators that they share. The values are theirs.
+/// The operators that NCCL-like libraries share, with the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Op {
@@ -27,8 +27,8 @@ pub enum Op {
     Min = 3,
 }
 
-/// One operation of the library. Addresses are of memory that it takes (`Library::memory`), which stays the
-/// library's until the operation has ended. Counts are elements.
+/// One operation of the library. Addresses are of the kind of memory that it takes (`Library::memory`), which
+/// belongs to the library until the operation has ended. Counts are in elements.
 #[derive(Clone, Debug)]
 pub enum Step {
     AllReduce {
@@ -63,14 +63,14 @@ pub enum Step {
         to: usize,
         bytes: usize,
     },
-    /// Messages to and from ranks, at most one each way with each of them.
+    /// Messages to and from ranks, at most one to and one from each rank.
     Exchange {
         sends: Vec<Message>,
         recvs: Vec<Message>,
     },
 }
 
-/// A part of an exchange.
+/// A message of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     pub peer: u32,
