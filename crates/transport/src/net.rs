@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One process's network: its endpoint, and what it knows of each peer there.
+//! The network of one process: its endpoint, and a record of each peer on other hosts.
 //!
-//! Read next: `sequence.rs`, `wire.rs`, `silence.rs`, `net/way.rs`.
+//! `Net::send` numbers and sends packets. `Net::pump` drives the endpoint: `Peers::file` puts each packet
+//! into a queue of its sender, and answers, probes and packets that waited for room leave. A packet stays in
+//! the endpoint's buffer until it is taken and released.
+//!
+//! Read next: `sequence.rs` (numbers), `wire.rs` (the header), `net/way.rs` (contact with a peer),
+//! `net/edges.rs`, `silence.rs`.
 
 mod edges;
 mod gone;
@@ -22,52 +27,52 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// A peer is told at the latest when so much more was consumed of its packets.
+/// This process reports to a peer what it has consumed when the peer does not know of so many bytes.
 const TELL_BYTES: u64 = 128 << 10;
-/// How often waiting packets and the clock are looked at.
+/// How often this process checks waiting packets and timers.
 const TICK_NS: u64 = 1_000_000;
 
-/// The endpoint, and the peers.
+/// The network of one process.
 pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
     teller: Option<gone::Teller>,
-    /// Where peers expose memory, by name.
+    /// The addresses at which peers expose memory, by name.
     targets: HashMap<Box<[u8]>, Address>,
-    /// Reused: packets that `pump` gives back at once.
+    /// Packets that `pump` releases at once; kept here only to reuse its memory.
     done: Vec<Packet>,
 }
 
-/// What is known of the peers with which there was a packet.
+/// The records of the peers to or from which there was a packet.
 pub(crate) struct Peers {
     rank: u32,
-    /// Which of the processes that have had our place we are.
+    /// The number of this process's world (`Segment::generation`).
     generation: u32,
     secret: u64,
-    /// Where the names of endpoints are.
+    /// The segment, which has the names of all endpoints.
     segment: Segment,
-    /// By place; a peer takes memory from its first packet on.
+    /// The records, in the order of `Peers::place`. A record exists from the first packet on.
     all: Vec<Option<Box<Remote>>>,
     ranks: usize,
-    /// Peers of which nobody was told yet.
+    /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
-    /// Pulls that have ended, by token, and whether their bytes are there.
+    /// Tokens of pulls that have ended, and whether their bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
-    /// The same of pulls for edges.
+    /// The same for pulls for edges.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
-    /// Peers with packets about edges that were not taken.
+    /// Peers with packets about edges that have not been taken.
     pub(crate) edged: Vec<u32>,
-    /// Peers that must be told something, since nothing else goes to them.
+    /// Peers that need an answer or the number of consumed bytes, and get no other packet.
     untold: Vec<u32>,
-    /// Peers that do not have all our packets, as far as we know.
+    /// Peers that may not have all packets of this process, or of which no packet has come.
     open: Vec<u32>,
-    /// When the clock was last looked at.
+    /// When the clock was last read.
     now: u64,
-    /// Packets wait for room at a provider that has a way to their peer.
+    /// Whether packets to a connected peer wait for room at the provider.
     is_clogged: bool,
 }
 
-/// A packet that was not taken yet: in the endpoint's buffer, or a copy.
+/// A packet that has not been taken yet: in the endpoint's buffer, or a copy.
 pub(crate) enum Held {
     Lent(Packet),
     Own(Block),
@@ -88,31 +93,37 @@ impl Held {
 
 #[derive(Default)]
 pub(crate) struct Remote {
-    /// Which of the processes that had this place one after the other.
+    /// The number of the peer's world, which tells it from earlier processes with the same number.
     generation: u32,
     address: Option<Address>,
     sequence: Sequence<Block>,
-    /// Packets that have not been taken.
+    /// Packets for point-to-point that have not been taken.
     inbox: VecDeque<(Header, Held)>,
-    /// The same, about edges.
+    /// Packets about edges that have not been taken.
     edges: VecDeque<(Header, Held)>,
+    /// Whether the peer is in `Peers::edged`.
     is_edged: bool,
-    /// What it has consumed of ours, as it last said.
+    /// Eager bytes that the peer has consumed, as it last reported.
     consumed: u64,
-    /// What we have consumed of its packets, and what it knows of that.
+    /// Eager bytes of the peer that this process has consumed.
     returned: u64,
+    /// The value of `returned` that the last packet to the peer carried.
     told: u64,
-    /// Whether `arrivals` has told of it.
+    /// Whether the peer is or was in `Peers::arrivals`.
     is_writer: bool,
+    /// Whether the peer is in `Peers::untold`.
     is_untold: bool,
+    /// Whether the peer is in `Peers::open`.
     is_open: bool,
-    /// Whether any packet of it has come; until then, when it is asked next, and how long we have waited.
+    /// Whether any packet of the peer has come.
     is_heard: bool,
+    /// When to probe the peer next, until a packet of it has come.
     asked_next: u64,
+    /// How long the peer has been silent, until a packet of it has come.
     silence: Silence,
-    /// Since when nothing reaches it any more, and why.
+    /// Since when no packet reaches the peer, and why.
     lost: Option<(u64, String)>,
-    /// The same reason, until it is told.
+    /// The same reason, until `Net::take` has returned it.
     fault: Option<String>,
 }
 
@@ -138,13 +149,13 @@ impl Net {
         Net { endpoint, peers, teller, targets: HashMap::new(), done: Vec::new() }
     }
 
-    /// Whether nothing waits to leave that could leave now.
+    /// Whether no packet waits that could leave now.
     pub(crate) fn is_idle(&self) -> bool {
         let has_news = self.teller.as_ref().is_some_and(|teller| teller.has_news);
         self.peers.untold.is_empty() && !self.peers.is_clogged && !has_news
     }
 
-    /// Sends a packet. A promised one is never refused.
+    /// Sends a packet whose payload `fill` writes. A promised packet is never refused.
     pub(crate) fn send(
         &mut self,
         number: u32,
@@ -164,7 +175,7 @@ impl Net {
         if !is_promised && !peer.sequence.has_room(1, whole) {
             return Sent::Full;
         }
-        // Where the packet was written last: `fill` writes once.
+        // Where the packet was last written: `fill` writes only once, later calls copy.
         let (mut fill, at) = (Some(fill), Cell::new(None));
         let mut write = |to: Span| {
             match (fill.take(), at.replace(Some(to))) {
@@ -204,7 +215,7 @@ impl Net {
         Sent::Done
     }
 
-    /// Whether so many packets of so many bytes in all may be promised.
+    /// Whether `packets` packets of `bytes` bytes in all may be promised.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
         if self.resolve(number).is_none() || !self.is_met(number) {
             return false;
@@ -214,18 +225,18 @@ impl Net {
         sequence.has_room(packets, bytes) && (sequence.keeps() || free >= packets)
     }
 
-    /// Sends a packet that is not counted; whether it left.
+    /// Sends a packet that has no number of its own. Returns whether it left.
     fn send_loose(&mut self, number: u32, header: Header) -> bool {
         self.resolve(number).is_some_and(|address| self.send_loose_to(address, number, header))
     }
 
-    /// The same to one of a peer's addresses.
+    /// The same to a given address of a peer.
     fn send_loose_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }
 
-    /// The next packet of a peer. Errors (MPI_ERR_PROC_ABORTED): the way to it has ended; told once.
+    /// Takes the next packet of a peer. Errors (MPI_ERR_PROC_ABORTED), once: the peer is lost.
     pub(crate) fn take(&mut self, number: u32) -> Result<Option<(Header, Held)>> {
         let Some(peer) = self.peers.get_mut(number) else { return Ok(None) };
         if let Some(next) = peer.inbox.pop_front() {
@@ -244,7 +255,7 @@ impl Net {
         fail!(Class::ProcAborted, "{sentence}")
     }
 
-    /// Begins anew with a peer if another process has its place now.
+    /// Makes the record of a peer anew if a new process has its number now.
     pub(crate) fn renew(&mut self, number: u32) {
         let generation = self.peers.segment.generation(number);
         if let Some(peer) = self.peers.get_mut(number).filter(|peer| peer.generation < generation) {
@@ -258,9 +269,9 @@ impl Net {
         }
     }
 
-    /// Drives the endpoint, files what has arrived, and sends what is due.
+    /// Drives the endpoint, files packets that have arrived, and sends packets that are due.
     pub(crate) fn pump(&mut self) {
-        // Before the next packets come: what left since the last time has told most.
+        // Before new packets come: packets that left since the last call carried most answers already.
         if !self.peers.untold.is_empty() {
             self.tell_all();
         }
@@ -288,7 +299,7 @@ impl Net {
         }
     }
 
-    /// Answers peers, and tells them what was consumed. One that cannot be reached keeps no other waiting.
+    /// Sends answers and reports of consumed bytes. A peer without room does not delay the others.
     fn tell_all(&mut self) {
         for number in std::mem::take(&mut self.peers.untold) {
             if self.tell(number) {
@@ -299,7 +310,7 @@ impl Net {
         }
     }
 
-    /// Whether the peer knows everything, or never will.
+    /// Sends a peer what it needs. Returns whether the peer has everything, or is lost.
     fn tell(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
@@ -321,7 +332,7 @@ impl Net {
         is_told
     }
 
-    /// Sends packets that wait, and probes to peers that say nothing.
+    /// Sends packets that wait, and probes to peers that do not answer.
     fn look_after_open(&mut self) {
         let now = sys::clock::now();
         let is_early = now < self.peers.now + TICK_NS;
@@ -341,7 +352,7 @@ impl Net {
         }
     }
 
-    /// Whether a peer needs no looking after any more.
+    /// Checks the timers of a peer. Returns whether the peer can leave `Peers::open`.
     fn look_after(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
         if peer.lost.is_some() {
@@ -369,7 +380,7 @@ impl Net {
         false
     }
 
-    /// Sends what waits for a peer, in its order.
+    /// Sends the packets that wait for a peer, in their order.
     fn flush(&mut self, number: u32) {
         let Some(peer) = self.peers.get_mut(number) else { return };
         let (Some(address), None) = (peer.address, &peer.lost) else { return };
@@ -396,7 +407,7 @@ impl Peers {
         self.all.get_mut(place)?.as_deref_mut()
     }
 
-    /// The record of a peer, which begins with this.
+    /// The record of a peer, made now if there is none.
     pub(crate) fn at(&mut self, number: u32) -> &mut Remote {
         let segment = &self.segment;
         let begin = || Box::new(Remote { generation: segment.generation(number), ..Remote::default() });
@@ -407,7 +418,7 @@ impl Peers {
         self.all[place].get_or_insert_with(begin)
     }
 
-    /// Which of the processes that have had a peer's place it is, as far as its packets have told.
+    /// The number of a peer's world, as far as its packets have shown (`Segment::generation`).
     pub(crate) fn generation(&self, number: u32) -> u32 {
         self.get(number).map_or(0, |peer| peer.generation)
     }
@@ -437,7 +448,7 @@ impl Peers {
         }
     }
 
-    /// Where a peer is that is not lost.
+    /// The address of a peer; None if it is not known, or the peer is lost.
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
         self.get(number).filter(|peer| peer.lost.is_none())?.address
     }
@@ -451,7 +462,7 @@ impl Peers {
         self.arrivals = (0..self.ranks as u32).filter(is_writer).collect();
     }
 
-    /// The place of a peer's record: those of proxies follow those of ranks.
+    /// The index of a peer's record: the records of proxies follow those of ranks.
     fn place(&self, number: u32) -> usize {
         match number & PROXY {
             0 => number as usize,
@@ -463,7 +474,7 @@ impl Peers {
         if place < self.ranks { place as u32 } else { PROXY | (place - self.ranks) as u32 }
     }
 
-    /// Takes a packet up. `done` gets what nobody needs any more.
+    /// Puts a packet into its queue. `done` gets packets that can be released.
     fn file(&mut self, packet: Packet, done: &mut Vec<Packet>) {
         let wire = Wire::read(packet.bytes(), self.secret)
             .filter(|wire| wire.source != self.rank && self.segment.is_endpoint(wire.source));
@@ -473,12 +484,12 @@ impl Peers {
         };
         let now = self.now;
         if wire.header.kind == GONE {
-            // It comes again at worst; what it says does not change.
+            // Before the checks of its number: the report stays true if it comes twice.
             gone::hear(&self.segment, &wire);
         }
         let peer = self.at(wire.source);
         if wire.generation < peer.generation {
-            // What an ended process said last means nothing any more.
+            // A late packet of an earlier process.
             return done.push(packet);
         }
         if wire.generation > peer.generation {
@@ -489,7 +500,7 @@ impl Peers {
             return done.push(packet);
         }
         peer.is_heard = true;
-        // An old packet says less than is known.
+        // An old packet has an older value.
         if (wire.consumed.wrapping_sub(peer.consumed) as i64) > 0 {
             peer.consumed = wire.consumed;
         }
@@ -518,9 +529,10 @@ impl Remote {
         self.returned.wrapping_sub(self.told) >= TELL_BYTES
     }
 
-    /// Another process has the place now. Returns what the one before has left in the inbox.
+    /// Makes the record that of a new process. Returns packets of the earlier process that were not taken.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
-        // Its first packet is told of as that of any peer: the lane to it must begin anew before.
+        // `is_writer` becomes false, so `arrivals` reports the new process like any peer: the state that the
+        // matcher has of the peer must be made anew before.
         let Remote { is_open, is_untold, is_edged, .. } = *self;
         let anew = Remote { generation, is_open, is_untold, is_edged, ..Remote::default() };
         let before = std::mem::replace(self, anew);
@@ -528,7 +540,7 @@ impl Remote {
         before.inbox.into_iter().chain(before.edges).filter_map(lent).collect()
     }
 
-    /// A packet that is counted. Gives it back if nobody needs it any more.
+    /// Files a numbered packet. Returns it if it can be released.
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
         match self.sequence.arrive(wire.stamp) {
             Arrival::Next => {
@@ -558,7 +570,7 @@ impl Remote {
         Some(packet)
     }
 
-    /// A packet that is not counted. Whether packets must leave again.
+    /// Takes a probe or an answer. Returns whether packets must be sent again.
     fn asked_or_answered(&mut self, wire: &Wire, now: u64) -> bool {
         let Header { kind, tag, context } = wire.header;
         if kind == PROBE {

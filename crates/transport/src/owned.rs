@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of our own in which bytes wait: unexpected messages, and buffered sends until they have left.
+//! Private memory in which bytes wait: unexpected messages, and buffered sends until they have left.
 //!
-//! It is lent as Rust slices, never as spans, so that nothing outlives it. Its content is undefined until it
+//! Callers get it as Rust slices, never as spans, so no access outlives it. Its content is undefined until it
 //! is written, hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
 
 use std::mem::MaybeUninit;

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the packets and pulls of every route have in common.
+//! Packets and pulls: the types that all routes have in common.
 
 pub use crate::shm::ring::Take;
 use sys::Span;
 
-/// What a packet says before its payload. What the numbers mean is the protocol's business
-/// (`p2p/src/packet.rs`).
+/// The header of a packet. The protocol above defines what the numbers mean (`p2p/src/packet.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kind of packet; never 0.
     pub kind: u8,
-    /// The tag, where the packet has an envelope.
+    /// The tag, if the packet has an envelope.
     pub tag: i32,
-    /// The context, where the packet has an envelope; a ticket otherwise.
+    /// The context, if the packet has an envelope; else a ticket.
     pub context: u64,
 }
 
-/// The least kind of the packets about edges of collectives, which go to executors and proxies and not to
-/// point-to-point; `EDGES` kinds from this on.
+/// The first kind of packets about edges of collectives, which go to executors and proxies, not to
+/// point-to-point.
 pub const EDGE: u8 = 0x40;
-/// See `EDGE`.
+/// The number of kinds of packets about edges, from `EDGE` on.
 pub const EDGES: u8 = 32;
 
 impl Header {
@@ -29,11 +28,11 @@ impl Header {
     }
 }
 
-/// Payload that travels beside the header, in the same slot.
+/// The most payload that travels beside the header, in the same slot.
 pub const INLINE_BYTES: usize = 40;
 
-/// The longest message that had best go in one packet, and the least that a packet of a longer one carries,
-/// but the last (docs/measured/choices.md).
+/// The longest message that is best sent in one packet. Each packet of a longer message, except the last,
+/// carries at least this much (docs/measured/choices.md).
 pub const PACKET_BYTES_MAX: usize = 16 << 10;
 
 /// The answer to a send.
@@ -42,18 +41,18 @@ pub const PACKET_BYTES_MAX: usize = 16 << 10;
 pub enum Sent {
     /// The packet is under way.
     Done,
-    /// No room now: nothing was sent.
+    /// There is no room now: nothing was sent.
     Full,
 }
 
-/// Exposed memory of a peer, by the peer's word.
+/// A range of a peer's memory that the peer says it has exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Far {
-    /// Where it begins, in the numbers of the peer's provider.
+    /// The address of its first byte, as the peer's provider counts.
     pub base: u64,
-    /// Its key.
+    /// The provider's key for it.
     pub key: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
@@ -61,17 +60,17 @@ pub struct Far {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pull {
-    /// Under way: `Reach::pulled` gives its token back.
+    /// The pull is under way; `Reach::pulled` reports its end by its token.
     Started,
-    /// No room now: nothing was started.
+    /// There is no room now: nothing was started.
     Full,
-    /// This route cannot read there.
+    /// This route cannot read that memory.
     Never,
 }
 
-/// Takes packets one after the other. A trait and not a closure, because a closure cannot be told to be
+/// A receiver of packets, one after the other. It is a trait because a closure cannot be marked to be
 /// inlined.
 pub trait PacketSink {
-    /// Looks at a packet, whose payload is valid during the call only.
+    /// Looks at a packet and says whether it takes it. The payload is valid during the call only.
     fn packet(&mut self, header: &Header, payload: Span) -> Take;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Every way to reach a peer: one closed enum, and one `match` for each thing that can be done.
+//! All routes to a peer: one closed enum, and one `match` for each operation.
 //!
 //! A route carries packets in both directions between this process and one peer, in order. It never waits:
 //! without room a send is refused (`Sent::Full`). Each direction also has one *consumed* word, by which a
-//! receiver gives credit back. Where the kernel allows, the peer's memory can be read.
+//! receiver returns credit. On some routes the peer's memory can be read (`read`, `pull`).
 //!
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
@@ -16,15 +16,15 @@ use error::Result;
 use std::mem::MaybeUninit;
 use sys::Span;
 
-/// The way to one peer.
+/// The route to one peer.
 #[expect(
     clippy::large_enum_variant,
-    reason = "only tests have others, and whoever keeps a route keeps it in a box"
+    reason = "only tests have Sim, and the owners of routes keep them in boxes"
 )]
 pub enum Route {
-    /// The peer is this process: nothing becomes a packet.
+    /// The peer is this process: there are no packets.
     Loopback,
-    /// A peer on this node.
+    /// A peer on the same host.
     Shm(route_shm::Link),
     /// A peer on another host.
     Fabric(route_fabric::Link),
@@ -32,8 +32,8 @@ pub enum Route {
     Sim(sim::Link),
 }
 
-/// Memory of this process that a peer may read, or that a read of a peer's memory fills. It must stay mapped
-/// as long.
+/// Registered memory of this process, which a peer may read or a read of a peer's memory fills. It must stay
+/// mapped until this is dropped.
 pub enum Exposed {
     /// Registered with the network's provider.
     Fabric(route_fabric::Exposed),
@@ -42,7 +42,7 @@ pub enum Exposed {
 }
 
 impl Exposed {
-    /// What the peer must know.
+    /// The numbers that a peer needs to read it.
     pub fn far(&self) -> Far {
         match self {
             Exposed::Fabric(exposed) => exposed.far(),
@@ -51,11 +51,11 @@ impl Exposed {
     }
 }
 
-/// Where a process gets its routes.
+/// The source of a process's routes.
 pub enum Reach {
-    /// This node's segment.
+    /// The segment of this host.
     Shm(route_shm::Port),
-    /// This node's segment, and the network to other nodes.
+    /// The segment of this host, and the network to other hosts.
     Nodes(Box<(route_shm::Port, route_fabric::Port)>),
     /// A simulated job.
     Sim(sim::Port),
@@ -79,7 +79,7 @@ impl Reach {
         }
     }
 
-    /// The node's memory, if there is any.
+    /// The segment of this host, if there is one.
     pub fn segment(&self) -> Option<&Segment> {
         self.shm().map(route_shm::Port::segment)
     }
@@ -98,24 +98,24 @@ impl Reach {
         self.shm().into_iter().for_each(route_shm::Port::ring_own);
     }
 
-    /// Which of the processes that have had a peer's place it is.
+    /// The number of a peer's world, which tells it from earlier processes with the same number.
     pub fn generation(&self, peer: u32) -> u32 {
         let known = self.segment().map_or(0, |segment| segment.generation(peer));
         match self {
-            // Its first packet may come before its launcher's word.
+            // The first packet of a new process may come before the launcher's report of it.
             Reach::Nodes(ports) => known.max(ports.1.generation(peer)),
             Reach::Shm(_) | Reach::Sim(_) => known,
         }
     }
 
-    /// Begins anew with a peer whose place another process has now.
+    /// Makes the record of a peer anew if a new process has its number now.
     pub fn renew(&self, peer: u32) {
         if let Reach::Nodes(ports) = self {
             ports.1.renew(peer);
         }
     }
 
-    /// Adds the network to other nodes to what reaches this one.
+    /// Adds the network to other hosts, which `open` opens.
     pub fn add_network(&mut self, open: impl FnOnce() -> Result<route_fabric::Port>) -> Result<()> {
         if let Reach::Shm(port) = self {
             let network = open()?;
@@ -124,12 +124,12 @@ impl Reach {
         Ok(())
     }
 
-    /// Whether long messages do better when their receiver reads them.
+    /// Whether long messages are faster if their receiver reads the sender's memory.
     pub fn prefers_read(&self) -> bool {
         self.shm().is_some_and(route_shm::Port::prefers_read)
     }
 
-    /// The way to a peer. Errors: the peer's memory cannot be mapped.
+    /// The route to a peer. Errors: the peer's ring cannot be mapped or is in use.
     pub fn route(&self, peer: u32) -> Result<Route> {
         if peer == self.rank() {
             return Ok(Route::Loopback);
@@ -144,7 +144,7 @@ impl Reach {
         }
     }
 
-    /// Makes `arrivals` tell of all peers again.
+    /// Makes `arrivals` report all peers again.
     pub fn forget_arrivals(&mut self) {
         match self {
             Reach::Shm(port) => port.forget_arrivals(),
@@ -156,7 +156,7 @@ impl Reach {
         }
     }
 
-    /// Whether `arrivals` would tell of a peer, or `pulled` of a pull.
+    /// Whether `arrivals` would report a peer, or `pulled` a pull.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         match self {
@@ -166,7 +166,7 @@ impl Reach {
         }
     }
 
-    /// The way to other hosts, if the job has any.
+    /// The network to other hosts, if the job has several.
     pub fn network(&mut self) -> Option<&mut route_fabric::Port> {
         match self {
             Reach::Nodes(ports) => Some(&mut ports.1),
@@ -174,7 +174,8 @@ impl Reach {
         }
     }
 
-    /// Whether the process may sleep on its bell until something arrives. It asks after `has_arrivals`.
+    /// Whether the process may sleep on its bell, which then rings when something arrives. Call it after
+    /// `has_arrivals`.
     pub fn may_sleep(&self) -> bool {
         match self {
             Reach::Shm(_) | Reach::Sim(_) => true,
@@ -182,7 +183,7 @@ impl Reach {
         }
     }
 
-    /// Calls `each` with the token of every pull that has ended, and whether its bytes are there.
+    /// Calls `each` with the token of each pull that has ended, and whether its bytes are there.
     pub fn pulled(&mut self, each: impl FnMut(u64, bool)) {
         match self {
             Reach::Shm(_) => {}
@@ -191,7 +192,7 @@ impl Reach {
         }
     }
 
-    /// Calls `each` with every peer that has written to us for the first time.
+    /// Calls `each` with each peer that has sent to this process for the first time.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         match self {
@@ -217,8 +218,7 @@ impl Route {
         }
     }
 
-    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it
-    /// sleeps.
+    /// Sends a packet with `bytes` bytes of payload, which `fill` writes, and wakes the peer if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
@@ -229,8 +229,8 @@ impl Route {
         }
     }
 
-    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most
-    /// `chunk_bytes`. Then the next sends succeed, if they are these.
+    /// Whether there is room now for a packet of a few words, and for `bytes` bytes in packets of at most
+    /// `chunk_bytes`. If so, the sends of exactly these packets succeed.
     pub fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -240,8 +240,8 @@ impl Route {
         }
     }
 
-    /// Takes the next packet, and returns whether there was one. The payload is valid during `each` only.
-    /// Errors: the peer has written nonsense into the ring.
+    /// Takes the next packet and returns whether there was one. The payload is valid during `each` only.
+    /// Errors: the ring's content is invalid, or the peer is lost.
     #[inline]
     pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         match self {
@@ -252,7 +252,7 @@ impl Route {
         }
     }
 
-    /// As `poll`, of packets as long as `sink` wants more of them.
+    /// Takes packets as `poll` does, until `sink` wants no more.
     #[inline(always)]
     pub fn poll_while(&mut self, sink: &mut impl PacketSink) -> Result<()> {
         match self {
@@ -266,7 +266,8 @@ impl Route {
         }
     }
 
-    /// What the peer has consumed of our packets since the job began, in its units. It wraps.
+    /// The amount that the peer has consumed of this process's packets since the job started, in the peer's
+    /// units. The number wraps.
     #[inline]
     pub fn consumed(&self) -> u64 {
         match self {
@@ -277,7 +278,7 @@ impl Route {
         }
     }
 
-    /// Tells the peer that we have consumed so much more of its packets.
+    /// Reports to the peer that this process has consumed `amount` more of its packets.
     #[inline(always)]
     pub fn consume(&mut self, amount: u64) {
         match self {
@@ -288,7 +289,8 @@ impl Route {
         }
     }
 
-    /// Payload of the next packet of a message of `message_bytes` bytes that goes in several packets.
+    /// Bytes of payload of the next packet, for a message of `message_bytes` bytes that goes in several
+    /// packets.
     pub fn chunk_for(&self, message_bytes: usize) -> usize {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -298,7 +300,7 @@ impl Route {
         }
     }
 
-    /// The longest message that had best go in one packet.
+    /// The longest message that is best sent in one packet.
     pub fn packet_bytes_max(&self) -> usize {
         match self {
             Route::Loopback => usize::MAX,
@@ -308,8 +310,8 @@ impl Route {
         }
     }
 
-    /// Reads the peer's memory at `address` into `to`. False where that is not possible; `to` is then
-    /// undefined.
+    /// Reads the peer's memory at `address` into `to`. False if it cannot be read; the content of `to` is
+    /// then undefined.
     pub fn read(&self, address: usize, to: Span) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -321,12 +323,12 @@ impl Route {
 }
 
 impl Route {
-    /// Whether the peer can read any memory of ours by its address (`read`).
+    /// Whether the peer can read any memory of this process by its address (`read`).
     pub fn is_readable(&self) -> bool {
         matches!(self, Route::Shm(_) | Route::Sim(_))
     }
 
-    /// Whether what was sent travels on while both processes compute.
+    /// Whether packets travel on while both processes compute.
     pub fn is_carried_by_kernel(&self) -> bool {
         match self {
             Route::Loopback | Route::Shm(_) => false,
@@ -335,7 +337,7 @@ impl Route {
         }
     }
 
-    /// Exposes memory to pulls, where the route has any and the provider does not refuse.
+    /// Exposes memory to pulls; None if the route has no pulls or the provider refuses.
     pub fn expose(&self, span: Span) -> Option<Exposed> {
         match self {
             Route::Loopback | Route::Shm(_) => None,
@@ -344,8 +346,8 @@ impl Route {
         }
     }
 
-    /// Starts to read exposed memory of the peer from byte `at` on into `to`, which lies in `own`. Nobody may
-    /// use `to`, and `own` must stay, until `Reach::pulled` gives `token` back.
+    /// Starts to read exposed memory of the peer from byte `at` on into `to`, which lies in `own`. No one may
+    /// use `to`, and `own` must stay, until `Reach::pulled` reports `token`.
     pub fn pull(&mut self, far: Far, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
         match (self, own) {
             (Route::Fabric(link), Exposed::Fabric(own)) => link.pull(far, at, to, own, token),
@@ -354,7 +356,7 @@ impl Route {
         }
     }
 
-    /// As `read`, into memory of our own.
+    /// The same as `read`, into memory of the library.
     pub fn read_into(&self, address: usize, to: &mut [MaybeUninit<u8>]) -> bool {
         // SAFETY: the slice is live and exclusive until after the call, and no route keeps the span.
         self.read(address, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) })

@@ -2,12 +2,12 @@
 //! The fabric route: packets to and from peers on other hosts, over this process's one endpoint.
 //!
 //! A packet is a wire header (`wire.rs`), then the payload. The header names the sender, carries the job's
-//! secret, numbers the packet (`sequence.rs`), and says how much the sender has consumed of the other
-//! direction. A peer takes memory from its first packet on. Packets stay in the endpoint's receive buffers
-//! until they are taken, but early ones and those that are kept to be sent again.
+//! secret, numbers the packet (`sequence.rs`), and reports how much the sender has consumed of the other
+//! direction. A peer takes memory from its first packet on. Received packets stay in the endpoint's receive
+//! buffers until they are taken, except early packets, which are copied.
 //!
-//! Invariants: a packet without the job's secret, or with a number that cannot be, changes nothing and is
-//! counted; packets of one peer keep their order, and none is lost without a word.
+//! Invariants: a packet without the job's secret, or with an impossible number, is counted and changes
+//! nothing else; packets of one peer keep their order, and the loss of a packet is reported.
 //!
 //! Read next: `net.rs`; `route_fabric/edges.rs`; crate `fabric` (the endpoint).
 
@@ -26,47 +26,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Span;
 
-/// This process's way into the network.
+/// A process's access to the network.
 pub struct Port {
     net: Arc<Mutex<Net>>,
     waits: Waits,
 }
 
-/// What ends a sleep of the process when something arrives.
+/// How a sleeping process is woken when something arrives.
 enum Waits {
-    /// A thread rings its bell: a rank sleeps on that alone, since signals and descriptors are the program's.
+    /// A thread rings its bell. A rank sleeps on the bell alone, since signals belong to the program.
     Watched(Arc<Sleeper>),
     /// A proxy sleeps on the descriptor itself.
     Descriptor(OwnedFd),
-    /// Nothing does.
+    /// The process is not woken, so it sleeps for short times only.
     Nothing,
 }
 
-/// How long a proxy sleeps at most where nothing tells it of what it waits for: a provider without a
-/// descriptor, or one that had no room for a packet.
+/// The longest sleep of a proxy that nothing wakes: the provider has no descriptor, or had no room for a
+/// packet.
 const BLIND_MAX: Duration = Duration::from_millis(1);
 
 /// Both directions between this process and one peer.
 pub struct Link {
     net: Arc<Mutex<Net>>,
     peer: u32,
-    /// Sends to come that are not refused: `has_room` said so.
+    /// How many of the next sends must not be refused, since `has_room` promised it.
     promised: usize,
 }
 
 /// Registered memory of this process.
 pub struct Exposed {
-    /// There until this is dropped, which it is under the lock.
+    /// `None` only while this is dropped. The region is dropped under the lock.
     region: Option<Region>,
     far: Far,
     net: Arc<Mutex<Net>>,
 }
 
 impl Exposed {
-    /// Registers memory that stays mapped as long; nothing if the provider refuses.
+    /// Registers memory, which must stay mapped until this is dropped; None if the provider refuses.
     fn new(net: &Arc<Mutex<Net>>, span: Span) -> Option<Exposed> {
         // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
-        // is dropped with it.
+        // is dropped with the `Exposed` that holds it.
         let region = unsafe { lock(net).endpoint.lend(span) }.ok()?;
         Some(Exposed::of(region, net))
     }
@@ -76,18 +76,18 @@ impl Exposed {
         Exposed { region: Some(region), far: Far { base, key, bytes }, net: net.clone() }
     }
 
-    /// What to tell peers that are to read it.
+    /// The numbers that a peer needs to read it.
     pub fn far(&self) -> Far {
         self.far
     }
 }
 
 impl Net {
-    /// Reads exposed memory from `at` of `far` on. Nobody uses `to`, which lies in `own`, and `own` stays,
-    /// until `token` is back.
+    /// Starts to read exposed memory from byte `at` of `far` on into `to`, which lies in `own`. No one may
+    /// use `to`, and `own` must stay, until `token` has come back.
     fn pull(&mut self, address: Address, (far, at): (Far, u64), to: Span, own: &Exposed, token: u64) -> Pull {
         let (Far { base, key, bytes }, Some(region)) = (far, &own.region) else { return Pull::Never };
-        // SAFETY: by the contract.
+        // SAFETY: `to` lies in `own`, and both stay unused and registered as this function's contract says.
         let answer =
             unsafe { self.endpoint.read(address, RemoteMemory { key, base, bytes }, at, to, region, token) };
         match answer {
@@ -106,20 +106,20 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens the endpoint of a process by libfabric, and publishes its name. If the user wants none, the
-    /// interface is that of the job's address for this host. Errors (MPI_ERR_OTHER): there is no libfabric,
-    /// or it has nothing for this host.
+    /// Opens the endpoint of a process by libfabric, and publishes its name. If the user has chosen no
+    /// interface, it is the one with the job's address for this host. Errors (MPI_ERR_OTHER): there is no
+    /// libfabric, or it has no provider for this host.
     pub fn open(segment: &Segment, member: Member, wanted: &Wanted) -> Result<Port> {
         let library = Library::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
         let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
-        // SAFETY: `net`'s lock is around each use.
+        // SAFETY: the lock of `net` is held during each use.
         let endpoint = unsafe { Endpoint::open(provider, fabric::Config::default()) }?;
         Port::new(endpoint, segment, member)
     }
 
-    /// The way in of a process by an endpoint. Errors (MPI_ERR_OTHER): its name is longer than any that
-    /// we know.
+    /// Makes the port of a process from its endpoint. Errors (MPI_ERR_OTHER): the endpoint's name is too
+    /// long.
     fn new(endpoint: Endpoint, segment: &Segment, member: Member) -> Result<Port> {
         let name = endpoint.name();
         if name.len() > ENDPOINT_BYTES_MAX {
@@ -140,14 +140,14 @@ impl Port {
             (None, _) => Waits::Nothing,
         };
         let mut net = Net::new(endpoint, segment, number);
-        // It takes a while, and a proxy has nothing to do yet. A rank opens it when it needs it.
+        // Opening it takes a while, and a proxy has no work yet. A rank opens it when it needs it.
         if let Member::Proxy(_) = member {
             net.endpoint.target()?;
         }
         Ok(Port { net: Arc::new(Mutex::new(net)), waits })
     }
 
-    /// By which provider and interface packets leave, and of which libfabric, for people.
+    /// The provider, interface and libfabric in use, as text for people.
     pub fn describe(&self) -> String {
         let net = lock(&self.net);
         let provider = net.endpoint.provider();
@@ -160,8 +160,8 @@ impl Port {
         Link { net: self.net.clone(), peer, promised: 0 }
     }
 
-    /// Moves the network on. Whether `arrivals` would tell of a peer, `pulled` or `pulled_edge` of a pull, or
-    /// `take_edge` of a packet.
+    /// Drives the network. Returns whether `arrivals` would report a peer, `pulled` or `pulled_edge` a pull,
+    /// or `take_edge` a packet.
     pub fn has_arrivals(&self) -> bool {
         let mut net = lock(&self.net);
         net.pump();
@@ -174,7 +174,7 @@ impl Port {
         lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }
 
-    /// Whether a rank may sleep: its bell is then rung when something arrives.
+    /// Whether a rank may sleep. If so, its bell rings when something arrives.
     pub fn may_sleep(&self) -> bool {
         let net = lock(&self.net);
         let Waits::Watched(sleeper) = &self.waits else { return false };
@@ -185,7 +185,7 @@ impl Port {
         may
     }
 
-    /// How long a proxy may sleep on `descriptor`; nothing if something has arrived.
+    /// How long a proxy may sleep on `descriptor`; None if something has arrived.
     pub fn nap_max(&self) -> Option<Duration> {
         let net = lock(&self.net);
         match self.waits {
@@ -195,7 +195,7 @@ impl Port {
         }
     }
 
-    /// What becomes readable when something arrives at a proxy, after `nap_max`.
+    /// The descriptor that becomes readable when something arrives at a proxy after `nap_max`.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.waits {
             Waits::Descriptor(fd) => Some(fd.as_fd()),
@@ -203,29 +203,29 @@ impl Port {
         }
     }
 
-    /// Which of the processes that have had a peer's place it is, as far as its packets have told.
+    /// The number of a peer's world, as far as its packets have shown (`Segment::generation`).
     pub fn generation(&self, peer: u32) -> u32 {
         lock(&self.net).peers.generation(peer)
     }
 
-    /// Begins anew with a peer if another process has its place now.
+    /// Makes the record of a peer anew if a new process has its number now.
     pub fn renew(&self, peer: u32) {
         lock(&self.net).renew(peer);
     }
 
-    /// Has `arrivals` tell of all peers again.
+    /// Makes `arrivals` report all peers again.
     pub fn forget_arrivals(&mut self) {
         lock(&self.net).peers.forget_arrivals();
     }
 
-    /// Calls `each` with every pull that has ended.
+    /// Calls `each` with the token of each pull that has ended, and whether its bytes are there.
     pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
         let mut net = lock(&self.net);
         net.pump();
         net.peers.pulled.drain(..).for_each(|(token, done)| each(token, done));
     }
 
-    /// Moves the network on, and calls `each` with every peer that has written to us for the first time.
+    /// Drives the network, and calls `each` with each peer that has sent to this process for the first time.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut net = lock(&self.net);
         net.pump();
@@ -302,7 +302,7 @@ impl Link {
         }
     }
 
-    /// As `Endpoint::is_carried_by_kernel`.
+    /// Whether packets travel on while both processes compute (`Endpoint::is_carried_by_kernel`).
     pub(crate) fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
     }
@@ -352,9 +352,9 @@ mod tests {
         (hosts, ports)
     }
 
-    /// Goal: packets without the job's secret, of another version, of a rank that is not there, too short, or
-    /// with numbers that cannot be, are counted and change nothing. Method: an endpoint of no rank sends each
-    /// to a rank's port, and at last a good one.
+    /// Goal: packets without the job's secret, of another version, of a rank that does not exist, too short,
+    /// or with impossible numbers are counted and change nothing. Method: an endpoint that belongs to no rank
+    /// sends each of them to a rank's port, and a good packet at last.
     #[test]
     fn a_strangers_packets_are_counted_and_change_nothing() {
         let (segment, _fd) = host(0);
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(value(Counter::NetRefused), spoilt.len() as u64 - 1);
     }
 
-    /// Sends packets 0 to `packets` and takes as many, all of them in order.
+    /// Sends `packets` packets and takes as many, and checks that they come in order.
     fn exchange(port: &mut Port, peer: u32, packets: u64) {
         let mut link = port.link(peer);
         let (mut sent, mut taken) = (0, 0);
@@ -442,7 +442,7 @@ mod tests {
         }
     }
 
-    /// Goal: bytes of edges leave only while few are without an answer, and notes leave all the same.
+    /// Goal: bytes of edges leave only while few packets lack an answer; notes leave always.
     #[test]
     fn bytes_of_edges_wait_for_answers() {
         const LONG: usize = 300;
@@ -486,7 +486,8 @@ mod tests {
         (hosts, ports, [here, there])
     }
 
-    /// Goal: reads of what a proxy has exposed end when it has ended, and nothing more goes to it.
+    /// Goal: reads of memory that a proxy has exposed end when the proxy has ended, and no packet is sent to
+    /// it any more.
     #[test]
     fn a_proxy_that_has_ended_takes_no_reads_and_no_packets() {
         const BYTES: usize = 64;
@@ -530,8 +531,8 @@ mod tests {
         assert!(near.broken().is_none() && lock(&near.net).is_idle());
     }
 
-    /// Goal: a proxy that sleeps on its descriptor is woken by a packet, and does not sleep over one. Method:
-    /// the receiver polls only when it may not sleep, or was woken, or after a nap.
+    /// Goal: a packet wakes a proxy that sleeps on its descriptor, and a proxy does not sleep while a packet
+    /// waits. Method: the receiver polls only when it may not sleep, or was woken, or after a nap.
     #[test]
     fn a_proxy_sleeps_on_its_descriptor_until_a_packet_comes() {
         let (_hosts, [mut near, mut far], [here, there]) = two_proxies();
@@ -553,7 +554,8 @@ mod tests {
         assert!(!far.may_sleep(), "that is for ranks");
     }
 
-    /// Goal: what was sent arrives though its sender moves nothing on any more, the first packet as well.
+    /// Goal: a packet that was sent arrives although its sender does not drive the network any more. This
+    /// holds for the first packet, too.
     #[test]
     fn a_packet_that_was_sent_needs_its_sender_no_more() {
         let (_hosts, ports) = pair();
@@ -570,8 +572,8 @@ mod tests {
         }
     }
 
-    /// Goal: nothing is lost if two connect to each other at once, whatever the provider then does. Method:
-    /// two threads begin together, again and again.
+    /// Goal: no packet is lost if two processes connect to each other at once, whatever the provider then
+    /// does. Method: two threads start together, again and again.
     #[test]
     fn two_that_connect_at_once_lose_nothing() {
         const ROUNDS: usize = 6;
@@ -585,7 +587,7 @@ mod tests {
                         start.wait();
                         exchange(&mut port, 1 - rank, 20);
                         done.fetch_add(1, Ordering::AcqRel);
-                        // The other may still need an answer.
+                        // The peer may still need an answer.
                         while done.load(Ordering::Acquire) < 2 {
                             port.has_arrivals();
                         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
+//! The shm route: the two rings between this rank and a peer on the same host, and the peer's memory.
 
 use crate::packet::{Header, PACKET_BYTES_MAX, PacketSink, Sent};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
@@ -9,14 +9,15 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
 
-/// A longer message takes no recycled buffers: there are too few, and they would touch more of the caches.
+/// The longest message that uses recycled buffers. For a longer one there are too few, and they would take
+/// more of the caches.
 const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
-/// This rank's way into the segment.
+/// A rank's access to the rings of the segment.
 pub struct Port {
     segment: Segment,
     rank: LocalRank,
-    /// The peers that have written to us, as far as `arrivals` has told, 64 ranks a word.
+    /// The peers that `arrivals` has reported, 64 ranks a word.
     told: Box<[u64]>,
 }
 
@@ -26,25 +27,25 @@ pub struct Link {
     receiver: Receiver,
     segment: Segment,
     peer: LocalRank,
-    /// Packets received when the last was sent.
+    /// How many packets had been received when the last packet was sent.
     heard: u64,
-    /// Whether the peer's memory can be read; tried on first use.
+    /// Whether the peer's memory can be read; tested on first use.
     readable: OnceCell<bool>,
 }
 
 impl Port {
-    /// The way in of rank `rank`.
+    /// Makes the port of rank `rank`.
     pub fn new(segment: Segment, rank: LocalRank) -> Port {
         let words = (segment.shape().ranks as usize).div_ceil(64);
         Port { segment, rank, told: vec![0; words].into() }
     }
 
-    /// Which rank.
+    /// The number of this rank.
     pub fn rank(&self) -> u32 {
         self.rank.peer()
     }
 
-    /// Leaves a port that must not be used.
+    /// Moves the port out, and leaves one that must not be used.
     pub(crate) fn take(&mut self) -> Port {
         Port { segment: self.segment.clone(), rank: self.rank, told: std::mem::take(&mut self.told) }
     }
@@ -54,7 +55,7 @@ impl Port {
         &self.segment
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.segment.shape().ranks
     }
@@ -64,13 +65,13 @@ impl Port {
         self.segment.rank(self.rank).bell.ring();
     }
 
-    /// Two copies through the ring overlap, but need both ranks at once. They win only where every rank has
-    /// its own core.
+    /// Whether long messages are faster by a read. The two copies through the ring overlap, but need both
+    /// ranks at once: they are faster only where every rank has its own core.
     pub fn prefers_read(&self) -> bool {
         !self.segment.job().may_spin()
     }
 
-    /// The link to a peer. Errors: an end of the rings is in use; no such process.
+    /// The link to a peer. Errors: an end of the rings is in use, or there is no such process.
     pub fn link(&self, peer: u32) -> Result<Link> {
         let peer = self.segment.require(peer)?;
         Ok(Link {
@@ -83,19 +84,19 @@ impl Port {
         })
     }
 
-    /// Makes `arrivals` tell of all peers again.
+    /// Makes `arrivals` report all peers again.
     pub fn forget_arrivals(&mut self) {
         self.told.fill(0);
     }
 
-    /// Whether a peer has written to us of which `arrivals` has not told.
+    /// Whether a peer has sent to this rank that `arrivals` has not reported.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
         self.told.iter().enumerate().any(|(index, told)| senders.word(index) & !told != 0)
     }
 
-    /// Calls `each` with every peer that has written to us for the first time.
+    /// Calls `each` with each peer that has sent to this rank for the first time.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let senders = &self.segment.rank(self.rank).senders;
@@ -105,7 +106,7 @@ impl Port {
             while news != 0 {
                 let peer = index as u32 * 64 + news.trailing_zeros();
                 news &= news - 1;
-                // Bits beyond the job, or of this rank, are no peer's.
+                // Bits beyond the job's ranks, or of this rank, name no peer.
                 if peer < self.segment.shape().ranks && peer != self.rank.peer() {
                     each(peer);
                 }
@@ -114,7 +115,7 @@ impl Port {
     }
 }
 
-/// A packet of the ring.
+/// The ring's form of a packet's header.
 #[inline]
 fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
     ring::Header { kind, inline_bytes, cell_bytes, context, tag }
@@ -130,8 +131,8 @@ impl Link {
             let Header { kind, tag, context } = *header;
             self.send_cell(kind, tag, context, bytes, fill)
         };
-        // A rank that has heard nothing since its last packet is likely to send more; otherwise the two take
-        // turns.
+        // A rank that has received nothing since its last packet is likely to send more; otherwise the two
+        // ranks take turns.
         let heard = self.receiver.received();
         if heard == self.heard {
             self.sender.expect_more();
@@ -143,7 +144,8 @@ impl Link {
         }
     }
 
-    /// The header is told in parts, which then stay in registers on the path of shorter packets.
+    /// Sends a packet with a cell. The header comes in parts, which then stay in registers on the path of
+    /// shorter packets.
     #[inline(never)]
     fn send_cell(
         &mut self,
@@ -193,8 +195,9 @@ impl Link {
         self.receiver.consume(amount);
     }
 
-    /// Where messages go to and fro, which recycled buffers show, chunks are short, so that both ranks copy
-    /// at once. A rank that only sends does not wait for its peer: fewer and longer chunks are better.
+    /// Bytes of the next chunk of a longer message. Where messages go to and fro, which recycled buffers
+    /// show, chunks are short, so that both ranks copy at once. A rank that only sends does not wait for its
+    /// peer: fewer and longer chunks are better.
     pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
         if message_bytes <= RECYCLED_MESSAGE_BYTES_MAX && self.receiver.has_recycled() {
             return RECYCLED_BYTES;

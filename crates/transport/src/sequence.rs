@@ -1,78 +1,90 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Numbers on the packets of two processes, so that none is lost, none comes twice, and all keep their order.
+//! Numbers on the packets between two processes, so that packets are not lost or doubled and keep their
+//! order.
 //!
-//! Each direction counts its packets. Whoever receives puts early ones aside, drops those that it has, and
-//! says up to which it has all. Whoever sends keeps copies until then, while the connection is young: of two
-//! that connect to each other at once, libfabric's tcp may lose what one connection took. Once the receiver
-//! has answered for `YOUTH_NS`, the provider is trusted (FI_EP_RDM is reliable), and copies are not worth
-//! their time; a loss is then found and told, not mended. Who hears nothing asks (a probe); the answer shows
-//! what is missing.
+//! Each direction counts its packets. The receiver stores early packets, drops repeated ones, and answers up
+//! to which number it has all. While a connection is *young*, the sender stores copies until they are
+//! answered: if two processes connect to each other at once, libfabric's tcp may lose packets that one of the
+//! two connections took. `YOUTH_NS` after the first answer the provider is trusted (FI_EP_RDM is reliable),
+//! and copies would only cost time; a loss is then found and reported, not repaired. A sender without an
+//! answer sends a probe; the answer to it shows what is missing.
 //!
-//! Invariants: nothing depends on the peer's word but by checked distances; copies, early packets and packets
-//! without an answer are bounded. Read next: `net.rs`, `sim.rs`, which carry it.
+//! Invariants: a number from the peer is used only after its distance is checked; copies, early packets and
+//! packets without an answer are bounded. Read next: `net.rs`, `sim.rs`, which use this.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Packets without an answer, at most; a number further away is no packet's.
+/// The most packets without an answer; a number that is further away is invalid.
 pub(crate) const WINDOW: u32 = 4096;
-/// A receiver answers at the latest after so many packets.
+/// A receiver answers after so many packets even if no packet asks for an answer.
 const ANSWER_PACKETS: u32 = WINDOW / 4;
-/// Bytes of copies that a sender keeps: with more, sends are refused until some have been answered.
+/// The most bytes of copies that a sender stores: beyond that, sends are refused until some are answered.
 pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
-/// Bytes of packets that have come early. Packets above that are dropped, and missing.
+/// The most bytes of early packets that a receiver stores. It drops further ones, which then count as
+/// missing.
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
-/// How long after its first answer a connection is young.
+/// How long a connection stays young after its first answer.
 const YOUTH_NS: u64 = 1_000_000_000;
-/// How long a sender waits for an answer before it asks: first and at most, on a young connection and later.
-/// A receiver that computes does not answer.
+/// The first and the longest pause before a probe, on a young connection. A receiver that computes does not
+/// answer.
 const YOUNG_PAUSES_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+/// The same on a connection that is not young.
 const PAUSES_NS: (u64, u64) = (1_000_000_000, 8_000_000_000);
-/// How long a packet of which there is no copy may be missing: the provider may be late with it.
+/// How long a packet without a copy may be missing: the provider may still deliver it.
 const LOST_NS: u64 = 10_000_000_000;
 
-/// Both directions between this process and a peer. `T` is a packet that is kept.
+/// Both directions between this process and a peer. `T` is a stored packet.
 pub(crate) struct Sequence<T> {
-    /// The number of our next packet; the peer has all before `answered`.
+    /// The number of this process's next packet.
     next: u32,
+    /// The peer has all packets before this number.
     answered: u32,
-    /// Copies with their numbers, and how many of them the provider has taken.
+    /// Copies of packets that are not answered, with their numbers.
     copies: VecDeque<(u32, Copy<T>)>,
     copied_bytes: usize,
+    /// How many copies, from the front, the provider has taken.
     away: usize,
     is_young: bool,
+    /// When the first answer came.
     answered_first: Option<u64>,
     patience: Patience,
-    /// Since when the peer misses a packet that nobody has any more.
+    /// Since when the peer misses a packet of which there is no copy.
     lost_since: Option<u64>,
-    /// The number of the peer's next packet; what it knows of that.
+    /// The number of the peer's next packet.
     expected: u32,
+    /// The value of `expected` that the last packet to the peer carried.
     told: u32,
+    /// Packets that came before others that must come first.
     early: BTreeMap<u32, Copy<T>>,
     early_bytes: usize,
-    /// The peer waits for an answer; to which probe, if it sent one.
+    /// Whether the peer waits for an answer.
     owes: bool,
+    /// The number of the peer's probe that has no answer yet, if there is one.
     asked: Option<u32>,
 }
 
-/// A packet that is kept, and its length in bytes.
+/// A stored packet and its length in bytes.
 pub(crate) type Copy<T> = (T, usize);
 
 /// When the next probe is due.
 #[derive(Default)]
 struct Patience {
+    /// The value of `answered` when the pause started.
     seen: u32,
+    /// The length of the pause; 0 if no pause has started.
     pause: u64,
+    /// When the pause ends.
     ends: u64,
 }
 
-/// What a packet says of the two directions.
+/// The numbers of both directions that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Of this packet; of a probe or an answer: of the next one.
+    /// The number of this packet. A probe or an answer carries the number of the sender's next packet.
     pub number: u32,
     /// The sender has all packets of the other direction before this one.
     pub answered: u32,
-    /// The sender wants an answer soon: it keeps a copy, or its window for edges is half full.
+    /// Whether the sender asks for an answer soon: it stores a copy, or its window for edges is half full.
     pub wants_answer: bool,
 }
 
@@ -80,25 +92,25 @@ pub(crate) struct Stamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Arrival {
-    /// It is the next: take it, then what `next_early` gives.
+    /// The packet is the next: the caller takes it, then the packets that `next_early` returns.
     Next,
-    /// Others must come first: `keep_early`.
+    /// Other packets must come first: the caller stores the packet by `keep_early`.
     Early,
-    /// It has come before.
+    /// The packet has come before.
     Repeated,
-    /// No packet has this number.
+    /// The number is impossible.
     Refused,
 }
 
-/// What time has brought.
+/// The result of a check of the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Due {
-    /// The peer has everything.
+    /// The peer has all packets.
     Settled,
-    /// Nothing to do yet.
+    /// There is nothing to do yet.
     Waiting,
-    /// A probe should leave.
+    /// The caller should send a probe.
     Probe,
     /// The packet with this number is lost for good.
     Lost(u32),
@@ -127,34 +139,34 @@ impl<T> Default for Sequence<T> {
 }
 
 impl<T> Sequence<T> {
-    /// Whether the peer has answered any packet of ours.
+    /// Whether the peer has answered any packet of this process.
     pub fn is_answered(&self) -> bool {
         self.answered_first.is_some()
     }
 
-    /// Whether a copy of each packet must be kept.
+    /// Whether a copy of each packet must be stored.
     pub fn keeps(&self) -> bool {
         self.is_young
     }
 
-    /// Packets without an answer.
+    /// The number of packets without an answer.
     pub fn in_flight(&self) -> u32 {
         self.next.wrapping_sub(self.answered)
     }
 
-    /// Whether that many more packets, of so many bytes in all, may be sent now.
+    /// Whether `packets` more packets, of `bytes` bytes in all, may be sent now.
     pub fn has_room(&self, packets: usize, bytes: usize) -> bool {
         self.in_flight() as usize + packets <= WINDOW as usize
             && (self.copies.is_empty() || self.copied_bytes + bytes <= COPIES_BYTES_MAX)
     }
 
-    /// What the next packet must say.
+    /// The numbers that the next packet must carry.
     pub fn stamp(&self) -> Stamp {
         Stamp { number: self.next, answered: self.expected, wants_answer: self.is_young }
     }
 
-    /// The packet with the last stamp has been accepted. `is_away`: the provider has it; otherwise `unsent`
-    /// will give the copy.
+    /// Counts the packet with the latest stamp as sent. `is_away`: the provider has taken it; otherwise
+    /// `unsent` will return the copy.
     pub fn sent(&mut self, copy: Option<Copy<T>>, is_away: bool) {
         if let Some(copy) = copy {
             self.copied_bytes += copy.1;
@@ -165,26 +177,26 @@ impl<T> Sequence<T> {
         self.tell();
     }
 
-    /// The first packet that must leave before any other: its number, and the packet with its length.
+    /// The stored packet that must leave before any other: its number, and the packet with its length.
     pub fn unsent(&self) -> Option<&(u32, Copy<T>)> {
         self.copies.get(self.away)
     }
 
-    /// `unsent` has left.
+    /// Notes that the provider has taken the packet of `unsent`.
     pub fn left(&mut self) {
         self.away += 1;
     }
 
-    /// The peer has heard what we have.
+    /// Notes that a packet with the current `expected` has left, which answers the peer.
     fn tell(&mut self) {
         (self.told, self.owes) = (self.expected, self.asked.is_some());
     }
 
-    /// Takes the peer's word for what it has. False if that cannot be.
+    /// Takes the peer's answer that it has all packets before `answered`. False if the number is impossible.
     pub fn answer(&mut self, answered: u32, now: u64) -> bool {
         let more = answered.wrapping_sub(self.answered);
         if more > self.next.wrapping_sub(self.answered) {
-            // An old packet says less than is known.
+            // The number in an old packet is smaller than the known one.
             return self.answered.wrapping_sub(answered) <= WINDOW;
         }
         if more == 0 {
@@ -203,7 +215,7 @@ impl<T> Sequence<T> {
         true
     }
 
-    /// A packet has arrived; `Next` counts it.
+    /// Decides by its numbers what a packet is that has arrived, and counts it if it is the next.
     pub fn arrive(&mut self, stamp: Stamp) -> Arrival {
         let ahead = stamp.number.wrapping_sub(self.expected);
         let arrival = match ahead {
@@ -221,7 +233,7 @@ impl<T> Sequence<T> {
         arrival
     }
 
-    /// Puts an early packet of `bytes` bytes aside, if there is room.
+    /// Stores an early packet of `bytes` bytes, if there is room.
     pub fn keep_early(&mut self, number: u32, packet: T, bytes: usize) {
         if self.early_bytes + bytes <= EARLY_BYTES_MAX {
             self.early_bytes += bytes;
@@ -229,7 +241,7 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// An early packet that is the next now; counts it.
+    /// Takes the stored early packet that is the next now, if there is one, and counts it.
     pub fn next_early(&mut self) -> Option<T> {
         let (packet, bytes) = self.early.remove(&self.expected)?;
         self.early_bytes -= bytes;
@@ -237,7 +249,7 @@ impl<T> Sequence<T> {
         Some(packet)
     }
 
-    /// A probe has arrived, which says how many packets were sent. False if that cannot be.
+    /// Takes a probe, with the number of the peer's next packet. False if the number is impossible.
     pub fn probed(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.expected);
         let may_be = ahead <= WINDOW || ahead.wrapping_neg() <= WINDOW;
@@ -247,26 +259,26 @@ impl<T> Sequence<T> {
         may_be
     }
 
-    /// Whether the peer waits for an answer, and to which probe.
+    /// Some if the peer waits for an answer, with the number of its probe if it sent one.
     pub fn owes(&self) -> Option<Option<u32>> {
         self.owes.then_some(self.asked)
     }
 
-    /// The answer has left.
+    /// Notes that the answer has left.
     pub fn paid(&mut self) {
         self.asked = None;
         self.tell();
     }
 
-    /// The peer has answered a probe, after `answer`: of the packets before `asked` it has those before
-    /// `answered`. How many packets leave again by that.
+    /// Takes the peer's answer to a probe, after `answer`: of the packets before `asked` the peer has those
+    /// before `answered`. Returns how many packets `unsent` will return again.
     pub fn probe_answered(&mut self, answered: u32, asked: u32, now: u64) -> usize {
         let missing = asked.wrapping_sub(answered);
         if answered != self.answered || missing == 0 || missing > self.next.wrapping_sub(answered) {
             return 0;
         }
         if self.copies.front().is_some_and(|(number, _)| *number == answered) {
-            // The peer is there: what is lost again is soon asked for.
+            // The peer answers now: if the packets are lost again, the next probe must come soon.
             self.patience = Patience::default();
             return std::mem::take(&mut self.away);
         }
@@ -274,7 +286,7 @@ impl<T> Sequence<T> {
         0
     }
 
-    /// Looks at the time. Called now and then while the peer does not have everything.
+    /// Checks the timers. The caller calls it now and then while the peer does not have all packets.
     pub fn tick(&mut self, now: u64) -> Due {
         if self.is_young && self.answered_first.is_some_and(|first| now.saturating_sub(first) >= YOUTH_NS) {
             self.is_young = false;
@@ -297,7 +309,7 @@ impl<T> Sequence<T> {
         }
         *pause = (*pause * 2).min(most);
         *ends = now + *pause;
-        // What has not left cannot be missing.
+        // While copies have not left, the peer cannot answer for them: no probe.
         if self.away < self.copies.len() { Due::Waiting } else { Due::Probe }
     }
 }
@@ -308,7 +320,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Sends `packets` packets, and says with which stamps.
+    /// Sends `packets` packets and returns their stamps.
     fn send(sender: &mut Sequence<u32>, packets: u32) -> Vec<Stamp> {
         (0..packets)
             .map(|_| {
@@ -329,7 +341,7 @@ mod tests {
         (arrival, first.into_iter().chain(std::iter::from_fn(|| receiver.next_early())).collect())
     }
 
-    /// A sender that has been answered for so long that it keeps no copies.
+    /// A sender and a receiver whose connection is not young any more, so the sender stores no copies.
     fn grown() -> (Sequence<u32>, Sequence<u32>) {
         let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
         let stamp = send(&mut sender, 1)[0];
@@ -342,7 +354,7 @@ mod tests {
         (sender, receiver)
     }
 
-    /// Goal: early packets wait for those before them, and what comes twice is dropped.
+    /// Goal: early packets wait for the packets before them, and repeated packets are dropped.
     #[test]
     fn early_packets_wait_and_repeated_ones_go() {
         let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
@@ -356,8 +368,8 @@ mod tests {
         assert_eq!(receiver.owes(), Some(None), "a young sender wants answers");
     }
 
-    /// Goal: what a young connection loses leaves again, once the receiver has said what is missing, and the
-    /// pauses between probes grow.
+    /// Goal: packets that a young connection loses leave again once the receiver has answered what is
+    /// missing, and the pauses between probes grow.
     #[test]
     fn a_lost_packet_leaves_again() {
         let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());
@@ -385,8 +397,8 @@ mod tests {
         assert_eq!((sender.copies.len(), sender.copied_bytes, sender.away), (0, 0, 0));
     }
 
-    /// Goal: a packet that is lost later, of which there is no copy, is told after a bounded time, but not if
-    /// the provider was only late.
+    /// Goal: the loss of a packet without a copy is reported after a bounded time, but not if the provider
+    /// was only late.
     #[test]
     fn a_loss_that_nobody_can_mend_is_told() {
         for is_late in [false, true] {
@@ -408,7 +420,7 @@ mod tests {
         }
     }
 
-    /// Goal: a peer that does not answer bounds what is kept for it.
+    /// Goal: the packets that are stored for a peer that does not answer are bounded.
     #[test]
     fn what_waits_for_answers_is_bounded() {
         let mut young = Sequence::<u32>::default();
@@ -426,7 +438,7 @@ mod tests {
         assert_eq!(receiver.early.len(), EARLY_BYTES_MAX / 100);
     }
 
-    /// Goal: numbers that cannot be change nothing.
+    /// Goal: impossible numbers change nothing.
     #[test]
     fn numbers_that_cannot_be_are_refused() {
         let (mut sender, mut receiver) = grown();
@@ -444,7 +456,7 @@ mod tests {
         assert_eq!(sender.lost_since, None, "nobody asked about so many");
     }
 
-    /// Goal: a receiver that sends nothing itself answers now and then.
+    /// Goal: a receiver that sends no packets itself answers now and then.
     #[test]
     fn many_packets_are_answered_unasked() {
         let (mut sender, mut receiver) = grown();
@@ -462,7 +474,7 @@ mod tests {
         assert_eq!(answers, 4);
     }
 
-    /// Goal: nothing depends on where the numbers begin. Method: they pass from the last to 0.
+    /// Goal: nothing depends on the first number. Method: the numbers pass from the largest to 0.
     #[test]
     fn numbers_wrap() {
         let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A peer of which nothing was ever heard: it computes, or it cannot be reached.
+//! Tells a peer that computes from one that cannot be reached, when no packet of it has ever come.
 //!
 //! A provider that cannot connect tries for ever, and a peer that computes does not connect. So after a while
-//! the kernel is asked whether the peer's address answers at all: a connection of TCP, closed at once.
+//! a thread tests whether the peer's address answers at all, by a TCP connection that is closed at once.
 //! Read next: `net.rs`.
 
 use std::io::ErrorKind;
@@ -10,24 +10,25 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long nothing may be heard before the address is tried, and how long until the next try.
+/// How long a peer may be silent before its address is tried.
 const SILENCE_NS: u64 = 10_000_000_000;
+/// How long after a try the next one may start.
 const NEXT_NS: u64 = 60_000_000_000;
 /// How long an address may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long nothing was heard of a peer, and what came of that.
+/// How long a peer has been silent, and the try of its address.
 #[derive(Default)]
 pub(crate) struct Silence {
-    /// When to try the address; 0 before the first look.
+    /// When to try the address; 0 before the first call of `look`.
     ends: u64,
-    /// What a try says once it has ended.
+    /// The try under way, which stores the reason if the peer cannot be reached.
     trying: Option<Arc<OnceLock<Option<String>>>>,
 }
 
 impl Silence {
-    /// Looks at the time, and begins or ends a try of the address. The reason if the peer cannot be reached.
-    /// `is_tcp`: the provider itself listens there by TCP.
+    /// Starts or ends a try of the address when it is time. Returns the reason if the peer cannot be reached.
+    /// `is_tcp`: the provider itself listens at the address by TCP.
     pub fn look(
         &mut self,
         now: u64,
@@ -63,7 +64,7 @@ impl Silence {
     }
 }
 
-/// Why an address cannot be reached; nothing if it can, or if that is not known.
+/// Why an address cannot be reached, or None if it can or the try does not show it.
 fn try_address(address: SocketAddr, is_tcp: bool) -> Option<String> {
     let error = TcpStream::connect_timeout(&address, ANSWER).err()?;
     let is_certain = match error.kind() {
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Looks as often as it takes for a try to end.
+    /// Calls `look` until a try has ended.
     fn verdict(address: SocketAddr, is_tcp: bool) -> Option<String> {
         let mut silence = Silence::default();
         assert_eq!(silence.look(1, is_tcp, || Some(address)), None);
@@ -103,8 +104,8 @@ mod tests {
         None
     }
 
-    /// Goal: a peer that listens, and only does not answer, is not given up; one whose address nobody has is,
-    /// with the kernel's word.
+    /// Goal: a peer that listens but sends nothing is not given up; a peer at whose address nothing listens
+    /// is given up, with the kernel's reason.
     #[test]
     fn only_an_address_that_does_not_answer_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The sim route: all ranks of a job in one process, and a network whose moods come from a seed.
+//! The sim route: all ranks of a job in one process, and a network whose faults come from a seed.
 //!
 //! Packets between two ranks keep their order, as on every route, by the numbers of `sequence.rs`: the
-//! network below may lose packets of a young connection, repeat them, and let them overtake each other. How
-//! long one is under way, whether a ring refuses although it has room, whether a rank's memory can be read,
-//! is drawn, too. The same seed gives the same job, as long as its ranks are polled in the same order, for
-//! which `Network::below` draws the numbers. A rank that is not polled takes no part.
+//! simulated network may lose packets of a young connection, repeat them, and let them overtake each other.
+//! It also draws how long a packet is under way, whether a ring refuses although it has room, and whether a
+//! rank's memory can be read. The same seed gives the same job if the ranks are polled in the same order;
+//! a test draws that order by `Network::below`. A rank that is not polled does nothing.
 
 use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, Sent, Take};
 use crate::sequence::{Arrival, Due, Sequence, Stamp};
@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// Nanoseconds that a tick stands for: timers of `sequence.rs` count in them.
+/// The nanoseconds of one tick, for the timers of `sequence.rs`.
 const TICK_NS: u64 = 1_000_000;
 
 /// What the network does to packets.
@@ -21,19 +21,19 @@ const TICK_NS: u64 = 1_000_000;
 pub struct Conditions {
     /// Packets that a ring holds before it is full; at least 1.
     pub ring_packets: usize,
-    /// Longest payload of a packet.
+    /// The longest payload of a packet.
     pub payload_bytes_max: usize,
-    /// Longest time under way, in ticks.
+    /// The longest time that a packet is under way, in ticks.
     pub delay_max: u64,
-    /// How many sends of 100 are refused although there is room; below 100.
+    /// The percentage of sends that are refused although there is room; below 100.
     pub refused_percent: u64,
-    /// How many reads of a peer's memory fail, of 100: 0 always works, 100 never does.
+    /// The percentage of reads and pulls of a peer's memory that fail.
     pub unreadable_percent: u64,
-    /// How many exposures of memory are refused, of 100; pulls fail as often as reads do.
+    /// The percentage of exposures of memory that are refused.
     pub unexposed_percent: u64,
-    /// How many packets of 100 are lost on a young connection; below 100.
+    /// The percentage of packets that are lost on a young connection; below 100.
     pub lost_percent: u64,
-    /// How many packets of 100 arrive twice.
+    /// The percentage of packets that arrive twice.
     pub repeated_percent: u64,
     /// Whether packets overtake each other.
     pub is_disordered: bool,
@@ -43,7 +43,7 @@ pub struct Conditions {
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<State>>);
 
-/// One rank's way into the network.
+/// A rank's access to the network.
 pub struct Port {
     network: Network,
     rank: u32,
@@ -54,7 +54,7 @@ pub struct Link {
     network: Network,
     rank: u32,
     peer: u32,
-    /// Sends to come that are not refused: `has_room` said so.
+    /// How many of the next sends must not be refused, since `has_room` promised it.
     promised: usize,
 }
 
@@ -63,11 +63,11 @@ struct State {
     random: u64,
     now: u64,
     ranks: u32,
-    /// By sender, then receiver.
+    /// One ring for each sender and receiver, in this order.
     rings: Vec<Ring>,
-    /// By rank, then peer.
+    /// One sequence for each rank and peer, in this order.
     sequences: Vec<Sequence<Packet>>,
-    /// Exposed memory by its key: whose it is, where it lies, and its length.
+    /// Exposed memory by its key: owner, address, length.
     exposed: HashMap<u64, (u32, usize, u64)>,
     exposed_ever: u64,
     pulled_ever: u64,
@@ -77,8 +77,9 @@ struct State {
 /// A pull under way.
 struct Access {
     arrives: u64,
-    /// Who pulls, and from whom.
+    /// The rank that pulls.
     rank: u32,
+    /// The rank whose memory it pulls.
     peer: u32,
     far: Far,
     at: u64,
@@ -106,14 +107,14 @@ impl Drop for Exposed {
 
 #[derive(Default)]
 struct Ring {
-    /// What has arrived, in its order.
+    /// Packets that have arrived, in order.
     packets: VecDeque<Packet>,
-    /// Packets that were sent and have not arrived.
+    /// The number of packets that were sent and have not arrived.
     missing: usize,
     under_way: Vec<Datagram>,
     consumed: u64,
     used: bool,
-    /// Whether the receiver has been told of this ring.
+    /// Whether `arrivals` has reported this ring to the receiver.
     seen: bool,
 }
 
@@ -123,7 +124,7 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// What the network carries.
+/// A packet, probe or answer under way.
 #[derive(Clone)]
 struct Datagram {
     arrives: u64,
@@ -135,7 +136,7 @@ struct Datagram {
 enum What {
     Packet(Packet),
     Probe,
-    /// To which probe, if to one.
+    /// An answer, with the number of the probe if a probe asked for it.
     Answer(Option<u32>),
 }
 
@@ -164,7 +165,7 @@ impl Network {
         Network(Arc::new(Mutex::new(state)))
     }
 
-    /// A rank's way in.
+    /// The port of a rank.
     pub fn port(&self, rank: u32) -> Port {
         Port { network: self.clone(), rank }
     }
@@ -174,18 +175,18 @@ impl Network {
         self.state().below(end)
     }
 
-    /// Packets under way, or not taken.
+    /// The number of packets that have not been taken.
     pub fn packets(&self) -> usize {
         self.state().rings.iter().map(|ring| ring.packets.len() + ring.missing).sum()
     }
 
-    /// Exposures of memory there are now, and pulls that have brought their bytes so far.
+    /// The number of current exposures of memory, and of pulls that have succeeded so far.
     pub fn exposures_and_pulls(&self) -> (usize, u64) {
         let state = self.state();
         (state.exposed.len(), state.pulled_ever)
     }
 
-    /// Puts a packet of any content into a ring, for tests of what a corrupt peer can do.
+    /// Puts a packet with any content into a ring, for tests with a corrupt peer.
     pub fn forge(&self, from: u32, to: u32, header: Header, payload: Vec<u8>) {
         let mut state = self.state();
         let ring = state.ring(from, to);
@@ -207,10 +208,10 @@ impl State {
         &mut self.sequences[(rank * self.ranks + peer) as usize]
     }
 
-    /// Puts something on its way, unless it gets lost.
+    /// Sends a datagram, unless it is drawn to be lost.
     fn launch(&mut self, from: u32, to: u32, stamp: Stamp, what: What) {
         let Conditions { lost_percent, repeated_percent, delay_max, is_disordered, .. } = self.conditions;
-        // On a connection that is not young any more the provider loses nothing.
+        // On a connection that is not young any more the network loses no packets.
         let may_be_lost = stamp.wants_answer || !matches!(what, What::Packet(_));
         let copies = 1 + usize::from(self.below(100) < repeated_percent);
         for _ in 0..copies {
@@ -226,7 +227,7 @@ impl State {
         }
     }
 
-    /// Takes up what has arrived at a rank, and sends what is due.
+    /// Files all datagrams that have arrived at a rank, and sends what is due.
     fn drive(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
             if let Some(asked) = self.sequence(rank, peer).owes() {
@@ -254,7 +255,7 @@ impl State {
         }
     }
 
-    /// The first of what has arrived.
+    /// Takes the datagram that has arrived first, if any has arrived.
     fn arrived(&mut self, from: u32, to: u32) -> Option<Datagram> {
         let now = self.now;
         let under_way = &mut self.ring(from, to).under_way;
@@ -293,7 +294,7 @@ impl State {
         ring.packets.extend(taken);
     }
 
-    /// Moves a pull's bytes, unless it is to fail.
+    /// Copies the bytes of a pull, unless it is drawn to fail. Returns whether it succeeded.
     fn complete(&mut self, access: &Access) -> bool {
         let Access { peer, far, at, to, .. } = access;
         let percent = self.conditions.unreadable_percent;
@@ -321,12 +322,12 @@ impl State {
 }
 
 impl Port {
-    /// Which rank.
+    /// The number of this rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.network.state().ranks
     }
@@ -336,7 +337,7 @@ impl Port {
         Link { network: self.network.clone(), rank: self.rank, peer, promised: 0 }
     }
 
-    /// Whether a peer has written to us of whom `arrivals` has not told, or a pull has ended.
+    /// Whether a peer has sent to this rank that `arrivals` has not reported, or a pull has ended.
     pub fn has_arrivals(&self) -> bool {
         let mut state = self.network.state();
         state.drive(self.rank);
@@ -348,7 +349,8 @@ impl Port {
             })
     }
 
-    /// Calls `each` with every pull of this rank that has ended, in any order, and whether it has the bytes.
+    /// Calls `each` with the token of each pull of this rank that has ended, in a drawn order, and whether
+    /// its bytes are there.
     pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
         loop {
             let mut state = self.network.state();
@@ -368,7 +370,7 @@ impl Port {
         }
     }
 
-    /// Calls `each` with every peer that has written to us for the first time.
+    /// Calls `each` with each peer that has sent to this rank for the first time.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
         state.drive(self.rank);
@@ -519,7 +521,7 @@ impl Link {
     }
 }
 
-/// Lends a packet's bytes for one call, as a ring does.
+/// Calls `work` with the bytes of a packet, which are valid during the call only, as in a ring.
 fn lend(bytes: &mut [u8], work: impl FnOnce(Span)) {
     // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of
     // `Route`).

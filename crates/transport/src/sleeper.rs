@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What wakes a rank that sleeps on its bell when something arrives from another host. A proxy needs no
-//! thread for that: it sleeps on its bell and on the network at once (`Doorbell::sleep_on`), by a signal,
-//! which in a rank belongs to the program.
+//! A thread that rings the bell of a sleeping rank when something arrives from another host. A proxy needs no
+//! such thread: it sleeps on its bell and on the network at once (`Doorbell::sleep_on`). That takes a signal,
+//! and in a rank the signals belong to the program.
 
 use crate::shm::{LocalRank, Segment};
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long the watching thread sleeps before it looks whether its process has left the network.
+/// How long the watching thread sleeps before it checks whether its process has left the network.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// The thread that watches the network while the rank sleeps on its bell.
@@ -19,7 +19,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Nothing where a thread or a descriptor is not to be had.
+    /// Starts the thread; None if the system gives no thread.
     pub(crate) fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
         let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
         let watching = Arc::downgrade(&sleeper);

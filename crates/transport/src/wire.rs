@@ -1,45 +1,58 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The header of a packet between hosts.
+//! The header of a packet between hosts (`WIRE_BYTES` has its fields), and the kinds that only `net.rs` uses.
 //!
-//! Numbers are in the sender's byte order; a header of another order or version is refused as a whole.
+//! Numbers are in the sender's byte order. A packet of another byte order or version, or without the job's
+//! secret, is refused as a whole.
 //! Read next: `route_fabric.rs`.
 
 use crate::packet::Header;
 use crate::sequence::Stamp;
 use sys::Span;
 
-/// Bytes before the payload: magic (4), source (4), kind (1), the source's generation (3), tag (4), context
-/// (8), secret (8), consumed (8), number (4), answered (4).
+/// Bytes of the header, which come before the payload:
+///
+/// | field | bytes | meaning |
+/// |---|---|---|
+/// | magic | 4 | `MAGIC` |
+/// | source | 4 | the number of the sender's endpoint |
+/// | kind | 1 | the kind of packet; the bit `WANTS_ANSWER` asks for an answer |
+/// | generation | 3 | the number of the sender's world (`Segment::generation`) |
+/// | tag, context | 4, 8 | as in `Header`, or as the kinds below say |
+/// | secret | 8 | the job's secret |
+/// | consumed | 8 | eager bytes of the other direction that the sender has consumed so far |
+/// | number | 4 | the packet's number in this direction (`Stamp::number`) |
+/// | answered | 4 | the sender has all packets of the other direction before this number |
 pub const WIRE_BYTES: usize = 48;
-/// "OBF" and the version of the wire format; with its bytes reversed where the sender's byte order is
-/// another.
+/// "OBF" and the version of the wire format. A sender of the other byte order sends these bytes reversed.
 const MAGIC: u32 = 0x4f42_4602;
-/// In the kind: the sender keeps a copy until it has an answer.
+/// The bit in `kind` by which the sender asks for an answer soon.
 const WANTS_ANSWER: u8 = 0x80;
 
-/// Kinds that p2p does not have. The packet only says what was consumed.
+/// A packet that carries only `consumed`. A receiver sends it when no other packet goes to the peer; there is
+/// no reply. This kind and those below are not kinds of p2p.
 pub(crate) const CONSUMED: u8 = 0;
-/// The proxy of the rank that sends it, whose endpoint is its tag, has ended.
+/// A rank's report to other hosts that its proxy, whose endpoint is the tag, has ended. There is no reply.
 pub(crate) const GONE: u8 = 0x7d;
-/// It asks what has arrived; it is not counted.
+/// A question which packets have arrived; it has no number of its own. The receiver replies by `ANSWER`.
 pub(crate) const PROBE: u8 = 0x7e;
-/// It says so; its tag is 1 if a probe asked, whose number is the context. It is not counted.
+/// The reply to a probe (tag 1, the probe's number as context), or an answer that no probe asked for (tag 0).
+/// It has no number of its own.
 pub(crate) const ANSWER: u8 = 0x7f;
 
-/// Whether a packet that is counted is for nobody above.
+/// Whether a numbered packet ends in `net.rs` and is not passed up.
 pub(crate) fn is_of_net(header: &Header) -> bool {
     [CONSUMED, GONE].contains(&header.kind)
 }
 
-/// What a wire header says.
+/// The content of a wire header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub source: u32,
-    /// Which of the processes that have had its place the source is.
+    /// The number of the source's world, which tells it from earlier processes with the same number.
     pub generation: u32,
     pub header: Header,
     pub secret: u64,
-    /// What the sender has consumed of the other direction.
+    /// Eager bytes of the other direction that the sender has consumed so far.
     pub consumed: u64,
     pub stamp: Stamp,
 }
@@ -62,7 +75,7 @@ impl Wire {
         packet.slice(0, WIRE_BYTES).write(&bytes);
     }
 
-    /// The header of a packet with a secret; nothing if it has none.
+    /// The header of a packet, or None if the packet has no header with this secret.
     pub fn read(packet: Span, secret: u64) -> Option<Wire> {
         if packet.bytes() < WIRE_BYTES {
             return None;
@@ -83,7 +96,7 @@ impl Wire {
     }
 }
 
-/// What comes after the header.
+/// The bytes of a packet after the wire header.
 pub(crate) fn payload(packet: Span) -> Span {
     packet.slice(WIRE_BYTES, packet.bytes() - WIRE_BYTES)
 }

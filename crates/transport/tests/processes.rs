@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What only two real processes can show: an inherited segment, wakes across address spaces, and cross-memory
+//! Tests that need two real processes: an inherited segment, wakes across address spaces, and cross-memory
 //! attach. The program starts itself as its own peer (no harness: the child is told by its arguments).
 
 use outboard_transport::shm::ring::{Header, Sent};
@@ -28,7 +28,7 @@ fn at(segment: &Segment, rank: u32) -> LocalRank {
     segment.local(rank).unwrap()
 }
 
-/// Waits on the doorbell of `rank` while `idle`; fails if a bell was lost (the time-out is far away).
+/// Waits on the doorbell of `rank` while `idle`; fails if a ring was lost, by a long time-out.
 fn rest(segment: &Segment, rank: LocalRank, idle: impl Fn() -> bool) {
     while idle() {
         let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);

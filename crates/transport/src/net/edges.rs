@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Packets about edges of collectives, and peers that can carry none any more.
+//! Packets about edges of collectives, which executors and proxies take apart from point-to-point packets.
+//!
+//! | state of a peer | who enters it | who leaves it |
+//! |---|---|---|
+//! | edge sender: edge packets of it wait here | `Peers::file`, the first packet | `take_edge`, the last |
+//! | window shut: `WINDOW` packets lack an answer | `Net::send` | `Peers::file`, an answer |
+//! | lost: no packet reaches the peer | `Peers::lose` | `Remote::renew`, a new process |
+//! | broken: lost for `BROKEN_NS`, yet its process lives | time (`broken`) | as lost |
+//!
+//! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. `moves_window` asks the peer for
+//! answers before the window shuts.
 
 use super::{Held, Peers, Remote};
 use crate::packet::Header;
 use std::collections::VecDeque;
 
-/// Packets without an answer beyond which no more bytes of edges leave. What a peer must know soon, such as
-/// that an operation has ended, would wait behind them: a network of 1 Gbit/s takes 4 ms for these.
+/// The number of packets without an answer from which on no more bytes of edges leave. Else a note that a
+/// peer needs soon, such as the end of an operation, would wait behind them: 1 Gbit/s takes 4 ms for 8
+/// packets.
 const WINDOW: u32 = 8;
-/// A longer payload has bytes of an edge, not only a note about it.
+/// The longest payload of a note about an edge; a longer payload has bytes of the edge.
 const NOTE_BYTES_MAX: usize = 256;
 
-/// The bit of a pull's token that says that it is for an edge.
+/// The bit of a pull's token that marks a pull for an edge.
 pub(crate) const EDGE_PULL: u64 = 1 << 63;
 
-/// How long the news that a process has ended may take to come, in nanoseconds.
+/// How long the report that a process has ended may take to come, in nanoseconds.
 const BROKEN_NS: u64 = 10_000_000_000;
 
 impl Peers {
-    /// The next packet about an edge.
+    /// Takes a packet about an edge, from any peer, with the peer's number.
     pub(crate) fn take_edge(&mut self) -> Option<(u32, Header, Held)> {
         while let Some(&number) = self.edged.last() {
             let peer = self.at(number);
@@ -34,7 +45,7 @@ impl Peers {
         None
     }
 
-    /// A pull has ended.
+    /// Notes that a pull has ended, and whether its bytes are there.
     pub(super) fn pull_ended(&mut self, token: u64, is_there: bool) {
         match token & EDGE_PULL {
             0 => self.pulled.push((token, is_there)),
@@ -42,13 +53,15 @@ impl Peers {
         }
     }
 
-    /// Whether a packet about an edge may leave.
+    /// Whether a packet about an edge with `bytes` bytes of payload may leave: the window is open, or the
+    /// packet is a note.
     pub(crate) fn has_window(&self, number: u32, bytes: usize) -> bool {
         let in_flight = |peer: &Remote| peer.sequence.in_flight();
         bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
-    /// Why a peer is lost, if that has lasted although its process has not ended.
+    /// The reason why some peer is lost, if it has been lost for `BROKEN_NS` although its process has not
+    /// ended.
     pub(crate) fn broken(&self) -> Option<String> {
         let now = sys::clock::now();
         let lasts = |(place, peer): (usize, &Option<Box<Remote>>)| {
@@ -61,13 +74,13 @@ impl Peers {
 }
 
 impl Remote {
-    /// Whether an answer to a packet is wanted, so that the window of edges moves on. Packets the other way
-    /// mostly have answered before.
+    /// Whether packet `number` asks for an answer to keep the window open. Mostly packets of the peer have
+    /// answered before that.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }
 
-    /// Where a packet waits.
+    /// The queue in which a packet with this header waits to be taken.
     pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, Held)> {
         if header.is_edge() { &mut self.edges } else { &mut self.inbox }
     }

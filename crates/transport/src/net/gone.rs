@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The news that a proxy has ended, where no `mpirun` passes it on.
+//! Ranks report to other hosts that their proxy has ended, in jobs without an `mpirun` that would do so.
 //!
-//! Each rank that it served tells all other hosts, in its own MPI calls. From then on they ask that rank,
-//! which answers in its MPI calls, too.
+//! Each rank that the proxy served reports its end to all other hosts, in the rank's own MPI calls. From then
+//! on the other hosts ask the rank, which answers in its MPI calls, too.
 
 use crate::shm::Segment;
 use crate::wire::Wire;
 
-/// How often a rank looks whom it must tell.
+/// How often a rank checks whether it has to report.
 const LOOK_NS: u64 = 1_000_000;
 
-/// What a rank has told of its proxy.
+/// A rank's reports about its proxy.
 pub(super) struct Teller {
-    /// The endpoint of the proxy.
+    /// The number of the proxy's endpoint.
     pub proxy: u32,
-    /// Who knows.
+    /// The endpoints that have the report.
     pub told: Vec<u32>,
-    /// Whether somebody is still to be told.
+    /// Whether an endpoint still needs the report.
     pub has_news: bool,
     looks_at: u64,
 }
 
 impl Teller {
-    /// That of a rank; nothing for a proxy, or where others see to it.
+    /// The reports of endpoint `number`; None for a proxy, or where `mpirun` does it.
     pub fn of(segment: &Segment, number: u32) -> Option<Teller> {
         let is_needed =
             segment.has_far_proxies() && !segment.has_launcher() && segment.local(number).is_some();
@@ -30,7 +30,7 @@ impl Teller {
         is_needed.then(|| Teller { proxy, told: Vec::new(), has_news: false, looks_at: 0 })
     }
 
-    /// Whom to tell now that the proxy has ended.
+    /// The endpoints to which the rank must report the end of its proxy now.
     pub fn untold(&mut self, segment: &Segment) -> Vec<u32> {
         if !segment.is_gone(self.proxy) {
             return Vec::new();
@@ -47,7 +47,7 @@ impl Teller {
     }
 }
 
-/// Takes a rank's word that its proxy has ended, if that can be true.
+/// Takes a rank's report that its proxy has ended, if the rank is on another host and the proxy serves it.
 pub(super) fn hear(segment: &Segment, wire: &Wire) {
     let proxy = wire.header.tag as u32;
     let is_theirs = segment.local(wire.source).is_none() && segment.proxy_endpoint_of(wire.source) == proxy;
@@ -81,7 +81,7 @@ mod tests {
         let there = segment.proxy_endpoint_of(2);
         assert_eq!((teller.untold(&segment), teller.has_news), (vec![there], true));
         teller.told.push(there);
-        // Where that has ended, too, ranks are to hear it.
+        // If the other host's proxy has ended, too, its ranks must get the report.
         segment.set_endpoint(there, &[]);
         teller.looks_at = 0;
         assert_eq!((teller.untold(&segment), teller.has_news), (vec![2, 3], true));

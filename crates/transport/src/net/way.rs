@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The way to a peer: where it is, and whether it has been heard.
+//! Contact with a peer: its address, whether a packet of it has come, and whether it is lost.
 
 use super::{Net, Peers, Remote, TICK_NS};
 use crate::packet::{Header, Sent};
 use crate::wire::{ANSWER, GONE, PROBE};
 use fabric::Address;
 
-/// How often a peer is asked that has not been heard yet.
+/// How often this process probes a peer of which no packet has come yet.
 const ASK_NS: u64 = 20_000_000;
 
 impl Net {
-    /// Whether a peer has been heard. If not, it is asked now and then, and nothing else goes to it: a send
-    /// would be over, and its bytes wait here until this process calls MPI again, as a provider connects
-    /// in its caller's time (MPI 5.0, section 3.5, "Progress").
+    /// Whether a packet of a peer has come. If not, this process probes the peer now and then and sends
+    /// nothing else to it. Else a send could complete although its bytes wait here until the next MPI call,
+    /// since a provider connects only while it is called (MPI 5.0, section 3.5, "Progress").
     pub(super) fn is_met(&mut self, number: u32) -> bool {
         let peer = self.peers.at(number);
         if peer.is_heard {
@@ -29,19 +29,20 @@ impl Net {
         false
     }
 
-    /// Tells other hosts once this rank's proxy has ended.
+    /// Reports to other hosts once this rank's proxy has ended.
     pub(super) fn tell_of_proxy(&mut self) {
         let Some(teller) = &mut self.teller else { return };
         let header = Header { kind: GONE, tag: teller.proxy as i32, context: 0 };
         for number in teller.untold(&self.peers.segment) {
-            // A process that cannot be reached does not ask.
+            // A process that cannot be reached will not ask this rank for anything.
             let is_over =
                 self.peers.is_lost(number) || self.send(number, false, &header, 0, |_| ()) == Sent::Done;
             self.teller.iter_mut().filter(|_| is_over).for_each(|teller| teller.told.push(number));
         }
     }
 
-    /// Where a peer is; the first time, looked up. Nothing if it is lost, or if its address has not come yet.
+    /// The address of a peer, looked up the first time. None if the peer is lost, or its name is not known
+    /// yet.
     pub(super) fn resolve(&mut self, number: u32) -> Option<Address> {
         self.peers.lose_if_gone(number);
         match self.peers.get(number) {
@@ -51,7 +52,8 @@ impl Net {
         }
     }
 
-    /// Where a peer that is not lost exposes memory, by the name that it has said.
+    /// The address at which a peer exposes memory, by the name that the peer has sent. None if the peer is
+    /// lost.
     pub(crate) fn target(&mut self, number: u32, name: &[u8]) -> Option<Address> {
         self.peers.lose_if_gone(number);
         self.peers.address(number)?;
@@ -63,8 +65,9 @@ impl Net {
         Some(address)
     }
 
-    /// Sends a packet to where this process has read all that it wanted, if the network acknowledges the last
-    /// bytes late without one. With BBR a sender takes such a pause for the rate of the network.
+    /// Sends a packet to the endpoint from which this process has read all that it wanted, if the network
+    /// would else acknowledge the last bytes late. A TCP sender with BBR takes such a pause for the rate of
+    /// the network.
     pub(crate) fn acknowledge(&mut self, number: u32, name: &[u8]) {
         if self.endpoint.has_target_packets()
             && let Some(target) = self.target(number, name)
@@ -77,7 +80,7 @@ impl Net {
     fn connect(&mut self, number: u32) -> Option<Address> {
         let generation = self.peers.at(number).generation;
         if generation > self.peers.segment.generation(number) {
-            // The name is still that of the process before.
+            // The segment still has the name of the earlier process.
             return None;
         }
         let name = self.peers.segment.endpoint(number)?;
@@ -91,12 +94,13 @@ impl Net {
 }
 
 impl Peers {
-    /// Whether nothing reaches a peer any more.
+    /// Whether a peer is lost: no packet reaches it any more.
     pub(super) fn is_lost(&self, number: u32) -> bool {
         self.get(number).is_some_and(|peer| peer.lost.is_some())
     }
 
-    /// A provider has failed to deliver to an address. On a young connection the packet leaves again.
+    /// Takes the provider's report that it failed to deliver to an address. The peer is lost, except on a
+    /// young connection, where the packet is sent again.
     pub(super) fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =
             |peer: &Option<Box<Remote>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
@@ -108,15 +112,15 @@ impl Peers {
         }
     }
 
-    /// A proxy that has ended takes nothing. Not every provider says so: tcp of libfabric 2 connects again
-    /// and again, and has no room meanwhile.
+    /// Marks a proxy that has ended as lost. Not every provider reports it: tcp of libfabric 2 tries to
+    /// connect again and again, and has no room meanwhile.
     pub(super) fn lose_if_gone(&mut self, number: u32) {
         if self.segment.is_gone(number) {
             self.lose(number, "its process has ended");
         }
     }
 
-    /// Nothing reaches a peer any more; who polls it is told.
+    /// Marks a peer as lost. The next poll of a rank that is lost returns the reason as an error.
     pub(super) fn lose(&mut self, number: u32, why: &str) {
         let (is_rank, now) = (self.place(number) < self.ranks, self.now);
         let peer = self.at(number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What executors and proxies do by a port: packets about edges, and reads of memory that peers have exposed
-//! for these.
+//! The functions of a port for executors and proxies: packets about edges, and reads of memory that peers
+//! have exposed for edges.
 
 use super::{Exposed, Port, lock};
 use crate::net::EDGE_PULL;
@@ -9,12 +9,12 @@ use crate::wire::WIRE_BYTES;
 use sys::Span;
 
 impl Port {
-    /// As `Endpoint::is_carried_by_kernel`.
+    /// Whether packets travel on while both processes compute (`Endpoint::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
     }
 
-    /// Sends a packet about an edge to an endpoint, as `Route::send` does.
+    /// Sends a packet about an edge to endpoint `to`, as `Route::send` does to a peer.
     pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let mut net = lock(&self.net);
         if !net.peers.has_window(to, bytes) {
@@ -23,7 +23,7 @@ impl Port {
         net.send(to, false, header, bytes, fill)
     }
 
-    /// Whether `send_edge` has room, as far as is known before the provider is asked.
+    /// Whether `send_edge` has room, as far as this process knows without the provider.
     pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
         let mut net = lock(&self.net);
         net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)
@@ -42,13 +42,13 @@ impl Port {
         true
     }
 
-    /// Registers memory of this process into which `pull_edge` reads; nothing if the provider refuses.
+    /// Registers memory of this process into which `pull_edge` reads; None if the provider refuses.
     pub fn register(&self, span: Span) -> Option<Exposed> {
         Exposed::new(&self.net, span)
     }
 
-    /// Lets peers read memory of this process, which stays mapped as long, by the endpoint of that name;
-    /// nothing if the provider refuses.
+    /// Lets peers read memory of this process by the endpoint with the returned name; None if the provider
+    /// refuses. The memory must stay mapped until the result is dropped.
     pub fn expose(&self, span: Span) -> Option<(Exposed, Box<[u8]>)> {
         let mut net = lock(&self.net);
         // SAFETY: the memory stays mapped (contract), and the region is dropped with what exposes it.
@@ -57,8 +57,9 @@ impl Port {
         Some((Exposed::of(region, &self.net), name))
     }
 
-    /// Reads what an endpoint has exposed under a name, from `at` of it on, for an edge. Nobody uses `to`,
-    /// which lies in `own`, and `own` stays, until `pulled_edge` has told of `token`.
+    /// Starts to read, for an edge, memory that endpoint `from` has exposed under `name`, from an offset in
+    /// it on. `to` lies in `own`. No one may use `to`, and `own` must stay, until `pulled_edge` returns
+    /// `token`.
     pub fn pull_edge(
         &mut self,
         (from, name): (u32, &[u8]),
@@ -74,17 +75,18 @@ impl Port {
         }
     }
 
-    /// A pull of `pull_edge` that has ended, and whether its bytes are there.
+    /// The token of a pull of `pull_edge` that has ended, and whether its bytes are there.
     pub fn pulled_edge(&mut self) -> Option<(u32, bool)> {
         lock(&self.net).peers.pulled_edges.pop()
     }
 
-    /// Nothing more is wanted for now from where an endpoint has exposed memory under a name.
+    /// Acknowledges that this process needs no more bytes for now from the memory that an endpoint has
+    /// exposed under a name.
     pub fn acknowledge(&mut self, (from, name): (u32, &[u8])) {
         lock(&self.net).acknowledge(from, name);
     }
 
-    /// Why an endpoint is out of reach, if that has lasted although its process has not ended.
+    /// The reason why an endpoint is out of reach, if that has lasted although its process has not ended.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
     }

@@ -1,52 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a rank divides its arena: best fit with coalescing, inside of extents, which it takes one by one. Its
-//! tables lie in the rank's own memory, where no other process can spoil them; only offsets are shared.
+//! The allocator of a rank's arena: best fit with coalescing, inside of extents, which it takes one by one.
+//! Its tables lie in the rank's private memory, where no other process can damage them; only offsets are
+//! shared.
 
 use super::Arena;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Every allocation begins at a multiple of this and has a multiple of it.
+/// The offset and the length of every allocation are multiples of this.
 const UNIT: u64 = 64;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-/// Freed allocations from this size on give their memory back to the machine, ...
+/// The least length of a freed allocation whose memory goes back to the system, once there is more than the
+/// bound of it. Until then it is *warm*: its pages are still there.
 const DISCARD: u64 = 1 << 20;
-/// ... once there are so many bytes of them. A first touch costs a page fault per page, several times the
-/// copy, so staging that comes and goes should find warm memory.
+/// The first bound on warm bytes. The first touch of a page costs a page fault, several times the time of the
+/// copy, so short-lived staging memory should be warm.
 const WARM_MAX: u64 = 32 << 20;
-/// The bound grows up to this by what a program allocates again after it was given back: so by no more than
-/// it needs at once. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
+/// The largest bound on warm bytes. The bound grows by the bytes that are allocated again after they went
+/// back to the system. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
-/// Allocates from one rank's arena. Belongs to that rank alone. A rank may have several, each with extents of
-/// its own.
+/// An allocator of one rank's arena, which belongs to that rank alone. A rank may have several, each with its
+/// own extents.
 #[derive(Debug)]
 pub struct Allocator {
     arena: Arena,
-    /// How many bytes it may allocate.
+    /// The most bytes that may be allocated.
     bytes_max: u64,
-    /// Its extents: from, to.
+    /// The start and end of each extent.
     extents: BTreeMap<u64, u64>,
-    /// Free stretches by offset: length. No two of them touch inside an extent.
+    /// The offset and length of each free stretch. No two stretches touch inside an extent.
     free: BTreeMap<u64, u64>,
-    /// The same by length, then offset.
+    /// The length and offset of each free stretch.
     by_size: BTreeSet<(u64, u64)>,
-    /// Allocations: offset, length.
+    /// The offset and length of each allocation.
     used: HashMap<u64, u64>,
     used_bytes: u64,
-    /// Parts of free stretches that have not been given back though they could be: offset, length.
+    /// The offset and length of each warm part of a free stretch (`DISCARD`).
     warm: BTreeMap<u64, u64>,
     warm_bytes: u64,
-    /// From how many warm bytes on they are given back.
+    /// The bound on warm bytes: with more, all go back to the system.
     warm_max: u64,
-    /// Bytes that were given back and not allocated again.
+    /// Bytes that went back to the system and were not allocated again.
     given_back: u64,
 }
 
 impl Allocator {
-    /// An allocator of up to `bytes_max` bytes. Offset 0 is never allocated: it means "none" everywhere.
+    /// Makes an allocator of up to `bytes_max` bytes. It never allocates offset 0, which means "none"
+    /// everywhere.
     pub fn new(arena: Arena, bytes_max: u64) -> Allocator {
         Allocator {
             arena,
@@ -63,13 +66,14 @@ impl Allocator {
         }
     }
 
-    /// The arena.
+    /// The arena from which it allocates.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// The offset of `bytes` fresh bytes (at least 64), of unspecified content: a multiple of 64, from a page
-    /// on of 4096, from 2 MiB on of 2 MiB. MPI_ERR_NO_MEM: so many are not left, or cannot be mapped.
+    /// Allocates `bytes` bytes (at least 64) of unspecified content and returns their offset. The offset is a
+    /// multiple of 64; of 4096 if they are at least a page; of 2 MiB if they are at least 2 MiB. Errors
+    /// (MPI_ERR_NO_MEM): so many bytes are not left or cannot be mapped.
     pub fn alloc(&mut self, bytes: u64) -> Result<u64> {
         let left = self.bytes_max.saturating_sub(self.used_bytes);
         let Some(bytes) = bytes.max(1).checked_next_multiple_of(UNIT).filter(|bytes| *bytes <= left) else {
@@ -102,7 +106,7 @@ impl Allocator {
         Ok(at)
     }
 
-    /// The shortest free stretch in which `bytes` bytes fit, aligned: its start, where they begin, its
+    /// The shortest free stretch in which `bytes` aligned bytes fit: its start, the offset of the bytes, its
     /// length.
     fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
         let align = match bytes {
@@ -116,7 +120,7 @@ impl Allocator {
         })
     }
 
-    /// Takes the next extent of the arena, a new one perhaps.
+    /// Takes the next extent of the arena, which may be a new one.
     fn take_extent(&mut self, bytes: u64) -> Result<()> {
         let extent = self.arena.take_extent(bytes)?;
         let start = extent.start.max(PAGE);
@@ -125,7 +129,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Frees what `alloc` returned; false if it did not, or if it is free already.
+    /// Frees an allocation; false if there is no allocation at `offset`.
     pub fn free(&mut self, offset: u64) -> bool {
         let Some(bytes) = self.used.remove(&offset) else {
             return false;
@@ -150,22 +154,23 @@ impl Allocator {
         true
     }
 
-    /// The length of the allocation at `offset` (at least what was asked for), if there is one.
+    /// The length of the allocation at `offset`, which may be longer than requested; None if there is none.
     pub fn bytes_at(&self, offset: u64) -> Option<u64> {
         self.used.get(&offset).copied()
     }
 
-    /// Its extents, in the order in which it took them.
+    /// The extents that it has taken, in ascending order.
     pub fn extents(&self) -> impl Iterator<Item = Range<u64>> {
         self.extents.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Bytes in use.
+    /// The bytes of all allocations.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
-    /// Notes what is being freed as warm. Gives all warm memory back if it is too much.
+    /// Notes memory that is being freed as warm. Returns all warm memory to the system if it exceeds the
+    /// bound.
     fn keep_warm(&mut self, start: u64, bytes: u64) {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
@@ -178,7 +183,7 @@ impl Allocator {
         }
     }
 
-    /// Takes `[start, end)`, which is being allocated, out of the warm parts.
+    /// Removes `[start, end)`, which is being allocated, from the warm parts.
     fn take_warm(&mut self, start: u64, end: u64) {
         while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
             && from + bytes > start
@@ -195,13 +200,13 @@ impl Allocator {
         }
     }
 
-    /// Takes a free stretch out of the tables.
+    /// Removes a free stretch from the tables.
     fn claim(&mut self, start: u64, length: u64) {
         self.free.remove(&start);
         self.by_size.remove(&(length, start));
     }
 
-    /// Enters a free stretch that touches no other.
+    /// Enters a free stretch, which touches no other, into the tables.
     fn release(&mut self, start: u64, length: u64) {
         if length > 0 {
             self.free.insert(start, length);

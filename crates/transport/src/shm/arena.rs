@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The part of the segment that one rank allocates from, as any process sees it.
+//! An arena: the part of the segment from which one rank allocates, as any process sees it.
 
 use super::{LocalRank, Segment};
 use error::{Class, Error, Result, fail};
@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
-/// A view of one rank's arena. Processes tell each other offsets from its start. Keeps the segment mapped.
-/// What lies in the first extent is always at hand; each other extent is mapped on first use, which can fail
+/// A view of one rank's arena. Processes exchange offsets from its start. The view keeps the segment mapped.
+/// The first extent is always mapped; each other extent is mapped on first use, which can fail
 /// (MPI_ERR_NO_MEM, or MPI_ERR_OTHER if the program has closed the job's descriptor).
 #[derive(Clone, Debug)]
 pub struct Arena {
@@ -29,23 +29,24 @@ impl Segment {
 }
 
 impl Arena {
-    /// Whose it is.
+    /// The rank that owns the arena.
     pub fn rank(&self) -> LocalRank {
         self.rank
     }
 
-    /// Bytes that its rank may allocate. Offsets reach further.
+    /// Bytes that the owner may allocate. The range of offsets is longer.
     pub fn bytes(&self) -> u64 {
         self.segment.shape().arena_bytes
     }
 
-    /// The word at an offset; an error if it is not a multiple of 8 inside an extent.
+    /// The word at an offset. Errors: the offset is not a multiple of 8 inside an extent.
     #[inline]
     pub fn word(&self, offset: u64) -> Result<&AtomicU64> {
         self.words(offset, 1).map(|words| &words[0])
     }
 
-    /// `count` words at an offset; an error if they are not at a multiple of 8, all inside one extent.
+    /// `count` words at an offset. Errors: the offset is not a multiple of 8, or the words are not all inside
+    /// one extent.
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[AtomicU64]> {
         let bytes = (count as u64).checked_mul(8).filter(|_| offset.is_multiple_of(8));
@@ -64,7 +65,7 @@ impl Arena {
         )
     }
 
-    /// The same for keeping.
+    /// The same words as a value that keeps the segment mapped.
     pub fn keep(&self, offset: u64, count: usize) -> Result<Words> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
         #[cfg(not(loom))]
@@ -73,8 +74,8 @@ impl Arena {
         Ok(Words { _arena: self.clone(), span, words: model::words(span) })
     }
 
-    /// The bytes `[offset, offset + bytes)`; an error if they are not all inside one extent. They are the
-    /// arena's until the last view of this segment in the process ends; then the addresses stay reserved
+    /// The bytes `[offset, offset + bytes)`. Errors: they are not all inside one extent. The span is valid
+    /// until the last view of this segment in the process ends; then the addresses stay reserved
     /// (`sys::memory::Map`).
     #[inline(always)]
     pub fn span(&self, offset: u64, bytes: u64) -> Result<Span> {
@@ -85,7 +86,7 @@ impl Arena {
         self.later(offset, bytes)
     }
 
-    /// Apart from `span`, so that the common case stays short where it is called.
+    /// The rare case of `span`, apart from it so that the common case stays short where it is inlined.
     #[inline(never)]
     fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
         self.segment.extents(self.rank).later(offset, bytes)
@@ -97,29 +98,29 @@ impl Arena {
         self.segment.extents(self.rank).offset_of(address, bytes)
     }
 
-    /// Where the extents after the first end.
+    /// The ends of the extents after the first.
     pub fn extents(&self) -> Vec<u64> {
         self.segment.extents(self.rank).ends()
     }
 
-    /// Enters the extents of a rank on another computer in its mirror here; false if they make no sense.
+    /// Enters the extents of a rank on another computer into its mirror here; false if they are invalid.
     pub fn mirror_extents(&self, ends: &[u64]) -> bool {
         self.segment.extents(self.rank).enter(ends)
     }
 
-    /// As `Extents::take`.
+    /// Takes the next extent for an allocator of this process (`Extents::take`).
     pub(super) fn take_extent(&self, bytes: u64) -> Result<Range<u64>> {
         self.segment.extents(self.rank).take(bytes)
     }
 
-    /// Gives the memory of `[offset, offset + bytes)` back to the machine: the bytes read as zero afterwards.
+    /// Returns the memory of `[offset, offset + bytes)` to the system: the bytes read as zero afterwards.
     pub(super) fn discard(&self, offset: u64, bytes: u64) {
-        // On failure the memory is only kept longer.
+        // If this fails, the memory only stays allocated.
         let _ = self.segment.discard(self.rank, offset..offset + bytes);
     }
 }
 
-/// Words of an arena, found and checked once. Keeps the segment mapped.
+/// Words of an arena, whose bounds have been checked. They keep the segment mapped.
 #[derive(Clone, Debug)]
 pub struct Words {
     _arena: Arena,
@@ -129,7 +130,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Their memory, as `Arena::span` lends it.
+    /// The memory of the words, as `Arena::span` returns it.
     #[inline]
     pub fn span(&self) -> Span {
         self.span
@@ -148,7 +149,8 @@ impl std::ops::Deref for Words {
     }
 }
 
-/// Loom's words cannot lie in shared memory: those at one address are the same in a run, zero at first.
+/// Words for loom, which cannot lie in shared memory: the words at one address are the same throughout a run,
+/// and zero at first.
 #[cfg(loom)]
 mod model {
     use super::{Span, Words};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The atomics of the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport -p
+//! Atomics for the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport -p
 //! outboard-coll --lib loom`).
 
 #[cfg(loom)]
@@ -7,24 +7,24 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The two sides of a store and a look (`sys::fence`).
+/// The two fences between a store and a load (`sys::fence`).
 #[cfg(not(loom))]
 pub(crate) use sys::fence::{heavy, light};
 
-/// Loom has no membarrier: both sides fence.
+/// The frequent side's fence for loom, which has no membarrier: both sides fence.
 #[cfg(loom)]
 pub(crate) fn light() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// As `light`.
+/// The rare side's fence for loom.
 #[cfg(loom)]
 pub(crate) fn heavy() -> bool {
     loom::sync::atomic::fence(Ordering::SeqCst);
     true
 }
 
-/// A value on cache lines of its own. 128 bytes, because processors fetch lines in pairs.
+/// A value on cache lines of its own: 128 bytes, because processors fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Line<T>(pub(crate) T);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Cross-memory attach: reading and writing a peer's private memory with one copy and without its help.
+//! Cross-memory attach: reads and writes a peer's private memory with one copy and without its help.
 //!
-//! Settings do not tell whether it works (Yama, containers, seccomp, pid namespaces), so it is tried at first
-//! contact with each peer. The pid in a page could be another process in our namespace, so the probe compares
-//! a number that only the right process has.
+//! Settings do not show whether it works (Yama, containers, seccomp, pid namespaces), so it is tried at first
+//! contact with each peer. The pid in a page could be another process in this process's pid namespace, so the
+//! probe compares a number that only the right process has.
 
 use super::{LocalRank, Segment};
 use error::{Class, Error, Result};
@@ -44,15 +44,15 @@ fn explain(pid: u32, remote: &[Piece], verb: &str, error: std::io::Error) -> Err
     Error::new(class, sentence)
 }
 
-/// Two private words of this process by which peers try whether they can reach it. They read the first and
-/// write the second, at any time.
+/// Two private words of this process by which peers test whether they can reach its memory: at any time they
+/// read the first and write the second.
 static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Lets peers reach this process (Yama), and publishes where to try. The process that is rank `rank` calls it
-/// once, before its state becomes Running.
+/// Lets peers reach this process's memory (Yama), and publishes the address of the probe. The process of
+/// `rank` calls it once, before its state becomes Running.
 pub fn publish(segment: &Segment, rank: LocalRank) {
     let job = segment.job();
-    // If this fails the probe finds out. Where nobody in the job is above all others, all of this user may.
+    // If this fails, the probe shows it. If the job has no common ancestor, all processes of this user may.
     let _ = match (job.launcher.load(Ordering::Relaxed), job.adopted.load(Ordering::Relaxed)) {
         (0, 0) => Ok(()),
         (launcher, 0) => sys::process::allow_access_by(launcher),
@@ -62,20 +62,21 @@ pub fn publish(segment: &Segment, rank: LocalRank) {
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
 }
 
-/// Whether this process, a rank or a proxy, can read and write the private memory of `rank`, by doing it: 5
-/// to 10 us, so the caller keeps the answer. False where a setting forbids it, or the rank is not born yet.
+/// Whether this process, a rank or a proxy, can read and write the private memory of `rank`. It tries, which
+/// takes 5 to 10 us, so the caller keeps the answer. False if a setting forbids it, or the rank has not
+/// attached yet.
 pub fn reaches(segment: &Segment, rank: LocalRank) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
     let forbidden = segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
-    // The page is shared memory: the address must not overflow below.
+    // The page is shared memory: the address must not overflow in the sum below.
     if forbidden || pid == 0 || probe == 0 || probe > u64::MAX - 16 {
         return false;
     }
     let mine = secret(segment);
     read_word(pid, probe) == Some(mine)
         && write_word(pid, probe + 8, !mine)
-        // Others may try at the same time, but they write the same.
+        // Other peers may try at the same time, but they write the same word.
         && read_word(pid, probe + 8) == Some(!mine)
 }
 
@@ -89,13 +90,13 @@ fn write_word(pid: u32, address: u64, word: u64) -> bool {
     write(pid, &[(address as usize, 8)], claim(&mut word.to_ne_bytes())).is_ok()
 }
 
-/// What only processes of this job know, and what no stray memory holds by chance.
+/// A number that only processes of this job know, and that other memory does not hold by chance.
 fn secret(segment: &Segment) -> u64 {
     segment.job().id.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
 fn claim(bytes: &mut [u8; 8]) -> Span {
-    // SAFETY: the callers' arrays live on their stack until after the one call that uses the span.
+    // SAFETY: the array lives on the caller's stack until after the one call that uses the span.
     unsafe { Span::claim(bytes.as_mut_ptr() as usize, 8) }
 }
 
@@ -113,7 +114,7 @@ mod tests {
         publish(&segment, LocalRank(0));
         assert!(reaches(&segment, LocalRank(0)));
         assert_eq!(PROBE[1].load(Ordering::Relaxed), !secret(&segment));
-        // A process that is alive and ours, but not the one that published: no such words there.
+        // A process that lives and is of this user, but has not published the words.
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         segment.rank(LocalRank(1)).pid.store(child.id(), Ordering::Relaxed);
         segment.rank(LocalRank(1)).probe.store(PROBE.as_ptr() as u64, Ordering::Relaxed);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The word on which a process sleeps, and by which others wake it.
+//! The doorbell: a word on which a process sleeps, and by which other processes wake it.
 //!
-//! The word holds the bit ASLEEP and, above it, the number of wakings. A ringer publishes its news, fences,
-//! and looks at the bit. A sleeper sets the bit, fences, looks for news once more, and sleeps while the word
-//! is unchanged. One of the fences comes first: either the ringer sees the bit, or the sleeper sees the news.
-//! Where processes hardly ever sleep, the sleeper fences for both (`sys::fence`). After a time-out the bit
-//! stays set, which costs the next ringer one system call.
+//! The word holds the bit ASLEEP and, above it, the number of wake-ups. A ringer publishes its news, fences,
+//! and reads the bit. A sleeper sets the bit, fences, looks for news once more, and sleeps while the word is
+//! unchanged. One of the two fences comes first: either the ringer sees the bit, or the sleeper sees the
+//! news. Where processes hardly ever sleep, the sleeper fences for both (`sys::fence`). After a time-out the
+//! bit stays set, which costs the next ringer one system call.
 //!
-//! A rank sleeps on the word itself (futex). A proxy sleeps on descriptors of the network, too, and is woken
-//! by a signal (`sleep_on`); the word is the same.
+//! A rank sleeps on the word itself (futex). A proxy sleeps on descriptors of the network, too (`sleep_on`),
+//! and is woken by a signal; its word works in the same way.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, heavy, light};
 #[cfg(not(loom))]
@@ -17,48 +17,49 @@ use std::time::Duration;
 #[cfg(not(loom))]
 use sys::ppoll::{Ended, Thread, Waiter, wake};
 
-/// A process sleeps or is about to.
+/// The bit that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
 
-/// After so many rings in a row whose signal did not come, signals count as lost: a rank in another
-/// namespace of processes knows ours by another number.
+/// How many rings in a row must have lacked a signal before the proxy stops to rely on signals: a rank in
+/// another pid namespace knows the proxy by another number.
 const MISSED_MAX: u32 = 3;
 
-/// The longest sleep of a process that cannot fence for others, or to which signals do not come.
+/// The longest sleep of a process that cannot fence for ringers, or to which signals do not come.
 const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How `Doorbell::sleep` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// There was news already: we did not sleep.
+    /// The process did not sleep, since there was news already.
     Awake,
-    /// Slept, and was woken.
+    /// The process slept and was woken.
     Woken,
-    /// Slept until the time was over.
+    /// The process slept until the time ran out.
     TimedOut,
 }
 
-/// Wakes the threads of one process, from any process. All zero is a valid, silent bell.
+/// A bell by which any process wakes the threads of one process. All zero is a valid bell that was not rung.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-    /// Of one that is woken by a signal: the rings in a row whose signal did not come.
+    /// The rings in a row whose signal did not come, for a thread that is woken by signals.
     missed: AtomicU32,
-    /// The thread to which a signal goes; 0 where sleepers are woken by the word.
+    /// The thread that is woken by a signal; 0 if sleepers are woken by the word.
     thread: AtomicU64,
     #[cfg(loom)]
     kernel: kernel::Kernel,
 }
 
 impl Doorbell {
-    /// Wakes the process if it sleeps; it then sees what this thread has stored so far. Otherwise a load.
+    /// Wakes the process if it sleeps; it then sees what this thread has stored so far. If it does not sleep,
+    /// this costs one load.
     #[inline]
     pub fn ring(&self) {
         Doorbell::ring_all([self]);
     }
 
-    /// As `ring`, of several, with one fence.
+    /// Rings several bells with one fence.
     #[inline]
     pub fn ring_all<'a>(bells: impl IntoIterator<Item = &'a Doorbell>) {
         light();
@@ -70,8 +71,9 @@ impl Doorbell {
         }
     }
 
-    /// Adding 1 clears the bit and carries into the count. If the exchange fails, another ringer wakes the
-    /// sleepers of `word`, and a later sleeper has fenced after us and sees our news.
+    /// Clears the bit and counts a wake-up, both by adding 1, and wakes the sleepers. If the exchange fails,
+    /// another ringer wakes the sleepers of `word`, and a later sleeper has fenced after this ringer and sees
+    /// its news.
     #[cold]
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);
@@ -81,8 +83,9 @@ impl Doorbell {
         }
     }
 
-    /// Sleeps until rung or `timeout` is over, unless `still_idle`, asked once after the bell is armed, says
-    /// that there is news. May wake early. The timeout is for what rings no bell (a peer's death).
+    /// Sleeps until the bell is rung or `timeout` has passed. Does not sleep if `still_idle`, called once
+    /// after the bell is armed, returns false. May wake early. The timeout is for events that ring no bell (a
+    /// peer's death).
     pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
         match self.arm(|| still_idle().then_some(timeout)) {
             Some((armed, timeout)) => self.wait(armed, timeout),
@@ -90,11 +93,11 @@ impl Doorbell {
         }
     }
 
-    /// Arms the bell, and asks for how long there may be nothing to do: the armed word, and for how long to
-    /// sleep; nothing if there is news.
+    /// Arms the bell and calls `still_idle`, which returns for how long to sleep at most, or None if there is
+    /// news. Returns the armed word and for how long to sleep, or None if there is news.
     fn arm(&self, still_idle: impl FnOnce() -> Option<Duration>) -> Option<(u32, Duration)> {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
-        // Where the fence may not have reached a ringer, a lost ring must cost little.
+        // If the fence may not have reached a ringer, a ring can be lost, so the sleep must be short.
         let is_sure = heavy() && self.missed.load(Ordering::Relaxed) < MISSED_MAX;
         let timeout = still_idle()?;
         Some((armed, if is_sure { timeout } else { timeout.min(UNSURE_MAX) }))
@@ -103,13 +106,13 @@ impl Doorbell {
 
 #[cfg(not(loom))]
 impl Doorbell {
-    /// Has rings come as signals to the calling thread, which from now on sleeps by `sleep_on`.
+    /// Makes rings come as signals to the calling thread, which from now on sleeps by `sleep_on`.
     pub fn signal_to(&self, waiter: &Waiter) {
         self.thread.store(waiter.thread().0, Ordering::Relaxed);
     }
 
-    /// As `sleep`, until one of `fds` is readable, too, in the thread of `signal_to`. `may_sleep` says for
-    /// how long; nothing if there is news.
+    /// Sleeps like `sleep`, but also until one of `fds` is readable. For the thread of `signal_to`.
+    /// `may_sleep` returns for how long to sleep at most, or None if there is news.
     pub fn sleep_on(
         &self,
         waiter: &Waiter,
@@ -147,8 +150,8 @@ impl Doorbell {
     }
 }
 
-/// Loom knows no futex and no signal. A lock and a condition variable stand for the kernel, without
-/// time-outs, so loom reports a lost wake as a deadlock.
+/// Loom has no futex and no signal. A lock and a condition variable stand for the kernel, without time-outs,
+/// so loom reports a lost wake-up as a deadlock.
 #[cfg(loom)]
 mod kernel {
     use super::{Doorbell, Duration, Ordering, Rest};
@@ -176,7 +179,7 @@ mod kernel {
             self.kernel.awake.notify_all();
         }
 
-        /// As outside of loom, of one thread.
+        /// The same as outside of loom, for one thread.
         pub(super) fn signal_to(&self) {
             self.thread.store(1, Ordering::Relaxed);
         }
@@ -198,7 +201,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Up to two forced switches in each run: more take minutes with three threads.
+    /// Checks with up to two forced switches in each run: more take minutes with three threads.
     fn check(run: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
@@ -327,8 +330,7 @@ mod tests {
         assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
     }
 
-    /// Goal: where signals go to another thread, as they do from another namespace of processes, sleeps
-    /// become short.
+    /// Goal: sleeps become short if signals go to another thread, as they do from another pid namespace.
     #[test]
     fn a_process_to_which_no_signals_come_naps() {
         let (bell, waiter) = (Doorbell::default(), Waiter::new().unwrap());

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The endpoints by which hosts reach each other: those of ranks have the ranks' numbers, those of proxies
-//! numbers of their own.
+//! The endpoints by which hosts reach each other. The endpoint of a rank has the rank's number; the endpoint
+//! of a proxy has a number with the bit `PROXY`.
 
 use super::pages::{Peer, RANKS_MAX};
 use super::{LocalRank, Segment};
 use std::sync::atomic::Ordering;
 
-/// Set in the number of a proxy's endpoint.
+/// The bit that is set in the number of a proxy's endpoint.
 pub(crate) const PROXY: u32 = 1 << 31;
-/// Endpoints of proxies that a segment has room for.
+/// The most endpoints of proxies in a job.
 pub(super) const PROXY_ENDPOINTS: u32 = RANKS_MAX;
-/// The length of the name of an endpoint whose process has ended.
+/// The value of `Peer::name_bytes` for an endpoint whose process has ended.
 const GONE: u16 = u16::MAX;
 
 /// A process of this host that has an endpoint.
@@ -32,7 +32,7 @@ impl Member {
     }
 }
 
-/// The number of the endpoint of a proxy of host number `node`, each of which has `proxies`.
+/// The number of the endpoint of a proxy of host `node`, if each host has `proxies` proxies.
 pub fn proxy_endpoint(node: u32, proxies: u32, proxy: u32) -> u32 {
     PROXY | node.wrapping_mul(proxies).wrapping_add(proxy)
 }
@@ -43,19 +43,20 @@ impl Segment {
         proxy_endpoint(self.job().node.load(Ordering::Relaxed), self.shape().proxies, proxy)
     }
 
-    /// Whether proxies answer for ranks when other hosts ask. All hosts come to the same answer.
+    /// Whether proxies serve ranks of other hosts in this job. The answer is the same on all hosts.
     pub fn has_far_proxies(&self) -> bool {
         let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
 
-    /// The endpoint that answers for a rank of another host: its proxy's, or its own if that has ended.
+    /// The endpoint of the server of a rank on another host: the endpoint of its proxy, or the rank's own if
+    /// the proxy has ended.
     pub fn server_of(&self, peer: u32) -> u32 {
         let proxy = self.proxy_endpoint_of(peer);
         if self.is_gone(proxy) { peer } else { proxy }
     }
 
-    /// Whether `mpirun` passes news on between hosts.
+    /// Whether there is an `mpirun`, which sends reports between hosts.
     pub(crate) fn has_launcher(&self) -> bool {
         self.job().launcher.load(Ordering::Relaxed) != 0
     }
@@ -67,13 +68,13 @@ impl Segment {
         (0..self.shape().proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
     }
 
-    /// The endpoint of the proxy that answers for a rank, living or not.
+    /// The endpoint of the proxy that serves a rank, even if the proxy has ended.
     pub(crate) fn proxy_endpoint_of(&self, rank: u32) -> u32 {
         let proxies = self.shape().proxies.max(1);
         proxy_endpoint(self.node_of(rank), proxies, rank % proxies)
     }
 
-    /// The endpoints by which all other hosts hear of something: those that answer for their ranks.
+    /// The endpoints that get a report for all other hosts: the servers of their ranks.
     pub(crate) fn hearers(&self) -> Vec<u32> {
         let own = self.job().node.load(Ordering::Relaxed);
         let elsewhere =
@@ -89,14 +90,14 @@ impl Segment {
         self.endpoint_entry(number).is_some()
     }
 
-    /// The process of a proxy's endpoint has ended: its ranks answer for themselves.
+    /// Notes that the proxy of an endpoint has ended: from now on its ranks are their own servers.
     pub(super) fn set_gone(&self, number: u32) {
         if let Some(entry) = self.endpoint_entry(number).filter(|_| number & PROXY != 0) {
             entry.name_bytes.store(GONE, Ordering::Release);
         }
     }
 
-    /// Whether it has.
+    /// Whether the endpoint is a proxy's and the proxy has ended, or does not exist.
     #[inline]
     pub fn is_gone(&self, number: u32) -> bool {
         number & PROXY != 0
@@ -138,7 +139,7 @@ mod tests {
         segment.set_endpoint(other, &[]);
         assert_eq!((segment.server_of(0), segment.server_of(2), segment.endpoint(other)), (0, 2, None));
         assert_eq!(segment.hearers(), [0, 2], "the second proxy of host 0 serves nobody");
-        // What no host has is no endpoint, and a rank is never gone.
+        // A number that no host has is no endpoint, and a rank's endpoint is never gone.
         segment.set_endpoint(1, b"here");
         segment.set_endpoint(1, &[]);
         assert_eq!(segment.endpoint(1), Some(b"here".to_vec()));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The extents of a rank's arena: the parts that processes map and register as wholes.
+//! The extents of a rank's arena: the parts that processes map and register as a whole.
 //!
-//! An arena is a range of offsets in the segment, several times as long as what its rank may allocate, and
-//! grows extent by extent. The first one is as long in every arena; where the others end stands in a table in
-//! shared memory. An allocation lies inside one extent.
+//! An arena is a range of offsets in the segment, several times as long as the bytes that its rank may
+//! allocate. It grows extent by extent. The first extent has the same length in every arena; a table in
+//! shared memory has the ends of the others. An allocation lies inside one extent.
 //!
-//! Invariants: an extent never changes once it is in the table, also when another process takes the rank's
-//! place; a process maps an extent when it first uses it, and keeps it mapped as long as the segment.
+//! Invariants: an extent never changes once it is in the table, not even for a later process with the same
+//! number; a process maps an extent when it first uses it, and keeps it mapped as long as the segment.
 //! Read next: `arena.rs`, `allocator.rs`.
 
 use super::segment::{ARENA_ALIGN, Shared};
@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sys::Span;
 use sys::memory::Map;
 
-/// Bytes of the first extent: what a rank needs that allocates nothing itself.
+/// Bytes of the first extent, which suffices for a rank whose program allocates nothing.
 pub const FIRST_BYTES: u64 = 8 << 20;
-/// Extents after the first that an arena can have. Each adds half of what is there, up to `GROWTH_MAX`, so
-/// these are enough for 1 TiB.
+/// The most extents after the first. Each adds half of the arena's length, up to `GROWTH_MAX`, so these are
+/// enough for 1 TiB.
 const LATER_MAX: usize = 511;
-/// An extent is longer than this only if an allocation is.
+/// The longest extent, except for an extent that is made for a longer allocation.
 const GROWTH_MAX: u64 = 4 << 30;
 
-/// The table of one arena, in shared memory: where the extents after the first end, ascending; 0 behind the
-/// last one. Its rank writes it.
+/// The table of one arena in shared memory: the ends of the extents after the first, ascending, then 0. The
+/// arena's rank writes it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExtentTable {
@@ -37,7 +37,7 @@ pub struct ExtentTable {
 unsafe impl Shared for ExtentTable {}
 
 impl ExtentTable {
-    /// The extent after the first with this index, if it is there and makes sense.
+    /// The extent with this index among those after the first, if it is there and valid.
     fn get(&self, index: usize, range: u64) -> Option<Range<u64>> {
         let end = |index: usize| self.ends.get(index).map(|end| end.load(Ordering::Acquire));
         let start = match index.checked_sub(1) {
@@ -49,7 +49,7 @@ impl ExtentTable {
         sound.then_some(start..end)
     }
 
-    /// The index of the extent after the first that holds `[offset, offset + bytes)`.
+    /// The extent after the first that holds `[offset, offset + bytes)`, and its index among these.
     fn find(&self, offset: u64, bytes: u64, range: u64) -> Option<(usize, Range<u64>)> {
         let last = offset.checked_add(bytes)?;
         let holds = |extent: &Range<u64>| extent.start <= offset && last <= extent.end;
@@ -59,24 +59,24 @@ impl ExtentTable {
     }
 }
 
-/// What one process has mapped of one arena.
+/// The maps that one process has of one arena.
 #[derive(Debug, Default)]
 pub(super) struct Mapped {
     first: OnceLock<Map>,
     later: OnceLock<Box<[OnceLock<Map>]>>,
-    /// Extents that the allocators of this process have taken, the first included.
+    /// The number of extents, the first included, that the allocators of this process have taken.
     taken: AtomicUsize,
 }
 
-/// How parts of an arena are mapped.
+/// Maps parts of an arena.
 pub(super) trait Mapper {
     /// Maps a part of the arena.
     fn map(&self, part: Range<u64>) -> Result<Map>;
-    /// The rank's name, for errors.
+    /// The name of the arena's rank, for errors.
     fn name(&self) -> String;
 }
 
-/// One arena, as a process of the job uses it.
+/// The extents of one arena, as a process of the job uses them.
 pub(super) struct Extents<'a, M> {
     pub table: &'a ExtentTable,
     pub mapped: &'a Mapped,
@@ -86,7 +86,7 @@ pub(super) struct Extents<'a, M> {
 }
 
 impl<M: Mapper> Extents<'_, M> {
-    /// The first extent, mapped now if it was not yet.
+    /// The first extent, which this maps if it is not mapped yet.
     pub fn first(&self) -> Result<Span> {
         if let Some(map) = self.mapped.first.get() {
             return Ok(map.span());
@@ -95,7 +95,7 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(self.mapped.first.get_or_init(|| map).span())
     }
 
-    /// The bytes `[offset, offset + bytes)`, which do not lie in the first extent.
+    /// The bytes `[offset, offset + bytes)` in an extent after the first.
     pub fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
         let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
             fail!(
@@ -121,9 +121,9 @@ impl<M: Mapper> Extents<'_, M> {
         self.mapped.later.get_or_init(|| (0..LATER_MAX).map(|_| OnceLock::new()).collect())
     }
 
-    /// The next extent that no allocator of this process has taken, mapped: the first one; then those that an
-    /// earlier process in this place has left; then a new one for an allocation of `bytes`. It may be too
-    /// short, then the next call gives another. For the arena's rank.
+    /// Takes and maps the next extent that no allocator of this process has taken: the first; then extents
+    /// that an earlier process with this number has left; then a new one for an allocation of `bytes`. If it
+    /// is too short, the next call gives another. Only the arena's rank calls it.
     pub fn take(&self, bytes: u64) -> Result<Range<u64>> {
         let index = self.mapped.taken.load(Ordering::Relaxed);
         if index == 0 {
@@ -133,7 +133,7 @@ impl<M: Mapper> Extents<'_, M> {
         } else {
             self.append(index - 1, bytes)?;
         }
-        // Another allocator of this process was quicker: it has this one.
+        // If the exchange fails, another allocator of this process has taken this extent.
         if self.mapped.taken.compare_exchange(index, index + 1, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return self.take(bytes);
@@ -142,8 +142,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(index.checked_sub(1).and_then(|later| self.table.get(later, self.range)).unwrap_or(first))
     }
 
-    /// Adds an extent for an allocation of `bytes`: mapped first, since what cannot be mapped must not be in
-    /// the table.
+    /// Adds an extent for an allocation of `bytes`. It is mapped first, since an extent that cannot be mapped
+    /// must not be in the table.
     fn append(&self, index: usize, bytes: u64) -> Result<()> {
         let before = match index.checked_sub(1) {
             None => FIRST_BYTES.min(self.range),
@@ -163,7 +163,7 @@ impl<M: Mapper> Extents<'_, M> {
         let (map, length) = map(growth(before, bytes).min(left)).or_else(|_| map(least))?;
         match end.compare_exchange(0, before + length, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => drop(self.slots()[index].set(map)),
-            // Another allocator of this process was quicker; `take` sees its extent.
+            // Another allocator of this process has added an extent; `take` will find it.
             Err(_) => drop(map),
         }
         Ok(())
@@ -185,7 +185,7 @@ impl<M: Mapper> Extents<'_, M> {
             .next()
     }
 
-    /// Calls `each` with what is mapped: offset and memory.
+    /// Calls `each` with the offset and memory of each mapped extent.
     pub fn each_mapped(&self, mut each: impl FnMut(u64, Span)) {
         self.mapped.first.get().into_iter().for_each(|map| each(0, map.span()));
         let Some(maps) = self.mapped.later.get() else { return };
@@ -196,13 +196,13 @@ impl<M: Mapper> Extents<'_, M> {
         }
     }
 
-    /// Where the extents after the first end.
+    /// The ends of the extents after the first.
     pub fn ends(&self) -> Vec<u64> {
         (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
     }
 
-    /// Enters extents of the same arena in another segment, as `ends` says them; false if they make no sense,
-    /// or others are there.
+    /// Enters the extents that `ends` returned for the same arena in another segment; false if they are
+    /// invalid or the table has others.
     pub fn enter(&self, ends: &[u64]) -> bool {
         ends.len() <= LATER_MAX
             && (0..).zip(ends).all(|(index, &end)| {
@@ -216,16 +216,16 @@ impl<M: Mapper> Extents<'_, M> {
     }
 }
 
-/// How long an extent becomes that is made for `bytes`, behind `before` bytes.
+/// The length of a new extent for an allocation of `bytes`, in an arena of `before` bytes.
 fn growth(before: u64, bytes: u64) -> u64 {
-    // There are four lengths from each power of two to the next: so what a freed allocation leaves fits a
-    // later one that is a little longer.
+    // There are four lengths from each power of two to the next, so that the extent of a freed allocation
+    // fits a later one that is a little longer.
     let step = (bytes.next_power_of_two() / 8).max(ARENA_ALIGN);
     let half = (before / 2).clamp(FIRST_BYTES, GROWTH_MAX).next_multiple_of(ARENA_ALIGN);
     bytes.next_multiple_of(step).max(half)
 }
 
-/// Where `[address, address + bytes)` begins in a span that holds all of it.
+/// The offset of `[address, address + bytes)` in a span, if the span holds all of it.
 fn inside(span: Span, address: usize, bytes: u64) -> Option<u64> {
     let at = address.wrapping_sub(span.address());
     (at <= span.bytes() && bytes <= (span.bytes() - at) as u64).then_some(at as u64)

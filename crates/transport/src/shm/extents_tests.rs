@@ -44,7 +44,7 @@ fn a_peer_maps_what_it_uses() {
     assert_eq!(mapped(&theirs), mapped(&ours));
 }
 
-// What is freed serves a later allocation that is a little longer: offsets are not used up.
+// Goal: freed memory serves a later allocation that is a little longer, so offsets are not used up.
 #[test]
 fn allocations_that_come_and_go_do_not_use_up_the_offsets() {
     let (ours, _) = segments(24 << 30);
@@ -79,7 +79,7 @@ fn the_next_process_in_a_place_finds_its_extents() {
     let ends = ours.extents(RANK).ends();
     drop(before);
     ours.begin_world(1, &[0], 5).unwrap();
-    // As a new process does.
+    // A new process starts in the same way.
     let fd = ours.descriptor().try_clone_to_owned().unwrap();
     let next = Segment::attach(fd).unwrap();
     let mut after = allocator(&next);
@@ -130,7 +130,7 @@ fn a_mirror_takes_the_extents_that_it_is_told() {
     assert!(!there.mirror_extents(&[ends[0], ends[0] - 1]) && !there.mirror_extents(&[0; LATER_MAX + 1]));
 }
 
-// What a program finds that limits its address space, or closes descriptors, after MPI_Init.
+// Goal: the errors that a program gets if it limits its address space, or closes descriptors, after MPI_Init.
 #[test]
 fn what_cannot_be_mapped_is_told_and_can_be_tried_again() {
     struct Refusing;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The queue by which a rank hands instances to its proxy: offsets in the rank's arena. One writer, one
-//! reader.
+//! The queue by which a rank offloads instances to its proxy: their offsets in the rank's arena. It has one
+//! writer and one reader.
 
 use super::atomic::Line;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ENTRIES: u64 = 128;
 
 /// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions
-/// are shared, so a new proxy goes on where a dead one stopped.
+/// are shared, so a new proxy continues where a dead one stopped.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LaunchRing {
-    /// Entries ever pushed; written by the rank.
+    /// The number of entries pushed so far; the rank writes it.
     pushed: Line<AtomicU64>,
-    /// Entries ever popped; written by the proxy.
+    /// The number of entries popped so far; the proxy writes it.
     popped: Line<AtomicU64>,
     entries: [AtomicU64; ENTRIES as usize],
 }
@@ -31,8 +31,8 @@ impl Default for LaunchRing {
 }
 
 impl LaunchRing {
-    /// Appends `offset`; false when the queue is full. Only the rank calls it, one thread at a time, and
-    /// rings the proxy's bell afterwards.
+    /// Appends `offset`; false if the queue is full. Only the rank calls it, one thread at a time, and rings
+    /// the proxy's bell afterwards.
     #[must_use]
     pub fn push(&self, offset: u64) -> bool {
         let pushed = self.pushed.0.load(Ordering::Relaxed);
@@ -44,8 +44,7 @@ impl LaunchRing {
         true
     }
 
-    /// Takes the oldest entry. Only one process calls it: the proxy, or the rank once the proxy is known to
-    /// be dead.
+    /// Takes the oldest entry. Only the proxy calls it, or the rank once it knows that the proxy is dead.
     pub fn pop(&self) -> Option<u64> {
         let popped = self.popped.0.load(Ordering::Relaxed);
         if self.pushed.0.load(Ordering::Acquire) == popped {
@@ -56,12 +55,12 @@ impl LaunchRing {
         Some(offset)
     }
 
-    /// Forgets what was pushed: the rank that pushed it is gone.
+    /// Drops all entries, since the rank that pushed them has left.
     pub(crate) fn clear(&self) {
         self.popped.0.store(self.pushed.0.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Whether there is nothing to pop.
+    /// Whether there is no entry to pop.
     pub fn is_empty(&self) -> bool {
         self.pushed.0.load(Ordering::Acquire) == self.popped.0.load(Ordering::Relaxed)
     }

@@ -1,73 +1,80 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a rank asks of its launcher, and the answer, as bytes: numbers of eight bytes, texts with their
-//! length before them.
+//! A rank's requests to its launcher, and the answers, as bytes: a number has eight bytes, a text has its
+//! length before it.
 //!
-//! Both ends are of one build, so no version is sent. A rank may be broken, so everything is checked.
+//! | request (first number) | fields | answer of `mpirun` |
+//! |---|---|---|
+//! | `Spawn` (1) | parents, directory, programs | `Spawned`: world, first rank, counts |
+//! | `Publish` (2) | service, port | empty |
+//! | `Unpublish` (3) | service | empty |
+//! | `Lookup` (4) | service | the port |
+//!
+//! Rank and launcher are of one build, so no version is sent. A rank may be broken, so `mpirun` checks all.
 
 use error::{Class, Error, Result};
 
-/// A request.
+/// A request of a rank to its launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Start processes (MPI 5.0, section 11.8); the answer is `Spawned`.
+    /// Starts processes (MPI 5.0, section 11.8); the answer is `Spawned`.
     Spawn(Spawn),
-    /// Publish this port under the name `service` (section 11.9.4). The answer is empty.
+    /// Publishes a port under a name (section 11.9.4); the answer is empty.
     Publish {
         /// The name.
         service: String,
         /// The port.
         port: String,
     },
-    /// Unpublish the name. The answer is empty.
+    /// Unpublishes a name; the answer is empty.
     Unpublish {
         /// The name.
         service: String,
     },
-    /// The port of the name. The answer is a text.
+    /// Looks a name up; the answer is its port, a text.
     Lookup {
         /// The name.
         service: String,
     },
 }
 
-/// Programs to be started together as one world.
+/// Programs that MPI_Comm_spawn starts together as one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawn {
-    /// The parents: the ranks of the comm, in its order.
+    /// The parents: the ranks of the comm that spawns, in its order.
     pub parents: Vec<u32>,
     /// The working directory of the root of the spawn.
     pub directory: Vec<u8>,
-    /// What to start.
+    /// The programs to start.
     pub programs: Vec<Program>,
 }
 
 /// One program of a spawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// How many processes.
+    /// The number of processes.
     pub count: u64,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub words: Vec<Vec<u8>>,
-    /// Info keys and their values.
+    /// The info keys and their values.
     pub info: Vec<(String, String)>,
 }
 
 /// A spawned world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawned {
-    /// Its number.
+    /// The number of the world.
     pub world: u64,
-    /// Its first rank.
+    /// The first rank of the world.
     pub first: u32,
-    /// For each program, how many processes it has.
+    /// The number of processes of each program.
     pub counts: Vec<u64>,
 }
 
-/// Bytes being written.
+/// A buffer into which a request or answer is written.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
-/// Bytes being read.
+/// The rest of a request or answer that is being read.
 #[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -85,14 +92,14 @@ impl Writer {
         self
     }
 
-    /// All of it.
+    /// The bytes that were written.
     pub fn bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the start.
+    /// Starts to read at the first byte.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }
@@ -104,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_ne_bytes(*head))
     }
 
-    /// The next text.
+    /// The next text, which may be any bytes.
     pub fn bytes(&mut self) -> Result<Vec<u8>> {
         let length = self.number()?;
         let (head, rest) =
@@ -113,12 +120,12 @@ impl<'a> Reader<'a> {
         Ok(head.to_vec())
     }
 
-    /// The next text, which is one of ours.
+    /// The next text, which must be UTF-8.
     pub fn text(&mut self) -> Result<String> {
         String::from_utf8(self.bytes()?).map_err(|_| short())
     }
 
-    /// So many things, one after the other.
+    /// The next list: its length, then each element by `read`.
     fn each<T>(&mut self, mut read: impl FnMut(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
         (0..self.number()?).map(|_| read(self)).collect()
     }
@@ -129,7 +136,7 @@ fn short() -> Error {
 }
 
 impl Request {
-    /// As bytes.
+    /// The request as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
@@ -147,7 +154,7 @@ impl Request {
         writer.bytes()
     }
 
-    /// From bytes.
+    /// Reads a request from bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Request> {
         let mut reader = Reader::new(bytes);
         match reader.number()? {
@@ -161,14 +168,14 @@ impl Request {
 }
 
 impl Spawn {
-    /// As bytes.
+    /// The fields as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.write(&mut writer);
         writer.bytes()
     }
 
-    /// From bytes.
+    /// Reads the fields from bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawn> {
         Spawn::read(&mut Reader::new(bytes))
     }
@@ -206,7 +213,7 @@ impl Spawn {
 }
 
 impl Spawned {
-    /// As bytes.
+    /// The fields as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.number(self.world).number(u64::from(self.first)).number(self.counts.len() as u64);
@@ -216,7 +223,7 @@ impl Spawned {
         writer.bytes()
     }
 
-    /// From bytes.
+    /// Reads the fields from bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawned> {
         let mut reader = Reader::new(bytes);
         Ok(Spawned {
@@ -227,7 +234,7 @@ impl Spawned {
     }
 }
 
-/// An answer as bytes: the result, or the error.
+/// The bytes of an answer: 0 and the result, or the error's class and sentence.
 pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     let mut writer = Writer::default();
     match result {
@@ -237,7 +244,7 @@ pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     writer.bytes()
 }
 
-/// The inverse of `answer`.
+/// Reads an answer from the bytes of `answer`.
 pub fn answered(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(bytes);
     match reader.number()? {

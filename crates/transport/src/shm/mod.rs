@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Shared memory on one node.
+//! Shared memory on one host.
 //!
-//! Invariants: everything that lies in shared memory is made of atomics and plain bytes, so no content of it
-//! is undefined behaviour; whatever is read from it is copied out, checked, then used.
+//! Invariants: shared memory holds only atomics and bytes, so no content of it is undefined behaviour; a
+//! value from shared memory is copied out, checked, then used.
 //!
-//! Read next: `segment.rs` (the map), `pages.rs` (what a process shows of itself), `ring.rs`, `doorbell.rs`,
+//! Read next: `segment.rs` (the layout), `pages.rs` (what each process publishes), `ring.rs`, `doorbell.rs`,
 //! `arena.rs`.
 
 mod allocator;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What processes show of themselves: the job's page, one page per rank, one per proxy. Each begins as zeros.
+//! The pages in shared memory: one of the job, one of each rank, one of each proxy. Each is zero at first.
 
 use super::atomic::Line;
 use super::extents::ExtentTable;
@@ -10,27 +10,27 @@ use std::time::Duration;
 
 /// Buckets of a rank's instance directory.
 pub const DIRECTORY_BUCKETS: usize = 1024;
-/// Ranks that a segment can have: what a `RankSet` holds.
+/// The most ranks of a segment, and of a `RankSet`.
 pub const RANKS_MAX: u32 = 4096;
-/// Ports that can be open at the same time in a job.
+/// The most ports that can be open at the same time in a job.
 pub const PORTS_MAX: usize = 1024;
 
-/// The life of a process of the job.
+/// The state of a process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Has not attached yet.
+    /// The process has not attached yet.
     Unborn = 0,
-    /// Attached; its pid is published.
+    /// The process has attached, and its pid is published.
     Running = 1,
-    /// A rank that has left by MPI_Finalize.
+    /// The rank has left by MPI_Finalize.
     Finalized = 2,
-    /// Known to have ended without saying so.
+    /// The process is known to have ended without MPI_Finalize.
     Dead = 3,
 }
 
 impl State {
-    /// The state of a shared word. Another value comes from a dead or broken process.
+    /// The state in a shared word. Any other value comes from a dead or broken process.
     fn of(word: u32) -> State {
         match word {
             0 => State::Unborn,
@@ -41,88 +41,92 @@ impl State {
     }
 }
 
-/// The job's page. Its creator writes it before any process attaches, unless said otherwise.
+/// The job's page. Its creator writes each field before any process attaches, unless the field says
+/// otherwise.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Job {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
-    /// Which build of the library made it (`boot::create`).
+    /// The build of the library that made the job (`boot::create`).
     pub build: AtomicU64,
     pub(crate) ranks: AtomicU32,
     pub(crate) proxies: AtomicU32,
     pub(crate) arena_bytes: AtomicU64,
     pub(crate) total_bytes: AtomicU64,
-    /// A number that tells this job from others of the machine.
+    /// A number that no other job on this machine has.
     pub id: AtomicU64,
     /// When the segment was made, by `sys::clock::now`.
     pub start: AtomicU64,
-    /// The process whose descendants all members are (mpirun), 0 if none.
+    /// The pid of the process whose descendants all processes of the job are (mpirun); 0 if there is none.
     pub launcher: AtomicU32,
-    /// 1 if the first world is no descendant of the launcher, or there is none.
+    /// 1 if the first world does not descend from the launcher, or there is no launcher.
     pub adopted: AtomicU32,
-    /// 1 if every process has a cpu of its own, so that waiting may spin.
+    /// 1 if every process has a cpu of its own, so that a wait may spin.
     pub spin_allowed: AtomicU32,
-    /// 1 if sleepers fence for ringers (`sys::fence`): where processes hardly ever sleep. Never changes.
+    /// 1 if sleepers fence for ringers (`sys::fence`), since processes hardly ever sleep. Never changes.
     pub sleepers_fence: AtomicU32,
     /// 1 if cross-memory attach must not be used although it may work (a setting).
     pub cma_forbidden: AtomicU32,
-    /// 1 once some rank could not map another's arena (`RankPage::unmapped`).
+    /// 1 once some rank could not map the arena of another (`RankPage::unmapped`).
     pub unmapped: AtomicU32,
-    /// How often a rank has found that it cannot read another's private memory (`RankPage::unread`).
+    /// How often a rank has found that it cannot read the private memory of another (`RankPage::unread`).
     pub unread: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
     pub worlds: AtomicU64,
     /// Connections that MPI_Comm_accept and MPI_Comm_join have made so far.
     pub connections: AtomicU64,
-    /// 1 once `mpirun` knows that no rank lives any more: proxies may go.
+    /// 1 once `mpirun` knows that no rank lives any more: proxies may end.
     pub ending: AtomicU32,
-    /// The hosts of the job.
+    /// The number of hosts of the job.
     pub nodes: AtomicU32,
-    /// Which of them this one is.
+    /// The number of this host.
     pub node: AtomicU32,
     /// 1 if the proxies of this host run on another computer (a data processing unit).
     pub dpu: AtomicU32,
-    /// What all packets between hosts carry.
+    /// The secret that all packets between hosts carry.
     pub secret: AtomicU64,
-    /// This host's address, by which the others know it; empty if there are no others.
+    /// The address by which other hosts know this host; empty if there are no other hosts.
     pub address: Words<8>,
     /// The settings that only the job's maker and proxies read (`settings::agree`).
     pub launched: Words<512>,
-    /// Those on which ranks must agree.
+    /// The settings on which ranks must agree.
     pub agreed: Agreed,
-    /// What the tuning table of this machine says (`tuning::Tuning::to_words`).
+    /// The tuning table of this machine (`tuning::Tuning::to_words`).
     pub tuning: Line<[AtomicU64; tuning::WORDS]>,
-    /// What the first long messages showed where the table says nothing. Any rank writes it.
+    /// Measurements of the first long messages, for values that the table lacks. Any rank writes them.
     pub probes: Line<[AtomicU64; tuning::PROBE_WORDS]>,
-    /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
+    /// The open ports. An entry is 0, or has the rank that opened the port plus 1 in its high half, and a
+    /// number that no other port has.
     pub ports: Line<[AtomicU64; PORTS_MAX]>,
-    /// The ports that were closed last, also those of other hosts, and how many were.
+    /// The ports that were closed last, including ports of other hosts.
     closed: Line<[AtomicU64; PORTS_MAX]>,
+    /// How many ports have been closed.
     closings: AtomicU64,
-    /// The first ranks of all worlds: also of those that have ended, until their places are taken anew.
+    /// The first ranks of all worlds, including worlds that have ended until their process numbers are used
+    /// again.
     pub(crate) firsts: Line<RankSet>,
 }
 
 impl Job {
-    /// Whether waiting may spin.
+    /// Whether a wait may spin.
     #[inline]
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes that a port, by its entry in `ports`, was closed.
+    /// Notes that a port was closed, by the entry that it had in `ports`.
     pub fn note_closed(&self, port: u64) {
         let at = self.closings.fetch_add(1, Ordering::AcqRel);
         self.closed[at as usize % PORTS_MAX].store(port, Ordering::Release);
     }
 
-    /// Whether a port was closed lately.
+    /// Whether a port is among the last that were closed.
     pub fn was_closed(&self, port: u64) -> bool {
         self.closed.iter().any(|closed| closed.load(Ordering::Acquire) == port)
     }
 
-    /// The ports that were closed after the first `seen`, which this counts.
+    /// The ports that were closed after the first `seen`. Sets `seen` to the number of all that were closed.
     pub fn closed_since(&self, seen: &mut u64) -> Vec<u64> {
         let until = self.closings.load(Ordering::Acquire);
         let from = std::mem::replace(seen, until).max(until.saturating_sub(PORTS_MAX as u64));
@@ -130,19 +134,19 @@ impl Job {
     }
 }
 
-/// What the first rank that joins says for all that come later.
+/// The settings that the first rank to join publishes, with which later ranks compare theirs.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Agreed {
-    /// That rank plus 1, 0 before.
+    /// The first rank plus 1; 0 before a rank has joined.
     first: AtomicU32,
     said: Gate,
     text: Words<512>,
 }
 
 impl Agreed {
-    /// Says `text` for `rank` if no rank has said anything yet. Otherwise returns that rank and its text.
-    /// `None` if `give_up` ends the wait for a rank that is about to say it.
+    /// Publishes `text` for `rank` if `rank` is the first, and returns None. Otherwise returns the first rank
+    /// and its text. Also returns None if `give_up` ends the wait for the text of the first rank.
     pub fn say(&self, rank: u32, text: &str, give_up: impl FnMut() -> bool) -> Option<(u32, String)> {
         match self.first.compare_exchange(0, rank + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
@@ -155,34 +159,34 @@ impl Agreed {
     }
 }
 
-/// What the processes of one MPI_COMM_WORLD share, in the page of the first of them. A job begins with one
-/// world, at rank 0; MPI_Comm_spawn adds others, each a run of further ranks.
+/// The state that the processes of one MPI_COMM_WORLD share, in the page of its first rank. A job starts with
+/// one world, whose first rank is 0; MPI_Comm_spawn adds worlds, each a run of further ranks.
 #[repr(C)]
 #[derive(Debug)]
 pub struct World {
     /// 0 for the first world; otherwise a number that no other world of the job ever has.
     pub id: AtomicU64,
-    /// Processes in it.
+    /// The number of its processes, on all hosts.
     pub size: AtomicU32,
-    /// All pass it in MPI_Init, after publishing their page.
+    /// The gate that all processes pass in MPI_Init after they have published their pages.
     pub born: Gate,
-    /// All pass it in MPI_Finalize.
+    /// The gate that all processes pass in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or why the world ends (`Cause`, 2 bits), rank (30 bits) and code (32 bits) of who was first.
+    /// 0, or why the world ends (`Cause`, 2 bits), and the rank (30 bits) and code (32 bits) that ended it.
     abort: AtomicU64,
-    /// 1 while its statistics must be told; the process that takes the 1 away tells them.
+    /// 1 while its statistics have to be printed; the process that sets it to 0 prints them.
     pub statistics: AtomicU32,
-    /// 1 once the launcher knows that no process of it lives any more, on whatever host.
+    /// 1 once the launcher knows that none of its processes lives any more, on any host.
     pub over: AtomicU32,
     /// The worlds to which comms of its processes on other hosts lead.
     pub connected_elsewhere: RankSet,
 }
 
 impl World {
-    /// Ends the world: the first call counts. `Segment::abort` also wakes its processes.
+    /// Publishes that the world ends; only the first call counts. `Segment::end` also wakes its processes.
     pub(crate) fn set_abort(&self, rank: u32, code: i32, cause: Cause) {
         let word = (cause as u64) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
-        // Losing the race is fine: the world ends with the first code.
+        // If another process was first, the world ends with its code.
         let _ = self.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -202,18 +206,18 @@ impl World {
         }
     }
 
-    /// With which code the processes of a world that ends do. An abort never looks like success.
+    /// The code with which the processes of a world end, if it ends. An abort never has the code of success.
     pub fn exit_code(&self) -> Option<u8> {
         let (_, code) = self.aborted()?;
         Some(if self.cause() == Some(Cause::Exit) { code as u8 } else { (code as u8).max(1) })
     }
 
-    /// Whether all of its processes have reached MPI_Finalize.
+    /// Whether all its processes have reached MPI_Finalize.
     pub fn has_arrived(&self) -> bool {
         self.leaving.count() >= self.size.load(Ordering::Relaxed)
     }
 
-    /// As it was before its first process.
+    /// Makes it the state of a new world.
     pub(crate) fn renew(&self, id: u64, size: u32) {
         self.statistics.store(0, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
@@ -230,16 +234,16 @@ impl World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Cause {
-    /// One of them ends all with a code that may say that all is well (shmem_global_exit).
+    /// A process has ended all, with a code that may mean success (shmem_global_exit).
     Exit = 1,
-    /// MPI_Abort.
+    /// A process has called MPI_Abort.
     Abort = 2,
-    /// An error that no handler took.
+    /// An error had no handler.
     Error = 3,
 }
 
-/// A count of arrivals on which processes can wait: a barrier of single use, or of uses told apart by
-/// `target`.
+/// A count of arrivals on which processes can wait. It is a barrier for one use, or for several with growing
+/// targets.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -247,13 +251,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// One more has arrived. Waiters see what it stored before.
+    /// Counts an arrival of the calling process. Waiters see what the process stored before.
     pub fn arrive(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         sys::futex::wake(&self.count, i32::MAX as u32);
     }
 
-    /// So many more have arrived on other hosts.
+    /// Counts `arrivals` arrivals on other hosts.
     pub fn add(&self, arrivals: u32) {
         if arrivals > 0 {
             self.count.fetch_add(arrivals, Ordering::AcqRel);
@@ -261,12 +265,13 @@ impl Gate {
         }
     }
 
-    /// Arrivals so far.
+    /// The number of arrivals so far.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Sleeps until `target` have arrived (true), or `give_up`, asked every 10 ms, says to stop (false).
+    /// Sleeps until there are `target` arrivals (true), or `give_up`, called every 10 ms, returns true
+    /// (false).
     pub fn wait(&self, target: u32, mut give_up: impl FnMut() -> bool) -> bool {
         loop {
             let count = self.count();
@@ -296,29 +301,29 @@ impl RankSet {
         }
     }
 
-    /// The ranks from `64 * index` on, as bits. A poller keeps its own copy and looks here for new bits.
+    /// The 64 ranks from `64 * index` on, as bits. A poller keeps a copy and compares it to find new bits.
     pub fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Whether a rank is in it.
+    /// Whether a rank is in the set.
     pub fn has(&self, rank: u32) -> bool {
         self.word(rank as usize / 64) >> (rank % 64) & 1 != 0
     }
 
-    /// Takes a rank out.
+    /// Removes a rank.
     pub fn remove(&self, rank: u32) {
         if let Some(word) = self.words.get(rank as usize / 64) {
             word.fetch_and(!(1 << (rank % 64)), Ordering::Release);
         }
     }
 
-    /// Takes all ranks out.
+    /// Removes all ranks.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
-    /// The highest rank in it that is at most `rank`.
+    /// The highest rank in the set that is at most `rank`.
     pub(crate) fn last_until(&self, rank: u32) -> Option<u32> {
         let within = |index: usize| match index == rank as usize / 64 {
             true => self.word(index) & (u64::MAX >> (63 - rank % 64)),
@@ -328,7 +333,7 @@ impl RankSet {
         Some(index as u32 * 64 + 63 - within(index).leading_zeros())
     }
 
-    /// Calls `each` with the ranks below `ranks` that are set, ascending.
+    /// Calls `each` with the ranks in the set that are below `ranks`, ascending.
     pub fn each(&self, ranks: u32, mut each: impl FnMut(u32)) {
         for index in 0..(ranks as usize).div_ceil(64) {
             let mut word = self.word(index);
@@ -343,75 +348,75 @@ impl RankSet {
     }
 }
 
-/// What a rank shows of itself.
+/// A rank's page.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct RankPage {
-    /// Its process, 0 before it is born.
+    /// The pid of its process; 0 before the process has attached.
     pub pid: AtomicU32,
     state: AtomicU32,
-    /// Address of the two words of `cma::publish` in the rank's memory, 0 if there are none.
+    /// The address of the two words of `cma::publish` in the rank's memory; 0 if there are none.
     pub probe: AtomicU64,
-    /// The code that it left with, once it is not running any more.
+    /// The code with which the rank ended, once it does not run any more.
     pub exit_code: AtomicI32,
-    /// Cpus it may use, 0 if unknown; and the first of them.
+    /// The number of cpus that the rank may use; 0 if unknown.
     pub cpus: AtomicU32,
-    /// The first cpu it may use.
+    /// The first cpu that the rank may use.
     pub cpu: AtomicU32,
-    /// The cpu on which it last waited, plus 1; 0 if it never did.
+    /// The cpu on which the rank last waited, plus 1; 0 if it never waited.
     waits_on: AtomicU32,
-    /// The thread level it asked for, plus 1; 0 before MPI_Init.
+    /// The thread level that the program asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
-    /// What it waits for.
+    /// What the rank waits for.
     pub wait: Line<Wait>,
-    /// The same in full, on request.
+    /// What the rank waits for in full, on request.
     pub report: Line<Report>,
     /// The first rank of its world, in whose page the world lies.
     pub first: AtomicU32,
-    /// The number of its program among those started together (MPI_APPNUM).
+    /// The number of its program among the programs started together (MPI_APPNUM).
     pub application: AtomicU32,
-    /// Of the first rank of a world: what the world shares.
+    /// The state that a world shares, used in the page of its first rank.
     pub world: Line<World>,
     /// The worlds, by their first ranks, to which a comm of this rank leads (MPI 5.0, section 11.10.4).
     pub connected: Line<RankSet>,
-    /// What it wants of its launcher.
+    /// The rank's request to its launcher.
     pub ask: Line<Ask>,
-    /// Rung when there is news for the rank.
+    /// The bell that others ring when there is news for the rank.
     pub bell: Line<Doorbell>,
-    /// Where in its arena processes that cannot reach its private memory ask (`rma`). 0 if no thread serves
-    /// them.
+    /// The offset in its arena at which processes put requests if they cannot reach its private memory
+    /// (`rma`); 0 if no thread serves them.
     pub inbox: AtomicU64,
-    /// Grows before the bell is rung for news about windows (locks, posts, completions).
+    /// A count that grows before the bell is rung for news about windows (locks, posts, completions).
     pub window_news: Line<AtomicU64>,
-    /// The ranks that ever wrote to it, whose rings it must look into.
+    /// The ranks that ever sent to this rank, whose rings it must poll.
     pub senders: Line<RankSet>,
-    /// Where the extents of its arena end; those of an earlier process in this place stay.
+    /// The ends of the extents of its arena, including extents of an earlier process with this number.
     pub(super) extents: Line<ExtentTable>,
     /// The ranks whose arenas it could not map when it last needed them.
     pub unmapped: Line<RankSet>,
-    /// The ranks whose private memory it, or its proxy, cannot read: they copy to their arenas what it is to
-    /// have.
+    /// The ranks whose private memory this rank, or its proxy, cannot read: they copy bytes for it to their
+    /// arenas.
     pub unread: Line<RankSet>,
-    /// What it hands to its proxy.
+    /// The instances that the rank offloads to its proxy.
     pub launches: LaunchRing,
-    /// Its counters.
+    /// The rank's counters.
     pub counters: Line<telemetry::Page>,
-    /// Its collectives, where OUTBOARD_STATS asks for them.
+    /// The rank's collectives, if OUTBOARD_STATS asks for them.
     pub operations: Line<telemetry::Operations>,
-    /// Where peers find its instances: offset in its arena of the first of each bucket, 0 if the bucket is
-    /// empty.
+    /// The directory by which peers find its instances: for each bucket the offset in its arena of the first
+    /// instance, or 0 if the bucket is empty.
     pub directory: Line<[AtomicU64; DIRECTORY_BUCKETS]>,
     /// Words that the `executor` crate defines.
     pub scalars: Line<[AtomicU64; 64]>,
 }
 
 impl RankPage {
-    /// How far its life has come.
+    /// The state of its process.
     pub fn state(&self) -> State {
         State::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Says on which cpu it waits. Writes the line only when that is news.
+    /// Publishes on which cpu the rank waits. Writes the cache line only if the cpu has changed.
     #[inline]
     pub fn wait_on(&self, cpu: usize) {
         let here = cpu as u32 + 1;
@@ -420,19 +425,19 @@ impl RankPage {
         }
     }
 
-    /// The cpu on which it last waited, if it ever did.
+    /// The cpu on which the rank last waited, if it ever waited.
     #[inline]
     pub fn waits_on(&self) -> Option<usize> {
         (self.waits_on.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// Publishes a new state, after all else that belongs to it.
+    /// Publishes a new state, after all other fields that belong to it.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// Makes it the page of an unborn rank, after a rank that has left. The bell, the senders, and the
-    /// extents of the arena stay, because others may still use them.
+    /// Makes the page of a rank that has left that of a rank that has not attached yet. The bell, the
+    /// senders, and the extents of the arena stay, because other processes may still use them.
     pub(crate) fn renew(&self) {
         for word in [
             &self.pid,
@@ -461,41 +466,41 @@ impl RankPage {
     }
 }
 
-/// Bytes of the longest name that an endpoint may have.
+/// The longest name of an endpoint, in bytes.
 pub const ENDPOINT_BYTES_MAX: usize = 56;
 
-/// Where a process of the job is: 64 bytes for each, on every host.
+/// The host and endpoint of a process of the job: an entry of 64 bytes in a table that every host has.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Peer {
     /// The number of its host.
     pub(super) node: AtomicU32,
-    /// How long the name of its endpoint is; 0 before it is known.
+    /// The length of its endpoint's name; 0 before the name is known.
     pub(super) name_bytes: AtomicU16,
-    /// The number of its world: the place is used again after a spawned world has ended.
+    /// The number of its world: the entry is used again after a spawned world has ended.
     pub(super) generation: AtomicU32,
     pub(super) name: [AtomicU64; ENDPOINT_BYTES_MAX / 8],
 }
 
-/// A request of a rank to its launcher (`mpirun`), with its words in the rank's arena, where the answer takes
-/// their place.
+/// A request of a rank to its launcher (`mpirun`). Its bytes lie in the rank's arena; the answer replaces
+/// them there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Ask {
-    /// One of the constants below.
+    /// The state of the request: one of the constants below.
     pub state: AtomicU32,
-    /// What is wanted, as `launcher` defines.
+    /// The kind of request, as `launcher` defines.
     pub kind: AtomicU32,
-    /// Where in the rank's arena.
+    /// The offset of the bytes in the rank's arena.
     pub at: AtomicU64,
-    /// How much room there is.
+    /// The length of the memory there.
     pub capacity: AtomicU64,
-    /// How much of it the request, then the answer, takes.
+    /// The length of the request, then of the answer.
     pub bytes: AtomicU64,
 }
 
 impl Ask {
-    /// Nothing is wanted.
+    /// There is no request.
     pub const NOTHING: u32 = 0;
     /// A thread of the rank is writing a request.
     pub const WRITING: u32 = 1;
@@ -507,33 +512,34 @@ impl Ask {
     pub const TAKEN: u32 = 4;
 }
 
-/// What a proxy shows of itself.
+/// A proxy's page.
 #[repr(C, align(4096))]
 pub struct ProxyPage {
-    /// Its process, 0 before it is born.
+    /// The pid of its process; 0 before the process has attached.
     pub pid: AtomicU32,
     state: AtomicU32,
-    /// Cpus it may use, 0 if unknown.
+    /// The number of cpus that the proxy may use; 0 if unknown.
     pub cpus: AtomicU32,
-    /// The first cpu it may use.
+    /// The first cpu that the proxy may use.
     pub cpu: AtomicU32,
-    /// Grows while the proxy lives and is not asleep.
+    /// A count that grows while the proxy lives and does not sleep.
     pub heartbeat: Line<AtomicU64>,
-    /// Rung when there is news for the proxy.
+    /// The bell that others ring when there is news for the proxy.
     pub bell: Line<Doorbell>,
-    /// Its counters.
+    /// The proxy's counters.
     pub counters: Line<telemetry::Page>,
-    /// 1 once a rank kills it and reports that, so that whoever watches it does not.
+    /// 1 once a rank kills the proxy and reports its end, so that the proxy's parent does not report it
+    /// again.
     pub fenced: AtomicU32,
 }
 
 impl ProxyPage {
-    /// How far its life has come.
+    /// The state of its process.
     pub fn state(&self) -> State {
         State::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Publishes a new state, after all else that belongs to it.
+    /// Publishes a new state, after all other fields that belong to it.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }

@@ -4,11 +4,12 @@
 //! A packet is a slot of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32 KiB
 //! in the ring's area, which both ends use in order. The sender writes the turn last, and the receiver knows
 //! which turn it waits for, so a packet costs the transfer of one cache line. The receiver publishes how far
-//! it has read at every quarter of the ring, or when it finds nothing more. The area is made of *windows*:
-//! the sender moves on to the next, for good, when its cells leave no room. *Recycled buffers* are cells that
-//! belong to both ranks: the rank that has received in one sends its next packet in it, from its own cache.
+//! it has read at every quarter of the ring, and when it finds no packet. The area consists of *windows*:
+//! when its cells fill a window, the sender moves on to the next window and never returns. *Recycled buffers*
+//! are cells that both ranks use: the rank that has received in one sends its next packet in it, from its own
+//! cache.
 //!
-//! The protocol is generic in where the ring lies (`Memory`), so loom checks the code that runs.
+//! The protocol is generic over the memory of the ring (`Memory`), so loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
 use super::segment::{KeptPage, LocalRank, Segment, Shared, view};
@@ -23,43 +24,44 @@ pub const CELL_BYTES: usize = 32 << 10;
 
 /// Slots of a ring.
 const SLOTS: u64 = 256;
-/// Where the windows of the area begin and the last ends. Lengths are powers of two; the last is two cells at
-/// least.
+/// The offsets at which the windows of the area begin, and the end of the last. The length of each window is
+/// a power of two, and that of the last at least two cells.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// Positions in the area count bytes; those of window `n` begin at `n << WINDOW_SHIFT`.
+/// Positions in the area count bytes; the positions of window `n` begin at `n << WINDOW_SHIFT`.
 const WINDOW_SHIFT: u32 = 60;
-/// Cells begin at multiples of this. Not of the cache line: the receiver's prefetcher would take the next
-/// line from the sender.
+/// Cells begin at multiples of this. A cache line would be too little: the receiver's prefetcher would take
+/// the next line from the sender.
 const CELL_ALIGN: u64 = 256;
-/// The longest cell that a receiver prefetches before it knows what becomes of the packet.
+/// The longest cell that a receiver prefetches before it knows who takes the packet.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// The slot that a sender prefetches, counted from the next. The receiver looks at the ones before.
+/// The slot that a sender prefetches, counted from the next one. The receiver reads the slots before it.
 const SLOTS_AHEAD: u64 = 3;
 /// Data bytes that fit into a recycled buffer.
 pub const RECYCLED_BYTES: usize = 16 << 10;
-/// Shorter packets take a cell of the area, where the receiver expects it.
+/// The shortest cell that may be a recycled buffer. A shorter one lies in the area, where the receiver
+/// expects it.
 const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// Recycled buffers of a pair. Either end has half of them at first.
+/// The number of recycled buffers of a pair. Each end has half of them at first.
 const RECYCLED_BUFFERS: u32 = 16;
-/// `Slot::window` from here on names a recycled buffer: this plus its number.
+/// The value of `Slot::window` for recycled buffer 0; buffer `n` has this plus `n`.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
-/// In `ReceiverEnd::recycled`: an end has been there before.
+/// The bit in `ReceiverEnd::recycled` that says that an earlier receiver has stored its buffers there.
 const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// Where a pair's recycled buffers lie, in the ring from the lower rank to the higher.
+/// The offset of a pair's recycled buffers, which lie in the ring from the lower rank to the higher.
 const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
 /// Bytes of a whole ring: a page for both ends, the slots, the area, the recycled buffers.
 pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
 
-/// What a packet says of itself. `kind` means what the `p2p` crate makes of it.
+/// The header of a packet in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What sort of packet it is.
+    /// The kind of packet, which the `p2p` crate defines.
     pub kind: u8,
     /// Data bytes in the slot, up to `INLINE_BYTES`.
     pub inline_bytes: u8,
-    /// Data bytes in the cell, up to `CELL_BYTES`; 0 if it has none.
+    /// Data bytes in the cell, up to `CELL_BYTES`; 0 if the packet has no cell.
     pub cell_bytes: u16,
     /// The envelope's context.
     pub context: u64,
@@ -67,14 +69,14 @@ pub struct Header {
     pub tag: i32,
 }
 
-/// What becomes of a packet that was looked at.
+/// A receiver's answer about a packet that it has looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// It stays.
+    /// The packet stays in the ring.
     Not,
-    /// It was taken; the next is looked at.
+    /// The packet was taken; the receiver wants the next.
     More,
-    /// It was taken, and no other is looked at.
+    /// The packet was taken; the receiver wants no other now.
     Last,
 }
 
@@ -82,29 +84,29 @@ pub enum Take {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// It is on its way.
+    /// The packet is in the ring.
     Done,
-    /// No slot or no cell is free: try again later.
+    /// No slot or no cell is free; the caller tries again later.
     Full,
 }
 
-/// One packet's place. Only the sender writes it, and only while it is its turn.
+/// The slot of one packet. Only the sender writes it, and only while the slot is free.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How often the ring had gone round, plus 1, when the packet was written. Zero: never.
+    /// The packet's turn: how often all slots had been used before, plus 1. Zero: the slot was never written.
     turn: AtomicU32,
-    /// kind, inline_bytes, cell_bytes: 8, 8 and 16 bits, from the low end.
+    /// The fields kind, inline_bytes, cell_bytes: 8, 8 and 16 bits, from the low end.
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// Where there is a cell: the window in which it lies, or which recycled buffer it is.
+    /// The window in which the cell lies, or the recycled buffer that is the cell (`RECYCLED_WINDOWS`).
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// What the two ends tell each other, and keep for the next process in their place.
+/// The state that both ends share, and that they leave to the next process that takes an end.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Ends {
@@ -113,7 +115,7 @@ pub(super) struct Ends {
     receiver_claimed: Line<AtomicU32>,
 }
 
-/// Kept for the next sender of this ring.
+/// The state that a sender leaves to the next sender of this ring.
 #[repr(C)]
 #[derive(Debug)]
 struct SenderEnd {
@@ -122,50 +124,50 @@ struct SenderEnd {
     area_tail: AtomicU64,
 }
 
-/// Published for the sender.
+/// The state that the receiver publishes for the sender.
 #[repr(C)]
 #[derive(Debug)]
 struct ReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
-    /// Kept for the next receiver: the recycled buffers that the last one held.
+    /// The recycled buffers that the last receiver held, left to the next receiver.
     recycled: AtomicU32,
 }
 
-/// A recycled buffer that an end holds, and the bytes of it that a packet takes.
+/// A recycled buffer that an end holds, and the part of it that is a packet's cell.
 #[derive(Clone, Copy, Debug)]
 struct Recycled {
     number: u32,
     cell: Span,
 }
 
-/// Where a ring lies, and how the receiver is told of packets.
+/// The memory of a ring, and how it announces packets to the receiver.
 pub(super) trait Memory {
-    /// A power of two.
+    /// The number of slots, a power of two.
     fn slots(&self) -> u64;
-    /// Window `number` of the area; none if there are not so many.
+    /// Window `number` of the area, or None if there is no such window.
     fn window(&self, number: u64) -> Option<Window>;
     fn ends(&self) -> &Ends;
-    /// `index` is below `slots`.
+    /// The slot at `index`, which is below `slots`.
     fn slot(&self, index: u64) -> &Slot;
     /// The first `bytes` data bytes of a slot.
     fn inline(&self, index: u64, bytes: u64) -> Span;
-    /// `offset + bytes` is at most where the last window ends.
+    /// A part of the area; `offset + bytes` is at most the end of the last window.
     fn area(&self, offset: u64, bytes: u64) -> Span;
     /// The first `bytes` bytes of a recycled buffer.
     fn recycled(&self, number: u32, bytes: u64) -> Span;
-    /// The recycled buffers that the receiver has at first, a bit for each.
+    /// The recycled buffers that the receiver holds at first, a bit for each.
     fn first_recycled(&self) -> u32;
-    /// Enters the sender into the receiver's list.
+    /// Adds the sender to the receiver's set of senders.
     fn introduce(&self);
-    /// Tells the receiver that there is a packet.
+    /// Announces to the receiver that there is a packet: rings its bell.
     fn announce(&self);
 }
 
-/// The turn of the packet number `position`. Numbers wrap after 2^32 rounds, when the turn they meet is long
-/// gone.
-#[inline(always)] // The number of slots is a constant, and dividing by it then a shift.
+/// The turn of packet number `position`. Turns wrap after 2^32 rounds, when no slot has the old turn any
+/// more.
+#[inline(always)] // So that the number of slots is a constant, and the division by it a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
 }
@@ -174,22 +176,22 @@ fn turn(position: u64, slots: u64) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     number: u64,
-    /// From the start of the area.
+    /// The offset in the area.
     offset: u64,
-    /// A power of two; of the last window at least twice the largest cell.
+    /// The length, a power of two; that of the last window is at least twice the largest cell.
     bytes: u64,
-    /// Longer cells lie in a later window.
+    /// The longest cell in this window; longer cells lie in a later window.
     cell_bytes_max: u64,
 }
 
 impl Window {
-    /// The position at which it begins.
+    /// The first position of the window.
     fn begin(self) -> u64 {
         self.number << WINDOW_SHIFT
     }
 
-    /// Where a cell of `bytes` begins and ends if the window is used up to `position`: there, or at the start
-    /// of the window if it would not fit in one piece. Both ends compute it.
+    /// The start and end of a cell of `bytes` bytes if the window is used up to `position`: it starts there,
+    /// or at the start of the window if it would not fit in one piece. Both ends compute it.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
@@ -197,7 +199,7 @@ impl Window {
         (start, (start + bytes).next_multiple_of(CELL_ALIGN))
     }
 
-    /// Where in the area a position lies.
+    /// The offset in the area of a position.
     #[inline]
     fn offset(self, position: u64) -> u64 {
         self.offset + (position & (self.bytes - 1))
@@ -208,20 +210,20 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Tail<M: Memory> {
     memory: M,
-    /// Packets sent.
+    /// The number of packets sent.
     tail: u64,
-    /// How far the area is used, wrapped ends included.
+    /// The position in the area up to which it is used, including skipped ends of windows.
     area_tail: u64,
-    /// Where cells lie now.
+    /// The window in which cells lie now.
     window: Window,
-    /// The receiver's positions as last seen, in the area at least the window's first.
+    /// The receiver's positions as last seen; `area_head_seen` is at least the window's first position.
     head_seen: u64,
     area_head_seen: u64,
     introduced: bool,
 }
 
 impl<M: Memory> Tail<M> {
-    /// None if this ring's sending end is in use.
+    /// Takes the sending end; None if it is in use.
     fn new(memory: M) -> Option<Tail<M>> {
         let end = &memory.ends().sender;
         if end.claimed.swap(1, Ordering::Acquire) != 0 {
@@ -236,7 +238,7 @@ impl<M: Memory> Tail<M> {
         Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
-    /// Sends a packet. Its cell is this recycled buffer, if there is one, which then is the receiver's.
+    /// Sends a packet. If `recycled` is given, it is the packet's cell, and then belongs to the receiver.
     #[inline]
     fn send(&mut self, header: &Header, recycled: Option<Recycled>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
@@ -310,7 +312,7 @@ impl<M: Memory> Tail<M> {
         self.memory.inline(index, 1).prefetch_write();
     }
 
-    /// Takes `bytes` of the area. Returns where they begin in it.
+    /// Takes `bytes` bytes of the area and returns their offset in it; None if there is no room.
     #[inline]
     fn cell(&mut self, bytes: u64) -> Option<u64> {
         loop {
@@ -325,8 +327,8 @@ impl<M: Memory> Tail<M> {
         }
     }
 
-    /// Looks how far the receiver is by now. Moves on to the next window if that does not help; `None` after
-    /// the last.
+    /// Reads how far the receiver is by now. Moves on to the next window if there is still no room; None if
+    /// there is no next window.
     #[cold]
     fn make_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
@@ -341,7 +343,7 @@ impl<M: Memory> Tail<M> {
 }
 
 impl<M: Memory> Drop for Tail<M> {
-    /// Leaves the position to the next sender.
+    /// Leaves the positions to the next sender.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
         end.tail.store(self.tail, Ordering::Relaxed);
@@ -354,24 +356,25 @@ impl<M: Memory> Drop for Tail<M> {
 #[derive(Debug)]
 pub(super) struct Head<M: Memory> {
     memory: M,
-    /// Packets received.
+    /// The number of packets received.
     head: u64,
-    /// How far the area has been read, wrapped ends included.
+    /// The position in the area up to which it has been read, including skipped ends of windows.
     area_head: u64,
-    /// Where the last cell lay.
+    /// The window of the last cell.
     window: Window,
-    /// Our positions as last published.
+    /// The positions of this end as last published.
     head_published: u64,
     area_head_published: u64,
     /// The recycled buffers that this end holds, a bit for each.
     recycled: u32,
-    /// Bytes of the last cell if it was short. While this end waits it prefetches as many of the next. A long
-    /// cell would be torn from a sender that still writes it.
+    /// The bytes of the last cell if it was short, else 0. While this end waits, it prefetches as many bytes
+    /// of the next cell. The prefetch of a long cell would take cache lines from a sender that still writes
+    /// it.
     awaited_bytes: u64,
 }
 
 impl<M: Memory> Head<M> {
-    /// None if this ring's receiving end is in use.
+    /// Takes the receiving end; None if it is in use.
     fn new(memory: M) -> Option<Head<M>> {
         if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
@@ -425,7 +428,7 @@ impl<M: Memory> Head<M> {
     #[inline(always)]
     fn poll_while(&mut self, mut read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
         let slots = self.memory.slots();
-        // Kept out of memory, into which `read` writes.
+        // A local copy, which stays in a register although `read` writes to memory.
         let mut head = self.head;
         loop {
             let index = head % slots;
@@ -450,7 +453,7 @@ impl<M: Memory> Head<M> {
                 let window = slot.window.load(Ordering::Relaxed);
                 if window >= RECYCLED_WINDOWS {
                     let number = window - RECYCLED_WINDOWS;
-                    // It cannot be one that we hold.
+                    // A sender cannot use a buffer that this end holds.
                     let is_long = header.cell_bytes as usize > RECYCLED_BYTES;
                     if number >= RECYCLED_BUFFERS || self.recycled & 1 << number != 0 || is_long {
                         return self.corrupt();
@@ -467,7 +470,7 @@ impl<M: Memory> Head<M> {
                     cell = self.memory.area(self.window.offset(start), cell_bytes);
                     self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
                 }
-                // It travels while the message is matched.
+                // The bytes travel while the message is matched.
                 if cell_bytes <= EARLY_BYTES_MAX {
                     cell.prefetch();
                 }
@@ -494,7 +497,7 @@ impl<M: Memory> Head<M> {
         Ok(())
     }
 
-    /// Follows the sender to a later window. False if there is none of this number.
+    /// Follows the sender to a later window. False if there is no later window of this number.
     #[cold]
     fn move_on(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
@@ -507,7 +510,7 @@ impl<M: Memory> Head<M> {
         }
     }
 
-    /// Says what is wrong with the next packet.
+    /// The error for a next packet that is invalid.
     #[cold]
     fn corrupt<R>(&self) -> Result<R> {
         let slot = self.memory.slot(self.head % self.memory.slots());
@@ -522,8 +525,8 @@ impl<M: Memory> Head<M> {
         );
     }
 
-    /// A recycled buffer for a cell of `bytes`, if this end holds one. The least number, so that few are in
-    /// use.
+    /// A recycled buffer for a cell of `bytes`, if this end holds one: the one with the least number, so that
+    /// few are in use.
     #[inline]
     fn recycled(&self, bytes: u64) -> Option<Recycled> {
         let number = self.recycled.trailing_zeros();
@@ -532,7 +535,7 @@ impl<M: Memory> Head<M> {
         suits.then(|| Recycled { number, cell: self.memory.recycled(number, bytes) })
     }
 
-    /// Tells the sender how far this end has read.
+    /// Publishes for the sender how far this end has read.
     #[inline]
     fn publish(&mut self) {
         let end = &self.memory.ends().receiver;
@@ -558,22 +561,22 @@ impl<M: Memory> Drop for Head<M> {
 /// A ring of the segment.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Keeps the memory mapped to which the two after it refer.
+    /// Keeps the memory mapped to which the next two fields refer.
     map: Map,
     ends: &'static Ends,
     slots: &'static [Slot; SLOTS as usize],
     receiver: KeptPage,
     from: LocalRank,
     to: LocalRank,
-    /// Only at the receiving end.
+    /// The pair's recycled buffers; None at the sending end.
     recycled: Option<Map>,
 }
 
-// SAFETY: atomics, and plain bytes that are only reached by `Span`.
+// SAFETY: atomics, and bytes that are only reached by `Span`.
 unsafe impl Sync for Slot {}
 // SAFETY: likewise.
 unsafe impl Shared for Slot {}
-// SAFETY: an array of them.
+// SAFETY: an array of slots.
 unsafe impl Shared for [Slot; SLOTS as usize] {}
 // SAFETY: atomics only.
 unsafe impl Shared for Ends {}
@@ -599,7 +602,7 @@ impl Memory for Mapped {
     #[inline]
     fn inline(&self, index: u64, bytes: u64) -> Span {
         assert!(bytes <= INLINE_BYTES as u64);
-        // SAFETY: part of a slot, which stays mapped as long as we live; nobody has a reference to these
+        // SAFETY: part of a slot, which stays mapped as long as `self` lives; there is no reference to these
         // bytes.
         unsafe { Span::claim(self.slot(index).inline.get() as usize, bytes as usize) }
     }
@@ -635,15 +638,15 @@ impl Memory for Mapped {
 pub struct Sender(Tail<Mapped>);
 
 impl Sender {
-    /// Sends a packet, if there is room: `write` is called with the place of its inline bytes and that of its
-    /// cell, as long as the header says, and must fill both. Then wakes the receiver if it sleeps.
+    /// Sends a packet if there is room, and wakes the receiver if it sleeps. `write` gets the memory of the
+    /// inline bytes and of the cell, which are as long as the header says, and must fill both.
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
         self.0.send(header, None, write)
     }
 
-    /// The same, of a packet whose cell is a recycled buffer that the receiving end of the other direction
-    /// holds, if it has one.
+    /// The same, but the cell is a recycled buffer if `receiver`, the end of the other direction, holds one
+    /// that suits.
     #[inline]
     pub fn send_back(
         &mut self,
@@ -660,19 +663,19 @@ impl Sender {
     }
 
     /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most
-    /// `cell_bytes`: so many sends succeed.
+    /// `cell_bytes`. If so, the sends of these packets succeed.
     pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         self.0.has_room(bytes, cell_bytes)
     }
 
-    /// Prefetches a later packet's slot, which the receiver has read a round ago; otherwise each message's
-    /// stores wait for its line. For a single packet it costs more than it gains.
+    /// Prefetches the slot of a later packet, which the receiver read one round ago; else the stores of each
+    /// message wait for the slot's cache line. For a single packet this costs more time than it saves.
     #[inline]
     pub fn expect_more(&self) {
         self.0.expect_more();
     }
 
-    /// Eager bytes that the receiver has ever given back by `Receiver::consume`.
+    /// Eager bytes that the receiver has returned by `Receiver::consume` so far.
     #[inline]
     pub fn consumed(&self) -> u64 {
         self.0.memory.ends().receiver.consumed.load(Ordering::Acquire)
@@ -684,9 +687,9 @@ impl Sender {
 pub struct Receiver(Head<Mapped>);
 
 impl Receiver {
-    /// Receives the next packet: `read` gets its header, inline bytes and cell, which are the sender's again
-    /// afterwards. Errors: the sender wrote nonsense; every later poll repeats it. All room is given back
-    /// once nothing is left.
+    /// Receives the next packet: `read` gets its header, inline bytes and cell, which belong to the sender
+    /// again afterwards. Errors: the packet is invalid; every later poll returns the same error. If there is
+    /// no packet, all room is returned to the sender.
     #[inline]
     pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
         self.0.poll(read)
@@ -698,7 +701,8 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// As `poll`, of packets as long as `read` wants more. Room is given back only by quarters of the ring.
+    /// Receives packets as `poll` does, until `read` wants no more. Room is returned to the sender only by
+    /// quarters of the ring.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
         self.0.poll_while(read)
@@ -710,17 +714,17 @@ impl Receiver {
         self.0.recycled != 0
     }
 
-    /// Packets received so far.
+    /// The number of packets received so far.
     #[inline]
     pub fn received(&self) -> u64 {
         self.0.head
     }
 
-    /// Gives `bytes` of eager credit back to the sender.
+    /// Returns `bytes` bytes of eager credit to the sender.
     #[inline]
     pub fn consume(&mut self, bytes: u64) {
         let consumed = &self.0.memory.ends().receiver.consumed;
-        // We are the only writer.
+        // Only the receiver writes it.
         consumed.store(consumed.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
     }
 }
@@ -732,8 +736,8 @@ impl Segment {
         Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, recycled: None })
     }
 
-    /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
-    /// goes on.
+    /// The sending end of the ring `from -> to`. Errors: it is in use. After it is dropped, a later call
+    /// takes it where it was left.
     pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
         match Tail::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
@@ -741,8 +745,8 @@ impl Segment {
         }
     }
 
-    /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
-    /// goes on.
+    /// The receiving end of the ring `from -> to`. Errors: it is in use. After it is dropped, a later call
+    /// takes it where it was left.
     pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match Head::new(Mapped { recycled: Some(recycled), ..self.ring(from, to)? }) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The ring's protocol under every interleaving and every stale read that the memory model allows, with two
-//! or four slots and windows of one and two cells, so that each wraps, alone and together.
+//! Checks of the ring's protocol under every interleaving and every stale read that the memory model allows,
+//! with two or four slots and windows of one and two cells, so that slots and windows wrap, alone and
+//! together.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -9,25 +10,24 @@ use loom::thread;
 
 const PACKETS: u64 = 3;
 const CELL: u16 = 40;
-/// Long enough for a recycled buffer.
+/// Bytes of a cell that is long enough for a recycled buffer.
 const LONG: u16 = RECYCLED_BYTES_MIN as u16;
-/// What a cell takes of its window.
+/// The bytes that a cell takes of its window.
 const PLACE: u64 = CELL_ALIGN;
 
 #[derive(Debug)]
 struct Model {
     ends: Ends,
     slots: Vec<Slot>,
-    /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way
-    /// round.
+    /// The inline bytes: loom reports a read that is not ordered after the write, or the other way round.
     inline: Vec<UnsafeCell<u64>>,
-    /// The area, likewise, and behind it the recycled buffers.
+    /// The area, likewise, and after it the recycled buffers.
     cells: Arc<Vec<UnsafeCell<u64>>>,
-    /// Those that the receiver has at first.
+    /// The recycled buffers that the receiver holds at first.
     first_recycled: u32,
 }
 
-/// Where recycled buffers begin among the cells.
+/// The index of the first recycled buffer among the cells.
 const FIRST_RECYCLED: u64 = 3;
 
 fn line<T>(value: T) -> Line<T> {
@@ -35,13 +35,13 @@ fn line<T>(value: T) -> Line<T> {
 }
 
 impl Model {
-    /// With this window in use.
+    /// Makes a ring whose ends are in this window.
     fn new(slots: usize, window: u64) -> Arc<Model> {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }
 
-    /// Two rings, there and back, and one recycled buffer, first at the receiving end of the second. There
-    /// are no other cells.
+    /// Makes two rings, there and back, and one recycled buffer, which the receiving end of the second ring
+    /// holds at first. There are no other cells.
     fn pair(slots: usize) -> [Arc<Model>; 2] {
         let recycled = Arc::new(places(FIRST_RECYCLED as usize + 1));
         [0, 1].map(|first_recycled| Arc::new(Model::of(slots, 0, recycled.clone(), first_recycled)))
@@ -192,7 +192,7 @@ fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }
 
-/// One end of both rings sends and receives so many packets by turns, in the recycled buffer when it has it.
+/// One rank sends and receives so many packets by turns, in the recycled buffer when it holds it.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();
     let (mut tail, mut head) = (Tail::new(to).unwrap(), Head::new(from).unwrap());

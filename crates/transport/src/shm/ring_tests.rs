@@ -95,15 +95,16 @@ fn full_by_slots_and_by_cells() {
     }
     assert_eq!(to.send(&header(0, 1, 0), |_, _| panic!("written although full")), Sent::Full);
     assert_eq!(to.send(&header(40, 0, 0), |_, _| ()), Sent::Done);
-    // One cell is back only once the reader tells: after a quarter of the area, here two cells.
+    // The sender gets a cell back only once the reader publishes: after a quarter of the area, here two
+    // cells.
     from.poll(|_, _, _| ()).unwrap().unwrap();
     from.poll(|_, _, _| ()).unwrap().unwrap();
     assert_eq!(to.send(&header(0, 1, 0), |_, _| ()), Sent::Done);
 }
 
-/// Goal: where `has_room` says so, so many sends succeed; and it does of half a window in an empty ring.
-/// Method: messages of random lengths and pieces, a reader that takes some packets now and then, in the first
-/// window and in the last.
+/// Goal: if `has_room` returns true, that many sends succeed; and it returns true for half a window in an
+/// empty ring. Method: messages of random lengths and pieces, in the first and in the last window, and a
+/// reader that takes some packets now and then.
 #[test]
 fn room_is_as_it_says() {
     for last_window in [false, true] {
@@ -177,7 +178,7 @@ fn nonsense_is_an_error() {
             assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
         }
     }
-    // A window that there is not, and one that both have left.
+    // A window that does not exist, and one that both ends have left.
     for (bytes, window) in [(1, 2), (1, u32::MAX), (CELL_BYTES as u16, 0)] {
         let segment = segment();
         let mut to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
@@ -189,7 +190,7 @@ fn nonsense_is_an_error() {
         to.0.memory.slot(1).window.store(window, Ordering::Relaxed);
         assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
     }
-    // A recycled buffer that there is not, one that the receiver holds itself, a cell longer than one.
+    // A recycled buffer that does not exist, one that the receiver holds, a cell longer than such a buffer.
     let held = RECYCLED_BUFFERS / 2;
     for (bytes, number) in
         [(1, RECYCLED_BUFFERS), (1, held), (RECYCLED_BYTES as u16 + 1, 0), (1, u32::MAX - RECYCLED_WINDOWS)]
@@ -205,7 +206,7 @@ fn nonsense_is_an_error() {
     }
 }
 
-/// Both directions between two ranks, at one of them.
+/// One rank's ends of both directions between two ranks.
 fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     (
         segment.ring_sender(LocalRank(own), LocalRank(1 - own)).unwrap(),
@@ -213,7 +214,7 @@ fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     )
 }
 
-/// Sends a packet with a cell of `bytes`, and receives it. Returns where the cell lay in the sender's ring.
+/// Sends a packet with a cell of `bytes`, and receives it. Returns the cell's offset in the sender's ring.
 fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
     let mut sent_at = 0;
     let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {
@@ -245,21 +246,21 @@ fn a_recycled_buffer_goes_to_and_fro() {
         assert_eq!(held(&zero, &one), (half, half << (RECYCLED_BUFFERS / 2)), "and back");
     }
     assert_eq!((zero.0.0.area_tail, one.0.0.area_tail), (0, 0), "no other cell was used");
-    // Where only one sends, the other has them all in the end, and cells lie in the ring.
+    // If only one rank sends, the other holds all recycled buffers in the end, and cells lie in the ring.
     for _ in 0..RECYCLED_BUFFERS / 2 {
         assert!(zero.1.has_recycled());
         pass(&mut zero, &mut one.1, 257);
     }
     assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - RECYCLED_BUFFERS)));
     assert_eq!(pass(&mut zero, &mut one.1, 257), AREA_OFFSET as usize);
-    // The area goes on where it was, whatever passed in between.
+    // The area continues where it was, whatever passed through recycled buffers in between.
     pass(&mut one, &mut zero.1, 257);
     pass(&mut zero, &mut one.1, 258);
     assert_eq!(pass(&mut zero, &mut one.1, 259), AREA_OFFSET as usize + 512);
     // Too short for a recycled buffer, and too long.
     assert_eq!(pass(&mut one, &mut zero.1, 256), AREA_OFFSET as usize);
     assert_eq!(pass(&mut one, &mut zero.1, RECYCLED_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
-    // Later ends hold what these held.
+    // Later ends hold the recycled buffers that these ends held.
     drop((zero, one));
     let (zero, one) = (ends(&segment, 0), ends(&segment, 1));
     assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - RECYCLED_BUFFERS)));
@@ -296,14 +297,14 @@ fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
         from.poll(|_, _, cell| assert_eq!(cell.bytes(), usize::from(bytes))).unwrap().unwrap();
         address - to.0.memory.map.span().address() - AREA_OFFSET as usize
     };
-    // One at a time, they stay in the first window, round and round.
+    // Packets that are taken one at a time stay in the first window, round and round.
     for i in 0..1000 {
         assert_eq!(offset_of(&mut to, 4096), i * 4096 % WINDOWS[1] as usize);
     }
     assert_eq!(offset_of(&mut to, CELL_BYTES as u16), WINDOWS[1] as usize);
     assert_eq!(offset_of(&mut to, 1), WINDOWS[1] as usize + CELL_BYTES);
-    // Nothing is received: the first window is full after 128 cells of 512 bytes each, and the rest lie in
-    // the second.
+    // While nothing is received, the first window is full after 128 cells of 512 bytes each; the others lie
+    // in the second.
     let mut to = segment.ring_sender(LocalRank(1), LocalRank(0)).unwrap();
     for _ in 0..SLOTS {
         assert_eq!(to.send(&header(0, 257, 7), |_, _| ()), Sent::Done);

@@ -3,9 +3,9 @@
 //!
 //! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x all][ring x ranks x ranks][arena x ranks]`, at
 //! offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and
-//! each extent of an arena (`extents.rs`) is a map of its own, made on first use, so address space and locked
-//! memory follow what the process uses. Before each map the descriptor is compared with what it was: the
-//! program may have closed it, and have a file of its own under its number.
+//! each extent of an arena (`extents.rs`) is a map of its own, made on first use, so a process takes address
+//! space and locked memory only for what it uses. Before each map the inode of the descriptor is checked: the
+//! program may have closed it and opened a file of its own under the same number.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
@@ -26,37 +26,38 @@ use sys::memory::{self, Map, Memfd};
 
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
-/// Changes whenever the meaning of any shared byte changes.
+/// The version of the layout, which changes whenever the meaning of any shared byte changes.
 const VERSION: u32 = 13;
-/// Arenas and their extents begin at multiples of this and have multiples of it, so that huge pages can back
-/// them.
+/// Arenas and their extents begin at multiples of this, and their lengths are multiples of it, so that huge
+/// pages can back them.
 pub(super) const ARENA_ALIGN: u64 = 2 << 20;
-/// How much longer an arena's range of offsets is than what its rank may allocate: an allocation lies in one
-/// extent, so what freed ones leave in several cannot be put together.
+/// How many times an arena's range of offsets is as long as the bytes that its rank may allocate: an
+/// allocation lies in one extent, so free bytes in several extents cannot serve one allocation.
 const ARENA_RANGE: u64 = 4;
-/// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
+/// Rings begin at multiples of this, the largest page size of supported machines, so that each can be mapped
+/// alone.
 const RING_ALIGN: u64 = 64 << 10;
 /// Bytes from one ring to the next.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
-/// If limits leave less for each arena, there is no room for spawned processes.
+/// The least arena for which there is room for spawned processes: if limits leave less, there is none.
 const ARENA_BYTES_MIN: u64 = 64 << 20;
 
-/// How many of what a job has: all that the layout depends on.
+/// The numbers of a job on which the layout depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Ranks, 1 to 4096: those of the first world, and room for those that it may spawn.
     pub ranks: u32,
     /// Proxies, 0 to 4096. Rank r is served by proxy r % proxies.
     pub proxies: u32,
-    /// Bytes that each rank may allocate in its arena; rounded up to 2 MiB. What is not used costs nothing.
+    /// Bytes that each rank may allocate in its arena, rounded up to 2 MiB. Unused bytes take no memory.
     pub arena_bytes: u64,
 }
 
 impl Shape {
-    /// A shape whose arenas are as large as the machine's memory, or smaller where files (`ulimit -f`) are
-    /// limited. There is room for `spawned` more ranks, unless that would leave less than
-    /// `ARENA_BYTES_MIN`.
+    /// A shape whose arenas are as large as the machine's memory, or smaller if files are limited
+    /// (`ulimit -f`). It has room for `spawned` more ranks, unless that would leave less than
+    /// `ARENA_BYTES_MIN` for each arena.
     pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
         Shape::within(
             Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
@@ -75,19 +76,19 @@ impl Shape {
         };
         let shape = if share(most) < ARENA_BYTES_MIN { Shape { ranks, ..most } } else { most };
         let bytes = share(shape).max(ARENA_ALIGN);
-        // Rounded down where there is a limit, up otherwise, as `layout` does.
+        // Rounded down if there is a limit; `layout` rounds up otherwise.
         Shape {
             arena_bytes: if bytes < memory { bytes / ARENA_ALIGN * ARENA_ALIGN } else { memory },
             ..shape
         }
     }
 
-    /// Whether each rank may allocate less than the machine has, because of a limit on files.
+    /// Whether each rank may allocate less than the machine's memory, because of a limit on files.
     pub fn is_cut(self) -> bool {
         self.arena_bytes < limits::memory_bytes() && limits::file_bytes().is_some()
     }
 
-    /// Where everything lies. Errors: no machine can map the shape.
+    /// The layout of a segment of this shape. Errors: no machine can map the shape.
     fn layout(self) -> Result<Layout> {
         let Shape { ranks, proxies, arena_bytes } = self;
         if ranks == 0 || ranks > RANKS_MAX || proxies > RANKS_MAX {
@@ -96,8 +97,8 @@ impl Shape {
                 "a job of {ranks} ranks and {proxies} proxies: 1 to {RANKS_MAX} ranks, up to {RANKS_MAX} proxies"
             );
         }
-        // The sums stay far below 2^64: 4096 pages, 4096^2 rings of less than 2^20, 4096 ranges of 2^48 at
-        // most.
+        // The sums stay far below 2^64: 4096 pages, 4096^2 rings of less than 2^20 bytes, 4096 ranges of at
+        // most 2^48 bytes.
         if arena_bytes == 0 || arena_bytes > 1 << 46 {
             fail!(Class::Arg, "an arena of {arena_bytes} bytes per rank: 1 to 2^46 are possible");
         }
@@ -121,13 +122,13 @@ impl Shape {
     }
 }
 
-/// Offsets in bytes from the start of the segment.
+/// The layout of a segment: offsets in bytes from its start, and lengths.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
     peers: u64,
-    /// End of the part that is mapped at once.
+    /// The end of the part that is mapped when a process attaches.
     pages_end: u64,
     rings: u64,
     arenas: u64,
@@ -136,7 +137,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Offsets from one arena to the next.
+    /// The distance from one arena to the next.
     fn arena_range(&self) -> u64 {
         self.arena_bytes * ARENA_RANGE
     }
@@ -144,8 +145,8 @@ impl Layout {
 
 /// Types that may lie in shared memory at a mapped, aligned address.
 ///
-/// # Safety
-/// Every bit pattern must be valid, and every field must be an atomic or plain bytes reached by `Span` only.
+/// # Safety Every bit pattern must be valid, and every field must be an atomic or bytes that are reached by
+/// `Span` only.
 pub(super) unsafe trait Shared {}
 // SAFETY: atomics only.
 unsafe impl Shared for Job {}
@@ -156,19 +157,20 @@ unsafe impl Shared for ProxyPage {}
 // SAFETY: atomics only.
 unsafe impl Shared for Peer {}
 
-/// A process of this segment, by its place there: what pages, arenas, rings, bells, flat collectives and
-/// cross-memory attach take. Only [`Segment::local`] makes one of a peer, and it can say no.
+/// A process of this segment, by its process number. Pages, arenas, rings, bells, flat collectives and
+/// cross-memory attach take a `LocalRank`. Only [`Segment::local`] makes one from a peer; it returns None for
+/// a peer on another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalRank(pub(super) u32);
 
 impl LocalRank {
-    /// The process as any process of the job knows it.
+    /// The peer number by which any process of the job knows this process.
     #[inline]
     pub fn peer(self) -> u32 {
         self.0
     }
 
-    /// The number of its place, from 0 on.
+    /// The process number as an index.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -187,7 +189,7 @@ pub struct Segment {
     inner: Arc<Inner>,
 }
 
-/// A rank's page, found and checked once. Keeps the segment mapped.
+/// A rank's page, whose bounds have been checked. It keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct KeptPage {
     page: &'static RankPage,
@@ -212,8 +214,8 @@ struct Inner {
 }
 
 impl Segment {
-    /// Makes the shared memory of a new job. The descriptor is for children (`sys::memory::inheritable`); the
-    /// segment keeps one of its own.
+    /// Makes the shared memory of a new job. The returned descriptor is for children
+    /// (`sys::memory::inheritable`); the segment keeps a copy of its own.
     pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
         let layout = shape.layout()?;
         let shape = Shape { arena_bytes: layout.arena_bytes, ..shape };
@@ -237,7 +239,7 @@ impl Segment {
         job.arena_bytes.store(shape.arena_bytes, Ordering::Relaxed);
         job.total_bytes.store(layout.total, Ordering::Relaxed);
         job.start.store(sys::clock::now(), Ordering::Relaxed);
-        // Unique enough among the jobs that could meet on one machine, and never 0.
+        // Unique enough among the jobs of one machine, and never 0.
         job.id.store((sys::clock::wall() << 16 ^ u64::from(sys::process::id())) | 1, Ordering::Relaxed);
         segment.world(0).renew(0, shape.ranks);
         job.firsts.add(0);
@@ -245,7 +247,8 @@ impl Segment {
         Ok((segment, copy))
     }
 
-    /// Enters a job by an inherited descriptor, after checking that it is one, and one of this build.
+    /// Attaches to a job by an inherited descriptor. Errors: the descriptor is not a job's memory, or its
+    /// layout is of another version.
     pub fn attach(fd: OwnedFd) -> Result<Segment> {
         if !memory::is_sealed(&fd) {
             fail!(
@@ -301,20 +304,20 @@ impl Segment {
         self.inner.shape
     }
 
-    /// What concerns all.
+    /// The job's page.
     #[inline]
     pub fn job(&self) -> &Job {
         view(self.inner.pages.span(), 0)
     }
 
-    /// A peer's place in this segment, if it has one.
+    /// The peer as a process of this segment; None if the peer is on another host.
     #[inline]
     pub fn local(&self, peer: u32) -> Option<LocalRank> {
         let here = self.job().node.load(Ordering::Relaxed);
         (self.node_of(peer) == here).then_some(LocalRank(peer))
     }
 
-    /// The same, where a peer that has none is an error.
+    /// The same, but a peer on another host is an error.
     pub fn require(&self, peer: u32) -> Result<LocalRank> {
         let Some(rank) = self.local(peer) else {
             fail!(
@@ -326,7 +329,7 @@ impl Segment {
         Ok(rank)
     }
 
-    /// All places, whether taken or not.
+    /// All process numbers of the segment, whether or not a process of this host has the number.
     pub fn places(&self) -> impl ExactSizeIterator<Item = LocalRank> + Clone + use<> {
         (0..self.inner.shape.ranks).map(LocalRank)
     }
@@ -337,15 +340,15 @@ impl Segment {
         self.page(rank)
     }
 
-    /// As `rank`, for keeping.
+    /// A rank's page as a value that keeps the segment mapped.
     pub fn keep_rank(&self, rank: LocalRank) -> KeptPage {
         KeptPage { page: self.page(rank), _segment: self.clone() }
     }
 
-    /// As `rank`, for a caller that keeps this segment for `'a`.
+    /// A rank's page, for a caller that keeps this segment for `'a`.
     #[inline]
     pub(super) fn page<'a>(&self, rank: LocalRank) -> &'a RankPage {
-        // A place of another segment may be none of this one.
+        // A `LocalRank` of another segment may be out of bounds here.
         assert!(rank.0 < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank.0) * size_of::<RankPage>() as u64;
         view(self.inner.pages.span(), offset)
@@ -358,7 +361,7 @@ impl Segment {
         view(self.inner.pages.span(), offset)
     }
 
-    /// Where a proxy's heartbeat lies. Panics if there is no such proxy.
+    /// The memory of a proxy's heartbeat. Panics if there is no such proxy.
     pub fn heartbeat(&self, proxy: u32) -> Span {
         let page = self.proxy(proxy);
         let pages = self.inner.pages.span();
@@ -369,13 +372,14 @@ impl Segment {
         (peer < self.inner.shape.ranks).then(|| self.entry(peer))
     }
 
-    /// An entry of the table of peers, which the layout has.
+    /// An entry of the table of peers; the caller has checked that the table has this entry.
     pub(super) fn entry(&self, at: u32) -> &Peer {
         let offset = self.inner.layout.peers + u64::from(at) * size_of::<Peer>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
-    /// Says where everybody is: this host is number `node` of `nodes`. Once, before anybody attaches.
+    /// Sets the host of each peer: this host is number `node` of `nodes`. Called once, before any process
+    /// attaches.
     pub fn set_nodes(&self, node: u32, nodes: u32, node_of: &[u32], secret: u64) {
         let job = self.job();
         job.node.store(node, Ordering::Relaxed);
@@ -397,13 +401,13 @@ impl Segment {
         self.job().dpu.load(Ordering::Relaxed) != 0
     }
 
-    /// The number of a process's host; one that no host has if there is no such process.
+    /// The number of a process's host; `u32::MAX` if there is no such process.
     pub fn node_of(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
     }
 
-    /// Publishes the name of a process's endpoint; a name that is too long, or of nobody, is left out. A
-    /// proxy without a name has ended.
+    /// Publishes the name of a process's endpoint. A name that is too long, or of a process that does not
+    /// exist, is ignored. An empty name means that the proxy has ended.
     pub fn set_endpoint(&self, peer: u32, name: &[u8]) {
         if name.is_empty() {
             return self.set_gone(peer);
@@ -445,46 +449,46 @@ impl Segment {
         }
     }
 
-    /// Gives the memory of a rank's arena back to the system.
+    /// Returns the memory of a rank's arena to the system.
     pub(super) fn empty_arena(&self, rank: LocalRank) -> Result<()> {
         self.discard(rank, 0..self.inner.layout.arena_range()).map_err(unreadable)
     }
 
-    /// Gives the memory of a part of a rank's arena back to the system; it reads as zeroes afterwards.
+    /// Returns the memory of a part of a rank's arena to the system; the part reads as zeroes afterwards.
     pub(super) fn discard(&self, rank: LocalRank, part: Range<u64>) -> std::io::Result<()> {
         memory::punch_hole(self.inner.fd.get()?, self.arena_offset(rank) + part.start, part.end - part.start)
     }
 
-    /// The arena that holds all of `[address, address + bytes)` of this process, in one extent: its rank, and
-    /// the offset in it. Only extents that this process has mapped hold any of its addresses.
+    /// The arena that holds all of `[address, address + bytes)` of this process in one extent: its rank, and
+    /// the offset in the arena. Only extents that this process has mapped are searched.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
         self.places().find_map(|rank| Some((rank, self.extents(rank).offset_of(address, bytes)?)))
     }
 
-    /// In a forked child: what it writes to any arena stays its own. It goes on to see what the processes of
-    /// the job write to pages that it has not written itself.
+    /// For a forked child: makes its writes to any arena private. It still sees the writes of the job's
+    /// processes to pages that it has not written itself.
     pub fn make_private(&self) {
         let Ok(fd) = self.inner.fd.get() else { return };
         for rank in self.places() {
             let start = self.arena_offset(rank);
             self.extents(rank).each_mapped(|offset, span| {
-                // On failure the memory stays shared.
+                // If this fails, the memory stays shared.
                 let _ = memory::make_private(span, fd, start + offset);
             });
         }
     }
 
-    /// The descriptor, for children.
+    /// The descriptor of the job's memory, for children.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.fd.borrow()
     }
 
-    /// Bytes of the segment that have memory behind them.
+    /// Bytes of the segment for which the kernel has allocated memory.
     pub fn resident(&self) -> Result<u64> {
         self.inner.fd.get().and_then(memory::resident).map_err(unreadable)
     }
 
-    /// Maps these bytes of the ring `from -> to`, whole pages. Panics if there are no such ranks.
+    /// Maps a part of the ring `from -> to`, which is whole pages. Panics if there are no such ranks.
     pub(super) fn ring_map(&self, from: LocalRank, to: LocalRank, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         let (LocalRank(sender), LocalRank(receiver)) = (from, to);
@@ -496,7 +500,7 @@ impl Segment {
         })
     }
 
-    /// Where a rank's arena begins in the segment.
+    /// The offset at which a rank's arena begins in the segment.
     pub(super) fn arena_offset(&self, rank: LocalRank) -> u64 {
         self.inner.layout.arenas + u64::from(rank.0) * self.inner.layout.arena_range()
     }
@@ -522,7 +526,7 @@ impl Mapper for ArenaMapper<'_> {
     }
 }
 
-/// Maps a part of the segment, of which only what is used takes memory.
+/// Maps a part of the segment. Only pages that are touched take memory. `what` names the part for errors.
 fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Map> {
     let bytes = part.end - part.start;
     let mapped = fd.get().and_then(|fd| Map::shared(fd, part.start, bytes as usize));
@@ -533,7 +537,7 @@ fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Ma
     })
 }
 
-/// The class of the error where memory cannot be mapped, and what helps.
+/// The error class and the advice for a map that failed with `errno`.
 pub fn unmapped(errno: i32) -> (Class, &'static str) {
     match errno {
         Memfd::GONE => (
@@ -552,7 +556,7 @@ fn unreadable(error: std::io::Error) -> Error {
     Error::new(Class::Other, format!("cannot read the job's descriptor: {error}"))
 }
 
-/// The `T` that lies `offset` bytes into mapped memory. The caller keeps the map alive for `'a`.
+/// The `T` at `offset` in mapped memory. The caller keeps the map alive for `'a`.
 #[inline]
 pub(super) fn view<'a, T: Shared>(span: Span, offset: u64) -> &'a T {
     let place = span.slice(offset as usize, size_of::<T>());

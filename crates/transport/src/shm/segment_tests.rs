@@ -26,7 +26,7 @@ fn an_attached_segment_is_the_same_memory() {
     let address = made.arena(LocalRank(1)).unwrap().span(4096, 1).unwrap().address();
     assert_eq!(made.locate(address, 64), Some((LocalRank(1), 4096)));
     assert_eq!(made.locate(address, 8 << 20), None, "sticks out");
-    // What lies before it may be the extent of another rank.
+    // The byte before it may lie in the extent of another rank.
     assert!(made.locate(address - 4097, 1).is_none_or(|(rank, _)| rank != LocalRank(1)));
     assert_eq!(
         (made.proxy_of(LocalRank(0)), made.proxy_of(LocalRank(1)), made.proxy_of(LocalRank(2))),
@@ -68,7 +68,7 @@ fn impossible_shapes_are_refused() {
     }
 }
 
-// Goal: a job starts within any limits. Rings and pages take what they need.
+// Goal: a job starts within any limits; rings and pages get the bytes that they need.
 #[test]
 fn arenas_fit_the_limits() {
     let most = Shape { ranks: 258, proxies: 0, arena_bytes: 1 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a rank waits for, for people: shown once a wait has lasted, and asked for in full when a program
-//! hangs.
+//! Texts for people about what a rank waits for: a short one once a wait has lasted for a while, and a full
+//! report on request when a program hangs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A short text in shared memory. A reader that meets a writer gets a mixture.
+/// A short text in shared memory. A read during a write returns a mixture of both texts.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Words<const N: usize> {
@@ -34,41 +34,41 @@ impl<const N: usize> Words<N> {
     }
 }
 
-/// The latest wait of a rank that lasted long enough to be shown.
+/// The latest wait of a rank that lasted long enough to be published.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Wait {
-    /// When it began, by `sys::clock::now`; 0 while the rank does not wait.
+    /// When the wait started, by `sys::clock::now`; 0 while the rank does not wait.
     since: AtomicU64,
-    /// When it ended.
+    /// When the wait ended.
     ended: AtomicU64,
     text: Words<24>,
 }
 
 impl Wait {
-    /// A wait has begun at `since`; `text` says in which call and for what.
+    /// Publishes a wait that started at `since`; `text` says in which call and for what.
     pub fn begin(&self, since: u64, text: &str) {
         self.text.set(text);
         self.since.store(since, Ordering::Release);
     }
 
-    /// It has ended.
+    /// Publishes that the wait has ended.
     pub fn end(&self, now: u64) {
         self.ended.store(now, Ordering::Relaxed);
         self.since.store(0, Ordering::Release);
     }
 
-    /// Since when the rank waits.
+    /// Since when the rank waits, if it waits.
     pub fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Acquire)).filter(|since| *since != 0)
     }
 
-    /// When its latest wait ended.
+    /// When the rank's latest wait ended, if one has.
     pub fn ended(&self) -> Option<u64> {
         Some(self.ended.load(Ordering::Relaxed)).filter(|ended| *ended != 0)
     }
 
-    /// What it waits for, or waited for.
+    /// The text of the current or the latest wait.
     pub fn text(&self) -> String {
         self.text.text()
     }
@@ -80,7 +80,8 @@ impl Wait {
     }
 }
 
-/// What a rank says when it is asked what it does. It answers while it waits in a call of MPI.
+/// A request to a rank to report what it does, and its answer. The rank answers while it waits in an MPI
+/// call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Report {
@@ -90,25 +91,25 @@ pub struct Report {
 }
 
 impl Report {
-    /// Asks; the caller rings the rank's bell.
+    /// Requests a report; the caller then rings the rank's bell.
     pub fn ask(&self) {
         self.asked.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether an answer is due.
+    /// Whether the rank has to answer.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.asked.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
     }
 
-    /// Answers all that was asked so far.
+    /// Answers all requests so far.
     pub fn answer(&self, text: &str) {
         let asked = self.asked.load(Ordering::Acquire);
         self.text.set(text);
         self.answered.store(asked, Ordering::Release);
     }
 
-    /// The answer, once it is there.
+    /// The answer to all requests so far, once it is there.
     pub fn answered(&self) -> Option<String> {
         let answered = self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Relaxed);
         answered.then(|| self.text.text())

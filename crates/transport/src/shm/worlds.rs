@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The worlds of a segment: where each begins, who belongs to it, with which others it is connected, and how
-//! it ends (MPI 5.0, sections 11.8 and 11.10.4).
+//! The worlds of a segment: the first rank and the members of each, the worlds connected with it, and how it
+//! ends (MPI 5.0, sections 11.8 and 11.10.4).
 //!
 //! Read next: `segment.rs`, `pages.rs`.
 
@@ -8,18 +8,18 @@ use super::{Cause, LocalRank, Segment, World};
 use error::Result;
 use std::sync::atomic::Ordering;
 
-/// What is kept of the number of a world: as much as packets have room for.
+/// The bits of a world's number that make the generation: a packet has room for these.
 const GENERATIONS: u32 = 0xff_ffff;
 
 impl Segment {
-    /// Which of the processes that have had a peer's place one after the other it is: the number of its
-    /// world, on all hosts the same.
+    /// The generation of a peer: the low bits of its world's number, the same on all hosts. It tells the peer
+    /// from earlier processes that had the same number.
     pub fn generation(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(0, |peer| peer.generation.load(Ordering::Acquire))
     }
 
-    /// The world that begins at `first`, on whatever host that process is; the first world for a number that
-    /// is no rank. Each host has a page of its own for it.
+    /// The world whose first rank is `first`, on any host; the job's first world if `first` is no rank. Each
+    /// host has a page of its own for each world.
     pub fn world(&self, first: u32) -> &World {
         &self.page(LocalRank(if first < self.shape().ranks { first } else { 0 })).world
     }
@@ -29,7 +29,8 @@ impl Segment {
         self.job().firsts.last_until(peer).unwrap_or(0)
     }
 
-    /// The worlds, by their first ranks: those that have ended, too, until their places are taken anew.
+    /// The first ranks of all worlds, including worlds that have ended until their process numbers are used
+    /// again.
     pub fn firsts(&self) -> Vec<u32> {
         let mut all = Vec::new();
         self.job().firsts.each(self.shape().ranks, |first| all.push(first));
@@ -41,22 +42,22 @@ impl Segment {
         self.world(self.rank(rank).first.load(Ordering::Relaxed))
     }
 
-    /// The processes of this segment in the world that begins at `first`. `World::size` counts those of all
-    /// hosts.
+    /// The processes of this segment in the world whose first rank is `first`. `World::size` counts the
+    /// processes of all hosts.
     pub fn members(&self, first: u32) -> impl Iterator<Item = LocalRank> + Clone + use<'_> {
         let size = self.world(first).size.load(Ordering::Relaxed);
         (first..first.saturating_add(size).min(self.shape().ranks)).filter_map(|peer| self.local(peer))
     }
 
-    /// Makes the ranks from `first` on, of which each is on the host that `node_of` says, the unborn ranks of
-    /// a new world. `mpirun` calls it on every host once no process uses them.
+    /// Makes a new world of the ranks from `first` on, which have not attached yet; `node_of` has the host of
+    /// each. `mpirun` calls it on every host once no process uses these numbers.
     pub fn begin_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
         let size = node_of.len() as u32;
         (first..first + size).for_each(|rank| self.job().firsts.remove(rank));
         for (rank, node) in (first..).zip(node_of) {
             let Some(peer) = self.peer(rank) else { break };
             peer.name_bytes.store(0, Ordering::Relaxed);
-            // Whoever sees this finds no name of the process before.
+            // A process that sees the new generation must not find the name of the earlier process.
             peer.generation.store(id as u32 & GENERATIONS, Ordering::Release);
             peer.node.store(*node, Ordering::Release);
             let Some(rank) = self.local(rank) else { continue };
@@ -69,7 +70,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A rank's name in messages: its number in its MPI_COMM_WORLD, and its world if that was spawned.
+    /// A rank's name in sentences: its number in its MPI_COMM_WORLD, and its world if that was spawned.
     pub fn name(&self, rank: u32) -> String {
         let first = self.first_of(rank);
         match self.world(first).id.load(Ordering::Relaxed) {
@@ -78,11 +79,11 @@ impl Segment {
         }
     }
 
-    /// The worlds, by their first ranks, that are connected with that of `first` by comms, directly or
-    /// through other worlds, itself included (MPI 5.0, section 11.10.4).
+    /// The first ranks of the worlds that are connected with the world of `first` by comms, directly or
+    /// through other worlds, including that world itself (MPI 5.0, section 11.10.4).
     pub fn connected(&self, first: u32) -> Vec<u32> {
         let mut found = vec![first];
-        // Without a spawned world there is nothing to look for.
+        // Without a spawned world there are no connections.
         if self.job().worlds.load(Ordering::Acquire) == 0 {
             return found;
         }
@@ -104,7 +105,7 @@ impl Segment {
         found
     }
 
-    /// The worlds to which comms of the processes of a world on this host lead, ascending.
+    /// The first ranks of the worlds to which comms of a world's processes on this host lead, ascending.
     pub fn connected_here(&self, first: u32) -> Vec<u32> {
         let mut all = Vec::new();
         if self.job().worlds.load(Ordering::Acquire) > 0 {
@@ -116,13 +117,13 @@ impl Segment {
         all
     }
 
-    /// Takes a world's connections away, as if none of its processes had any.
+    /// Removes all connections of a world.
     pub fn disconnect(&self, first: u32) {
         self.members(first).for_each(|rank| self.rank(rank).connected.clear());
         self.world(first).connected_elsewhere.clear();
     }
 
-    /// Ends the world of `rank`: publishes why, by whom and with which code, and wakes all its processes.
+    /// Ends the world of `rank`: publishes the cause, the rank and the code, and wakes all its processes.
     pub fn end(&self, rank: LocalRank, code: i32, cause: Cause) {
         let first = self.rank(rank).first.load(Ordering::Relaxed);
         self.world(first).set_abort(rank.peer(), code, cause);
