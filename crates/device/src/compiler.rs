@@ -71,9 +71,9 @@ pub struct Compiler {
     error: unsafe extern "C" fn(Code) -> *const c_char,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
-    }
+}
 
-    impl Compiler {
+impl Compiler {
     /// Loads a compiler from `file`. Errors (MPI_ERR_OTHER): `file` is missing, or is another library.
     pub fn load(dialect: &'static Dialect, file: &str) -> Result<Compiler> {
         // SAFETY: the compiler's initialisers may run at any time; the user alone can put another file in its

@@ -2,9 +2,8 @@
 //! This process's endpoint: packets to other endpoints, packets from them, and reads and writes of their
 //! memory.
 //!
-//! A packet is written into a registered buffer and sent from there; the provider copies a short packet at
-//! once (fi_inject). Packets from all peers arrive in a few long buffers (FI_MULTI_RECV). So memory does not
-//! grow with the number of peers.
+//! A packet is sent from a registered buffer; the provider copies a short one at once (fi_inject). Packets
+//! from all peers arrive in a few long buffers (FI_MULTI_RECV), so memory does not grow with the peers.
 //!
 //! Invariants: every operation under way owns one of a fixed number of contexts, whose index in the array
 //! says which operation it is; a context that the provider returns is checked to be of an operation under

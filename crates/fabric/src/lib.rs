@@ -6,9 +6,8 @@
 //! process. An endpoint sends packets to the addresses of other endpoints, receives into a few long buffers,
 //! and reads and writes memory that peers registered.
 //!
-//! Invariants: no function blocks; a send may be answered by *full*; memory does not grow with the number of
-//! packets under way; values from the provider (lengths, contexts, addresses) are checked before use. The
-//! peer may have written anything into a packet: the code that parses it checks it.
+//! Invariants: no function blocks; memory does not grow with the number of packets under way; values from the
+//! provider (lengths, contexts, addresses) are checked before use. Code that parses a packet checks it.
 //!
 //! Read next: `found.rs` (which libfabric), `provider.rs` (which provider and interface), `domain.rs`,
 //! `endpoint.rs`, `region.rs`, `ffi.rs` (libfabric's records).

@@ -36,9 +36,9 @@ pub struct Library {
     found: Found,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
-    }
+}
 
-    impl Library {
+impl Library {
     /// Loads the file at `path`, or the file that `found.rs` chooses. Errors (MPI_ERR_OTHER): there is no
     /// libfabric, or it is older than 1.17.
     pub fn load(path: Option<&Path>) -> Result<Arc<Library>> {
