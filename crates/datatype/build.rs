@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Compiles what stable Rust cannot say: arithmetic on `long double`.
+//! Compiles the arithmetic on `long double`, for which stable Rust has no type.
 fn main() {
     println!("cargo::rerun-if-changed=src/long_double.c");
     cc::Build::new()

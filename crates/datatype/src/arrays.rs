@@ -65,17 +65,17 @@ pub fn subarray(
 /// One process's part of a distributed array.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution<'a> {
-    /// Processes in the grid.
+    /// The number of processes in the grid.
     pub size: i64,
-    /// The process.
+    /// The rank of the process in the grid.
     pub rank: i64,
-    /// Elements of the whole array, per dimension.
+    /// The elements of the whole array, per dimension.
     pub sizes: &'a [i64],
     /// MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE, per dimension.
     pub distributions: &'a [i32],
-    /// Length of a block, or MPI_DISTRIBUTE_DFLT_DARG, per dimension.
+    /// The length of a block, or MPI_DISTRIBUTE_DFLT_DARG, per dimension.
     pub arguments: &'a [i64],
-    /// Processes, per dimension.
+    /// The processes, per dimension.
     pub grid: &'a [i64],
     /// MPI_ORDER_C or MPI_ORDER_FORTRAN.
     pub order: i32,
@@ -84,7 +84,7 @@ pub struct Distribution<'a> {
 /// A process's part of a distributed array (MPI_Type_create_darray).
 pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ndims = check_distribution(array)?;
-    // Ranks are row-major in the grid whatever the order of the array (MPI 5.0, section 5.1.4).
+    // Ranks are row-major in the grid, whatever the order of the array (MPI 5.0, section 5.1.4).
     let mut coordinates = vec![0; ndims];
     let mut rank = array.rank;
     for dim in (0..ndims).rev() {
@@ -178,8 +178,8 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// The slabs of the process at `coordinate`, and their number, if `size` slabs, `stride` bytes apart, are
-/// dealt out in blocks. A block distribution is a cyclic one that ends after its first round.
+/// Deals out `size` slabs, `stride` bytes apart, in blocks. Returns the slabs of the process at `coordinate`,
+/// and their number. A block distribution is a cyclic one that ends after its first round.
 fn distribute(
     slab: LayoutDraft<'_>,
     stride: i64,
@@ -193,7 +193,8 @@ fn distribute(
     };
     let left = size - first;
     let round = block.checked_mul(processes).unwrap_or(i64::MAX);
-    // The rounds in which this process gets a whole block, and its rest in the round after these.
+    // `whole` counts the rounds in which this process gets a whole block; it gets `rest` slabs in the round
+    // after these.
     let whole = left / round + (left % round >= block) as i64;
     let rest = if left % round < block { left % round } else { 0 };
     let round_bytes = if whole > 1 { round.checked_mul(stride).ok_or_else(too_large)? } else { 0 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Accumulating: the predefined reductions as atomic updates of one element in memory that other processes
-//! update too (MPI 5.0, section 12.3.4).
+//! The predefined reductions as atomic updates of one element, in memory that other processes update, too
+//! (MPI 5.0, section 12.3.4).
 //!
 //! Invariant: whether an element is updated atomically depends only on its length and address (`is_atomic`),
 //! so all processes use one method. Operators without a machine instruction are a loop of compare-and-swap
@@ -19,9 +19,9 @@ pub fn is_atomic(basic: Basic, address: usize) -> bool {
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// `target = target op origin` for one element, atomically. The old value goes to `fetched` unless that is
-/// empty. `is_atomic` holds for `target`; `origin` may be empty for MPI_NO_OP; `check_op` has allowed the
-/// combination.
+/// Computes `target = target op origin` for one element, atomically. The old value goes to `fetched`, unless
+/// that is empty. The caller has checked `is_atomic` for `target`, and `check_op`. `origin` may be empty for
+/// MPI_NO_OP.
 #[inline(always)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -35,7 +35,7 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
 }
 
 /// Replaces the element at `target` by `origin` if it equals `compare`, atomically. The old value goes to
-/// `fetched`. `is_atomic` holds for `target`.
+/// `fetched`. The caller has checked `is_atomic` for `target`.
 #[inline]
 pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -79,19 +79,19 @@ fn swap<W: Word>(target: Span, compare: Span, origin: Span, fetched: Span) {
     W::write(fetched.address(), W::at(target.address()).swap_if(compare, new));
 }
 
-/// One element, by the loops of `reduce`.
+/// Combines one element by the loops of `reduce`.
 fn combine<B: Copy>(op: PredefinedOp, basic: Basic, mut left: B, mut right: B) -> B {
     reduce(op, basic, lend(&mut left), lend(&mut right), lend(&mut right));
     right
 }
 
-/// A variable of the caller as a span, which is not kept.
+/// Makes a span of a variable of the caller, for one call.
 fn lend<B>(value: &mut B) -> Span {
     // SAFETY: `combine`, the only caller, keeps the variable on its stack until `reduce` has returned.
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
-/// An atomic machine word, and plain ones of the same length. Addresses are those of spans, whose makers
+/// An atomic machine word, and ordinary ones of the same length. Addresses are those of spans, whose makers
 /// promised that they are mapped.
 trait Word: Sized + 'static {
     type Bits: Copy;
@@ -172,7 +172,7 @@ mod tests {
         unsafe { Span::claim(values.as_mut_ptr().expose_provenance(), size_of_val(values)) }
     }
 
-    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns the old
+    // Goal: every operator on every type that fits a word gives the result of `reduce`, and returns the old
     // value.
     #[test]
     fn all_words_agree_with_reduce() {
@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn threads_lose_no_update() {
         let mut total = [0u64, 0];
-        // In one expression: to borrow one half by an index of the whole would end the other's span.
+        // This is one expression because borrowing one half by an index of the whole would end the span of
+        // the other half.
         let places = total.each_mut().map(|word| span(std::slice::from_mut(word)));
         std::thread::scope(|scope| {
             for _ in 0..4 {

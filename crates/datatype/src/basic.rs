@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The machine types of the predefined datatypes: length, alignment and arithmetic.
 
-/// The machine type of a predefined datatype: what a reduction must know.
+/// The machine type of a predefined datatype, by which reductions choose their arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)] // The names say signedness and bits.
+#[allow(missing_docs)] // The names give signedness and bits.
 #[rustfmt::skip]
 pub enum Basic {
     I8, I16, I32, I64, U8, U16, U32, U64,
@@ -25,7 +25,7 @@ pub enum Basic {
 }
 
 impl Basic {
-    /// Bytes in the packed form, without the padding of pairs.
+    /// The bytes in the packed form, without the padding of pairs.
     #[inline]
     pub const fn size(self) -> usize {
         use Basic::*;
@@ -70,7 +70,7 @@ impl Basic {
         })
     }
 
-    /// What it is, for error messages.
+    /// A noun for it, for error messages.
     pub const fn describe(self) -> &'static str {
         use Basic::*;
         match self {
@@ -96,7 +96,7 @@ impl Basic {
         ]
     };
 
-    /// The machine type of a number from another process, which `as u8` gave there.
+    /// The machine type with a number from another process, which `as u8` gave there.
     pub fn from_number(number: u8) -> Option<Basic> {
         Basic::ALL.get(number as usize).copied()
     }
@@ -116,12 +116,12 @@ impl PredefinedOp {
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp]
     };
 
-    /// The operator of a number from another process, which `as u8` gave there.
+    /// The operator with a number from another process, which `as u8` gave there.
     pub fn from_number(number: u8) -> Option<PredefinedOp> {
         PredefinedOp::ALL.get(number as usize).copied()
     }
 
-    /// The operator of a handle in the standard ABI.
+    /// The operator with a handle in the standard ABI.
     pub fn from_handle(handle: u32) -> Option<PredefinedOp> {
         PredefinedOp::ALL.into_iter().find(|op| op.handle() == handle)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
 //!
-//! A buffer without gaps, the most common, is an address and a length, without a layout and a reference
+//! A buffer without gaps, the most common, is an address and a length, without a layout and its reference
 //! count. The others rest on `walk`, which turns a packed range into *strips*: pieces of equal length at
 //! equal distances (`strip.rs`), for which the copy loops are specialised.
 
@@ -12,19 +12,19 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use sys::Span;
 
-/// A user's buffer, in the only form that the layers above know. Offsets into it are packed offsets: bytes of
-/// data, without the gaps.
+/// A user's buffer, in the form that all layers above use. Offsets into it are packed offsets: they count
+/// bytes of data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// The origin of the element that holds packed byte 0; without gaps, the first byte.
+    /// The origin of the element that holds packed byte 0; without gaps, the address of the first byte.
     base: usize,
     bytes: usize,
     /// The layout, if there are gaps.
     gaps: Option<Gaps>,
 }
 
-/// A user's memory lent for one call. A `Buffer` is made of it if the operation outlives the call, or if
-/// there are gaps.
+/// A user's buffer that is valid for one call. If the operation outlives the call, or if there are gaps, it
+/// becomes a `Buffer`.
 #[derive(Clone, Copy, Debug)]
 pub struct Loan<'a> {
     base: usize,
@@ -34,10 +34,9 @@ pub struct Loan<'a> {
 }
 
 impl<'a> Loan<'a> {
-    /// `count` elements of `layout` at `base`, together `bytes` bytes of data.
+    /// Claims `count` elements of `layout` at `base`, together `bytes` bytes of data.
     ///
-    /// # Safety
-    /// As for `Buffer::claim`.
+    /// # Safety As for `Buffer::claim`.
     #[inline(always)]
     pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> Loan<'a> {
         Loan { base, count, bytes, layout }
@@ -63,11 +62,11 @@ impl<'a> Loan<'a> {
     }
 }
 
-/// The rest of a buffer with gaps.
+/// The layout of a buffer with gaps.
 #[derive(Clone, Debug)]
 struct Gaps {
     layout: Arc<Layout>,
-    /// Packed bytes of the elements at `base` that come before the buffer; not 0 only in slices.
+    /// The packed bytes of the elements at `base` that come before the buffer; not 0 only in slices.
     skip: usize,
 }
 
@@ -75,12 +74,11 @@ impl Buffer {
     pub const EMPTY: Buffer = Buffer { base: 0, bytes: 0, gaps: None };
 
     /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The
-    /// size of the data must fit a `usize` (`bytes_of`).
+    /// caller has checked by `bytes_of` that the size fits a `usize`.
     ///
-    /// # Safety
-    /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends.
-    /// MPI asks that of the caller of every communication function (MPI 5.0, section 2.2).
-    #[inline(always)] // No call where there are no gaps.
+    /// # Safety All bytes that `count` elements of `layout` at `base` touch must stay mapped until the
+    /// operation ends. MPI asks that of the caller of every communication function (MPI 5.0, section 2.2).
+    #[inline(always)] // Without gaps no call is made.
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
         let shared = layout.borrow();
         let bytes = count * shared.size;
@@ -93,7 +91,7 @@ impl Buffer {
         Buffer::with_gaps(base, count, shared)
     }
 
-    /// As `claim`, of a layout that is not contiguous.
+    /// Makes the buffer of a layout that is not contiguous.
     #[inline(never)]
     fn with_gaps(base: usize, count: usize, layout: &Arc<Layout>) -> Buffer {
         let bytes = count * layout.size;
@@ -105,8 +103,8 @@ impl Buffer {
         }
     }
 
-    /// `count` elements of `layout` whose origin lies `offset` bytes into claimed memory; nothing unless they
-    /// are inside.
+    /// The buffer of `count` elements of `layout` whose origin is `offset` bytes into claimed memory. Returns
+    /// None unless all elements are inside.
     #[inline]
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
         Buffer::bytes_of(count, layout)?;
@@ -123,7 +121,7 @@ impl Buffer {
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
-    /// Data bytes of `count` elements of `layout`; nothing if that does not fit 63 bits.
+    /// The data bytes of `count` elements of `layout`, or None if their number does not fit 63 bits.
     #[inline]
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
@@ -139,18 +137,17 @@ impl Buffer {
         self.base
     }
 
-    /// The layout of a buffer with gaps, and the packed bytes skipped at its start. With `base` and `bytes`,
-    /// another process makes the same buffer from them (`from_parts`).
+    /// The layout of a buffer with gaps, and the packed bytes skipped at its start. Another process makes the
+    /// same buffer from these, `base` and `bytes` (`from_parts`).
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
 
-    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`:
-    /// the inverse of `parts`.
+    /// The buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at
+    /// `base`: the inverse of `parts`.
     ///
-    /// # Safety
-    /// As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an address in
-    /// another process, only `pieces` may be used, and its spans only as arguments of cross-memory attach.
+    /// # Safety As for `claim`: all bytes that this range touches must stay mapped. If `base` is an address
+    /// in another process, only `pieces` may be used, and its spans only as arguments of cross-memory attach.
     pub unsafe fn from_parts(base: usize, layout: Arc<Layout>, skip: usize, bytes: usize) -> Buffer {
         if bytes == 0 || layout.size == 0 {
             return Buffer::EMPTY;
@@ -195,9 +192,9 @@ impl Buffer {
         }
     }
 
-    /// As `pack`, into memory that another core has read. Its cache lines must come back before they are
-    /// written, except where whole lines are copied. So data with gaps go through a block on the stack
-    /// (docs/measured/choices.md).
+    /// Does the same as `pack`, into memory that another core has read. Its cache lines must come back before
+    /// they are written, except where whole lines are copied. So data with gaps go through a block on the
+    /// stack (docs/measured/choices.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {
@@ -207,14 +204,14 @@ impl Buffer {
         }
     }
 
-    /// As `pack`, into memory of this library.
+    /// Does the same as `pack`, into memory of this library.
     #[inline]
     pub fn save(&self, offset: usize, to: &mut [MaybeUninit<u8>]) {
         // SAFETY: the slice is live and exclusive until after the copy.
         self.pack(offset, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// As `unpack`, from memory of this library.
+    /// Does the same as `unpack`, from memory of this library.
     #[inline]
     pub fn restore(&self, offset: usize, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
@@ -259,7 +256,8 @@ impl Buffer {
         });
     }
 
-    /// Whether the kernel lets other processes reach the memory (`sys::remote`), by a test of both ends.
+    /// Whether the kernel lets other processes reach the memory (`sys::remote`); tests the first and the last
+    /// byte.
     pub fn is_attachable(&self) -> bool {
         let (mut first, mut last) = (Span::EMPTY, Span::EMPTY);
         if self.bytes > 0 {
@@ -269,8 +267,8 @@ impl Buffer {
         sys::remote::attachable(first, last, self.bytes)
     }
 
-    /// From the first of the buffer's bytes to the last: for registering it. What lies in gaps may not even
-    /// be mapped.
+    /// The span from the buffer's first byte to its last, for registering it. Its gaps may not even be
+    /// mapped.
     pub fn hull(&self) -> Span {
         let Some(Gaps { layout, skip }) = &self.gaps else {
             // SAFETY: the maker promised that the bytes stay mapped.
@@ -295,8 +293,8 @@ impl Buffer {
         });
     }
 
-    /// As `pieces`, with pieces of equal length at equal distances together: the first one's address, the
-    /// length, how many, and the distance.
+    /// Calls `each` with the strips of packed bytes `[offset, offset + bytes)`: the address of the first
+    /// piece, its length, the number of pieces, and their distance.
     pub fn strips(&self, offset: usize, bytes: usize, mut each: impl FnMut(usize, usize, usize, i64)) {
         self.walk(offset, bytes, |strip| each(strip.address, strip.bytes, strip.repeat, strip.stride));
     }
@@ -358,8 +356,8 @@ impl Buffer {
 }
 
 impl Layout {
-    /// First and last byte of the data of `count` elements (at least one, not empty), as offsets from the
-    /// first element's origin; nothing if they do not fit 63 bits.
+    /// The first byte and the end of the data of `count` elements (at least one, not empty), as offsets from
+    /// the first element's origin; None if they do not fit 63 bits.
     pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
         let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
@@ -367,7 +365,7 @@ impl Layout {
     }
 
     /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of
-    /// consecutive elements at `base`, in typemap order. The memory is not touched: it may be another
+    /// consecutive elements at `base`, in typemap order. It does not touch the memory, which may be another
     /// process's.
     pub fn pieces_at(
         self: &Arc<Layout>,
@@ -392,13 +390,13 @@ impl Layout {
     }
 }
 
-/// Bytes of one step of `pack_away`: `memmove` copies that many as whole lines.
+/// The bytes of one step of `pack_away`: `memmove` copies that many as whole lines.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
-/// Shorter data are copied in place.
+/// The least bytes for which `pack_away` uses a block.
 const AWAY_BYTES_MIN: usize = 1 << 10;
 
-/// Bytes of one step of `copy_from`.
+/// The bytes of one step of `copy_from`.
 const BLOCK_BYTES: usize = 4096;
 
 impl From<Span> for Buffer {
@@ -408,13 +406,14 @@ impl From<Span> for Buffer {
     }
 }
 
-/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses from
+/// The bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses from
 /// MPI_BOTTOM do.
 fn elements_offset(layout: &Layout, elements: usize) -> isize {
     (layout.extent as isize).wrapping_mul(elements as isize)
 }
 
-/// The strips of packed bytes `[from, to)` of one pass over the runs, whose origin is at `origin`.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one pass over the runs, whose origin is at
+/// `origin`.
 fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let (first, mut start) = layout.run_at(from);
     for &run in &layout.runs()[first..] {
@@ -427,8 +426,8 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
     }
 }
 
-/// The strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole pieces, the start of a
-/// cut piece.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole
+/// pieces, the start of a cut piece.
 fn walk_run(origin: usize, run: Run, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);
@@ -511,8 +510,8 @@ mod tests {
         }
     }
 
-    // Goal: strided words are copied both ways, whatever their number and stride. Method: each number says
-    // where it lies.
+    // Goal: strided words are copied both ways, for any number and stride. Method: each number says where it
+    // belongs.
     #[test]
     fn strided_words() {
         for (words, stride) in [(1, 2), (2, 3), (7, 2), (127, 5), (AWAY_BLOCK_BYTES / 8 + 3, 2), (9, -2isize)]

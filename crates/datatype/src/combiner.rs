@@ -25,8 +25,8 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// The form of a constructor: with `int` arguments, or with MPI_Count arguments (`_c`). They differ in the
-/// envelope, where the `_c` form records counts and displacements as large counts.
+/// The form of a constructor: with `int` arguments, or with MPI_Count arguments (`_c`). The forms differ in
+/// the envelope, where the `_c` form records counts and displacements as large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// `MPI_Type_vector`: integers and addresses.

@@ -2,7 +2,7 @@
 //! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
 //!
 //! Each checks its arguments, composes a `LayoutDraft` (runs, bounds and size, checked for overflow), and
-//! records its recipe. Bounds follow MPI 5.0, section 5.1.7: bounds that were set anywhere inside (`resized`,
+//! records its recipe. Bounds follow MPI 5.0, section 5.1.7: bounds that were set in any part (`resized`,
 //! array types) replace those of the data; a struct's extent is rounded up to its alignment.
 //!
 //! Read next: `arrays.rs`.
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The nesting of structs is limited, since questions about them recurse.
+/// The deepest nesting of structs. Functions on datatypes recurse, so the nesting is limited.
 pub const DEPTH_MAX: u32 = 1000;
 
 /// `count` elements, one after the other (MPI_Type_contiguous).
@@ -132,8 +132,8 @@ pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Resul
     draft.finish(old.facts, recipe)
 }
 
-/// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined
-/// datatype too.
+/// A duplicate, committed if the original is (MPI_Type_dup). Predefined operators also take a duplicate of a
+/// predefined datatype.
 pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     Arc::new(Datatype {
         layout: old.layout.clone(),
@@ -151,12 +151,12 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
 /// A datatype under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// Loops and runs, borrowed from another datatype as long as they are the same.
+    /// The loops and runs, borrowed from another datatype as long as they are the same.
     pub body: Cow<'a, Body>,
     pub size: i64,
-    /// First and last data byte, with the padding of structs; none without data.
+    /// The first data byte and the end of the last, with the padding of structs; None without data.
     pub data: Option<(i64, i64)>,
-    /// Lower and upper bound, if they were set.
+    /// The lower and the upper bound, if they were set.
     pub marks: (Option<i64>, Option<i64>),
     /// The greatest alignment.
     pub align: i64,
@@ -180,7 +180,7 @@ impl<'a> LayoutDraft<'a> {
         }
     }
 
-    /// The draft `count` times, `stride` bytes apart.
+    /// Repeats the draft `count` times, `stride` bytes apart.
     pub fn times(self, count: i64, stride: i64) -> Result<LayoutDraft<'a>> {
         match count {
             0 => return Ok(LayoutDraft::default()),
@@ -200,7 +200,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(LayoutDraft { body, size, data, marks, align: self.align })
     }
 
-    /// The draft `by` bytes further on.
+    /// Moves the draft by `by` bytes.
     pub fn shifted(mut self, by: i64) -> Result<LayoutDraft<'a>> {
         if by != 0 {
             self.data = moved(self.data, by)?;
@@ -210,7 +210,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(self)
     }
 
-    /// Adds `other`, `by` bytes further on.
+    /// Adds `other`, moved by `by` bytes.
     pub fn join(&mut self, other: &LayoutDraft<'_>, by: i64) -> Result<()> {
         self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
@@ -266,7 +266,8 @@ fn moved(bounds: Option<(i64, i64)>, by: i64) -> Result<Option<(i64, i64)>> {
     Ok(shifted(Some(from), by)?.zip(shifted(Some(to), by)?))
 }
 
-/// The bounds, if they are less than 2^63 bytes apart, so that all strides between runs fit.
+/// Returns the bounds if they are less than 2^63 bytes apart, so that all strides between runs fit; otherwise
+/// an error.
 fn spanned(bounds: Option<(i64, i64)>) -> Result<Option<(i64, i64)>> {
     match bounds {
         Some((from, to)) if to.checked_sub(from).is_none() => Err(too_large()),
@@ -282,7 +283,7 @@ fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Blocks `stride_bytes` apart. `numbers`: count, length, and the stride as given.
+/// Makes blocks `stride_bytes` apart. `numbers`: count, length, and the stride as given.
 fn strided(
     combiner: Combiner,
     width: Width,
@@ -299,7 +300,7 @@ fn strided(
     draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
-/// Blocks of `old` at byte displacements: equal blocks at equal distances as a loop, others one by one.
+/// Makes blocks of `old` at byte displacements: equal blocks at equal distances as a loop, others one by one.
 fn blocks(
     lengths: &[i64],
     displacements: &[i64],
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // Hours.
+    #[cfg_attr(miri, ignore)] // This takes hours.
     fn long_chains_end_well() {
         let mut chain = named("MPI_INT");
         for _ in 0..100_000 {

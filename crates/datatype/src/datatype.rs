@@ -2,8 +2,8 @@
 //! Datatypes: a layout, the basic types in it, and the recipe by which it was made.
 //!
 //! Invariant: a datatype never changes once made, except for its committed flag; it is shared by `Arc`. Its
-//! content follows from its recipe, and so from its parts; facts that are often asked are computed when it is
-//! made.
+//! content follows from its recipe, and so from its parts. Numbers that are often needed are computed when it
+//! is made.
 //!
 //! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
@@ -20,9 +20,9 @@ pub struct Datatype {
     pub(crate) layout: Arc<Layout>,
     pub(crate) basic: Option<Basic>,
     pub(crate) predefined: Option<u32>,
-    /// Whether it is predefined, named or not: committed from the start, and never freed.
+    /// Whether it is predefined, named or not: then it is committed from the start, and never freed.
     pub(crate) permanent: bool,
-    /// Whether its lower and its upper bound were set (resized, subarray, darray); then they determine those
+    /// Whether its lower and its upper bound were set (resized, subarray, darray). Set bounds determine those
     /// of derived types.
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of its basic types, in bytes; 1 if there are none.
@@ -45,22 +45,22 @@ pub struct Recipe {
     pub datatypes: Parts,
 }
 
-/// The datatypes of which another was made.
+/// The datatypes from which another datatype was made.
 #[derive(Clone, Debug)]
 pub enum Parts {
     One(Arc<Datatype>),
-    /// Those of a struct, or none.
+    /// The datatypes of a struct, or no datatype.
     Many(Vec<Arc<Datatype>>),
 }
 
 impl Datatype {
-    /// Data bytes of one element (MPI_Type_size).
+    /// The data bytes of one element (MPI_Type_size).
     #[inline]
     pub fn size(&self) -> usize {
         self.layout.size
     }
 
-    /// Bytes from one element to the next (MPI_Type_get_extent).
+    /// The bytes from one element to the next (MPI_Type_get_extent).
     #[inline]
     pub fn extent(&self) -> i64 {
         self.layout.extent
@@ -70,12 +70,12 @@ impl Datatype {
         self.layout.lb
     }
 
-    /// Offset of the first data byte (MPI_Type_get_true_extent).
+    /// The offset of the first data byte (MPI_Type_get_true_extent).
     pub fn true_lb(&self) -> i64 {
         self.layout.true_lb
     }
 
-    /// Bytes from the first data byte to the end of the last.
+    /// The bytes from the first data byte to the end of the last.
     pub fn true_extent(&self) -> i64 {
         self.layout.true_extent
     }
@@ -85,14 +85,15 @@ impl Datatype {
         &self.layout
     }
 
-    /// The machine type of a predefined datatype or of a duplicate: what the predefined operators take.
+    /// The machine type of a predefined datatype or of a duplicate: the datatypes that predefined operators
+    /// take.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// The predefined datatype of all elements, as its machine type, if they have one: what accumulate
-    /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    /// The machine type of the predefined datatype of all elements, if they all have the same: the elements
+    /// that accumulate operations combine (MPI 5.0, section 12.3.4). A pair is one element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -114,12 +115,12 @@ impl Datatype {
         self.predefined
     }
 
-    /// Whether it is predefined, named or not (those of Fortran 90 have no name): it cannot be freed.
+    /// Whether it is predefined, named or not (the Fortran 90 types have no name): it cannot be freed.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
 
-    /// How it was made (MPI_Type_get_envelope, MPI_Type_get_contents).
+    /// The call that made it (MPI_Type_get_envelope, MPI_Type_get_contents).
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
@@ -129,17 +130,17 @@ impl Datatype {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// MPI_Type_commit. Layouts are compiled when they are made, so nothing else happens.
+    /// MPI_Type_commit. Only sets the flag: layouts are compiled when they are made.
     pub fn commit(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Basic elements of one element: a pair has two, a complex number is one.
+    /// The basic elements of one element: a pair has two, a complex number is one.
     pub fn elements(&self) -> u64 {
         self.facts.elements
     }
 
-    /// The whole elements in `bytes` packed bytes (MPI_Get_count); nothing (MPI_UNDEFINED) if the last is
+    /// The whole elements in `bytes` packed bytes (MPI_Get_count); None (MPI_UNDEFINED) if the last is
     /// incomplete.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
@@ -148,7 +149,7 @@ impl Datatype {
         }
     }
 
-    /// The basic elements in `bytes` packed bytes (MPI_Get_elements); nothing (MPI_UNDEFINED) if the last is
+    /// The basic elements in `bytes` packed bytes (MPI_Get_elements); None (MPI_UNDEFINED) if the last is
     /// incomplete.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
@@ -203,8 +204,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic types of `count` elements in typemap order: a type, and the number of it
-    /// in a row.
+    /// Calls `each` with the basic types of `count` elements in typemap order: a type, and how many of it
+    /// follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);
@@ -226,7 +227,7 @@ impl Datatype {
         }
     }
 
-    /// The predefined datatype or struct of which this one is a sequence.
+    /// The predefined datatype or struct of which this datatype is a sequence.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, Parts::One(part)) = (unit.basic, &unit.recipe.datatypes) {
@@ -237,7 +238,7 @@ impl Datatype {
 }
 
 impl Drop for Datatype {
-    /// Frees long chains of datatypes in a loop; recursion would need stack for all.
+    /// Frees long chains of datatypes in a loop; recursion would need stack for the whole chain.
     fn drop(&mut self) {
         let mut left = Vec::new();
         self.release(&mut left);
@@ -250,7 +251,7 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Releases its parts; those with no other owner go to `left`.
+    /// Releases its parts; parts without another owner go to `left`.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, Parts::Many(vec![])) {
@@ -304,7 +305,7 @@ impl Recipe {
         &self.numbers[self.integers..self.integers + self.addresses]
     }
 
-    /// Arguments of type MPI_Count; only the `_c` forms have any.
+    /// The arguments of type MPI_Count; only the `_c` forms have any.
     pub fn counts(&self) -> &[i64] {
         &self.numbers[self.integers + self.addresses..]
     }

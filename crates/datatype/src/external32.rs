@@ -12,14 +12,14 @@ use crate::facts::Leaf;
 use error::{Class, Result, fail};
 use sys::Span;
 
-/// Bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); nothing if that does not
-/// fit 63 bits.
+/// The bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); None if their number
+/// does not fit 63 bits.
 pub fn external32_size(datatype: &Datatype, count: u64) -> Option<u64> {
     datatype.facts.external_size.checked_mul(count).filter(|&bytes| bytes <= i64::MAX as u64)
 }
 
-/// Writes `count` elements of `datatype` from `from` to `to`, which has their size in external32. An error if
-/// a number does not fit its shorter form.
+/// Writes `count` elements of `datatype` from `from` to `to`, whose length is their size in external32. An
+/// error if a number does not fit its shorter form.
 pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span) -> Result<()> {
     check_lengths(from, datatype, count, to)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -36,7 +36,7 @@ pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span)
     })
 }
 
-/// Reads `count` elements of `datatype` into `to` from `from`, which has their size in external32.
+/// Reads `count` elements of `datatype` into `to` from `from`, whose length is their size in external32.
 pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u64) -> Result<()> {
     check_lengths(to, datatype, count, from)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -53,7 +53,7 @@ pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u6
     })
 }
 
-/// Bytes on the stack for one step of a conversion, in either form.
+/// The bytes on the stack for one step of a conversion, in either form.
 const BLOCK_BYTES: usize = 2048;
 
 fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Span) -> Result<()> {
@@ -94,7 +94,7 @@ fn convert(
     outcome
 }
 
-/// C's long double is a pair of doubles here, which has no counterpart in external32.
+/// Whether C's long double is a pair of doubles here, which has no counterpart in external32.
 const PAIRS_OF_DOUBLES: bool = cfg!(target_arch = "powerpc64");
 
 #[cold]
@@ -112,13 +112,13 @@ fn borrowed(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// How a basic element becomes big-endian.
+/// The conversion of a basic element to big-endian.
 enum Encoding {
     /// Parts of this many bytes, each reversed.
     Reversed(usize),
     /// An integer that may be shorter in external32.
     Integer { signed: bool },
-    /// 80-bit x87 numbers in 16 bytes, which become binary128; a complex one has two.
+    /// Numbers of 80 bits in 16 bytes (x87), which become binary128; a complex one has two.
     X87,
 }
 
@@ -193,7 +193,7 @@ fn each_part(from: &[u8], to: &mut [u8], turn: impl Fn([u8; 16]) -> [u8; 16]) {
     }
 }
 
-/// A little-endian integer of up to 16 bytes; unsigned ones have at most 8.
+/// Reads a little-endian integer of up to 16 bytes; unsigned ones have at most 8.
 fn read_integer(bytes: &[u8], signed: bool) -> i128 {
     let negative = signed && bytes.last().is_some_and(|&high| high >= 0x80);
     let mut wide = if negative { [0xff; 16] } else { [0; 16] };
@@ -201,21 +201,22 @@ fn read_integer(bytes: &[u8], signed: bool) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// x87 has 64 bits of mantissa with an explicit leading one, binary128 112 bits of fraction. Sign and
-/// exponent are the same.
+/// Converts x87 (64 bits of mantissa with an explicit leading one) to binary128 (112 bits of fraction). Sign
+/// and exponent are the same.
 fn x87_to_quad(x87: u128) -> u128 {
     let sign_and_exponent = (x87 >> 64) & 0xffff;
     let fraction = x87 & ((1 << 63) - 1);
     (sign_and_exponent << 112) | (fraction << 49)
 }
 
-/// Rounds to nearest, ties to even.
+/// Converts binary128 to x87; rounds to nearest, ties to even.
 fn quad_to_x87(quad: u128) -> u128 {
     let sign = quad >> 127;
     let exponent = (quad >> 112) & 0x7fff;
     let fraction = quad & ((1 << 112) - 1);
     if exponent == 0x7fff {
-        // Infinity stays. A NaN keeps its upper bits and is made quiet, so that it cannot become an infinity.
+        // Infinity stays infinity. A NaN keeps its upper bits and is made quiet, so that it cannot become an
+        // infinity.
         let quiet = if fraction == 0 { 0 } else { 1 << 62 };
         return (sign << 79) | (exponent << 64) | (1 << 63) | quiet | (fraction >> 49);
     }
@@ -225,7 +226,7 @@ fn quad_to_x87(quad: u128) -> u128 {
     let rounded = kept + (cut > half || (cut == half && kept & 1 == 1)) as u128;
     let (mantissa, exponent) = match (rounded >> 64, rounded >> 63) {
         (1, _) => (1 << 63, exponent + 1),
-        // A denormal number that was rounded up to the least normal one.
+        // This denormal number was rounded up to the least normal one.
         (_, 1) if exponent == 0 => (rounded, 1),
         _ => (rounded, exponent),
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Facts about the basic types of a datatype, composed from those of its parts.
+//! Numbers about the basic types of a datatype, composed from those of its parts.
 
 use crate::basic::Basic;
 
@@ -12,18 +12,18 @@ pub(crate) struct Leaf {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Basic elements of one element: a pair has two, a complex number is one.
+    /// The basic elements of one element: a pair has two, a complex number is one.
     pub elements: u64,
-    /// Bytes of one element in external32; saturates.
+    /// The bytes of one element in external32; saturates.
     pub external_size: u64,
-    /// The basic type of all elements, if they have one.
+    /// The basic type of all elements, if they all have the same.
     pub uniform: Option<Leaf>,
-    /// How deep structs are nested.
+    /// The depth to which structs are nested.
     pub depth: u32,
 }
 
 impl Leaf {
-    /// The index of a pair, which has its own length in external32.
+    /// The leaf of a pair's index, which has its own length in external32.
     pub fn of_index(basic: Basic) -> Leaf {
         Leaf { basic, external_bytes: basic.size() as u8 }
     }
@@ -40,7 +40,7 @@ impl Facts {
         if count == 0 || self.elements == 0 {
             return Facts::NONE;
         }
-        // There are no more elements than bytes, which the constructor has checked.
+        // There are no more elements than bytes, whose number the constructor has checked.
         let (elements, external_size) = (self.elements * count, self.external_size.saturating_mul(count));
         Facts { elements, external_size, ..self }
     }

@@ -1,38 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Numbers of 16 bits (binary16 of IEEE 754) for reductions, which compute in `f32`.
 //!
-//! The conversions have neither branches nor calls, so loops of them are vectorised on any processor.
-//! The crate `half` asks for the kind of the processor at each number, which takes most of the time of
-//! a sum. No `f32` here is below the normal ones, as a program may have told the processor to make
-//! those zero.
+//! The conversions have neither branches nor calls, so loops of them are vectorised on any processor. The
+//! crate `half` looks up the processor's features at each number, which takes most of the time of a sum. No
+//! `f32` here is subnormal, because a program may have told the processor to flush those to zero.
 
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Float16(u16);
 
-/// What the exponent of an `f32` counts.
+/// One in the exponent of an `f32`.
 const EXPONENT: u32 = 1 << 23;
 /// The bits of an infinite `f32`.
 const INFINITE: i32 = 0x7f80_0000;
 
 impl Float16 {
-    /// The same number; a NaN stays one.
-    #[inline(always)] // Compiled for the registers of its caller, as what follows.
+    /// Converts to `f32`; exact, and a NaN stays a NaN.
+    #[inline(always)] // Compiled for the registers of its caller, like `narrow`.
     pub(crate) fn widen(self) -> f32 {
         let (sign, rest) = (u32::from(self.0 & 0x8000), u32::from(self.0 & 0x7fff));
         // The exponent 31 becomes 255, and multiplying leaves an infinity and a NaN what they are.
         let normal = f32::from_bits((rest << 13) + 224 * EXPONENT) * f32::from_bits(15 * EXPONENT);
-        // Below the normal ones: a multiple of 2^-24, which is the last bit of numbers from 0.5 to 1.
+        // A subnormal number is a multiple of 2^-24, which is the last bit of numbers from 0.5 to 1.
         let tiny = f32::from_bits(rest + 126 * EXPONENT) - 0.5;
         let size = if rest < 0x400 { tiny } else { normal };
         f32::from_bits(size.to_bits() | sign << 16)
     }
 
-    /// The nearest number, of two the even one; infinite from 65520 on.
+    /// Rounds to the nearest number, ties to even; infinite from 65520 on.
     #[inline(always)]
     pub(crate) fn narrow(wide: f32) -> Float16 {
         let bits = wide.to_bits();
-        // Signed numbers, as not every processor compares vectors of others.
+        // The numbers are signed, because not every processor compares vectors of unsigned ones.
         let size = (bits & 0x7fff_ffff) as i32;
         let is_odd = size >> 13 & 1;
         let normal = ((size - 112 * EXPONENT as i32 + 0xfff + is_odd) >> 13).min(0x7c00);
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn conversions_are_those_of_half() {
-        // All numbers of 16 bits; of 32 bits each of them, the middle to the next, and what is beside these.
+        // All numbers of 16 bits; and of 32 bits each of these, the middle to the next, and their neighbours.
         for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 257 } else { 1 }) {
             let (ours, theirs) = (Float16(bits).widen(), f16::from_bits(bits).to_f32());
             assert!(
@@ -79,7 +78,7 @@ mod tests {
                 }
             }
         }
-        // And some of all numbers of 32 bits: far too large, far too small, NaN.
+        // Also a sample of all numbers of 32 bits: far too large, far too small, NaN.
         for bits in (0..=u32::MAX).step_by(if cfg!(miri) { 16_777_213 } else { 4099 }) {
             let wanted = f16::from_f32(f32::from_bits(bits)).to_bits();
             assert_eq!(Float16::narrow(f32::from_bits(bits)).0, wanted, "{bits:#x}");

@@ -17,7 +17,7 @@ const UNDEFINED: i32 = -32766;
 const REALS: [(i32, i32, Basic, Basic); 4] = [
     (6, 37, Basic::F32, Basic::C32),
     (15, 307, Basic::F64, Basic::C64),
-    // Kind 10, C's long double, exists on x86-64 only; elsewhere long double is the next.
+    // Kind 10, C's long double, exists on x86-64 only; elsewhere long double is the next row.
     (if cfg!(target_arch = "x86_64") { 18 } else { -1 }, 4931, Basic::LongDouble, Basic::CLongDouble),
     (33, 4931, Basic::F128, Basic::C128),
 ];
@@ -67,7 +67,7 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// The datatype of these arguments, made at their first use. The arguments are bounded, and so the cache.
+/// The datatype of these arguments, made at their first use. The arguments are bounded, so the cache is, too.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

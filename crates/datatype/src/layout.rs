@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Layouts: one element of a datatype as flat runs.
 //!
-//! A layout is a short nest of loops around a list of runs, its *body*. Most need one run: a vector of a
-//! million blocks is one run, a three-dimensional subarray one run in one loop. Only irregular blocks need a
-//! run each. A packed offset is found in O(loops + log runs).
+//! A layout is a short nest of loops around a list of runs, its *body*. Most layouts need one run: a vector
+//! of a million blocks is one run, a three-dimensional subarray one run in one loop. Only irregular blocks
+//! need a run each. A packed offset is found in O(loops + log runs).
 //!
 //! Invariant: a layout never changes once made. Read next: `buffer.rs`, which walks layouts, and
 //! `construct.rs`, which composes them.
@@ -13,17 +13,17 @@ use error::{Class, Error, Result, fail};
 /// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Bytes from the element's origin to the first piece.
+    /// The bytes from the element's origin to the first piece.
     pub offset: i64,
-    /// Bytes of one piece.
+    /// The bytes of one piece.
     pub bytes: u64,
-    /// Number of pieces.
+    /// The number of pieces.
     pub repeat: u64,
-    /// Bytes from the start of one piece to the start of the next; 0 if there is one piece.
+    /// The bytes from the start of one piece to the start of the next; 0 if there is one piece.
     pub stride: i64,
 }
 
-/// The whole body `repeat` times, `stride` bytes apart.
+/// A repetition of the whole body: `repeat` times, `stride` bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
     pub repeat: u64,
@@ -34,24 +34,24 @@ pub struct Loop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     body: Body,
-    /// Packed offset, in one pass over the body, of each run but the first.
+    /// The packed offset, in one pass over the body, of each run but the first.
     starts: Vec<usize>,
-    /// Packed bytes of one pass over the body.
+    /// The packed bytes of one pass over the body.
     pass_bytes: usize,
-    /// Whether consecutive elements have no gaps and begin at the origin; every message asks.
+    /// Whether consecutive elements have no gaps and begin at the origin; read for every message.
     contiguous: bool,
-    /// Data bytes of one element (MPI_Type_size).
+    /// The data bytes of one element (MPI_Type_size).
     pub size: usize,
-    /// Bytes from one element to the next (MPI_Type_get_extent).
+    /// The bytes from one element to the next (MPI_Type_get_extent).
     pub extent: i64,
     pub lb: i64,
-    /// Offset of the first data byte.
+    /// The offset of the first data byte.
     pub true_lb: i64,
-    /// Bytes from the first data byte to the end of the last.
+    /// The bytes from the first data byte to the end of the last.
     pub true_extent: i64,
 }
 
-/// Layouts with more runs are refused, since they would fill the memory: 2 GiB of runs.
+/// The most runs of a layout: 2 GiB of them. A layout with more is refused, since it would fill the memory.
 pub const RUNS_MAX: usize = 1 << 26;
 
 fn too_many() -> Error {
@@ -61,13 +61,14 @@ fn too_many() -> Error {
 }
 
 impl Layout {
-    /// An element of `bytes` bytes without gaps.
+    /// The layout of an element of `bytes` bytes without gaps.
     pub fn contiguous(bytes: usize) -> Layout {
         let body = if bytes == 0 { Body::default() } else { Body::piece(0, bytes as u64) };
         Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
     }
 
-    /// A body with the bounds that a constructor found. An error if sizes or offsets do not fit 63 bits.
+    /// Makes a layout of a body with the bounds that a constructor found. An error if sizes or offsets do not
+    /// fit 63 bits.
     pub(crate) fn new(body: Body, lb: i64, extent: i64) -> Result<Layout> {
         let Some((size, true_lb, true_ub)) = body.measure() else {
             fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
@@ -91,7 +92,7 @@ impl Layout {
         self.contiguous
     }
 
-    /// The piece of an element, if it is one.
+    /// The one piece of an element, if it has only one.
     pub(crate) fn only_piece(&self) -> Option<Run> {
         self.body.only_piece()
     }
@@ -110,7 +111,7 @@ impl Layout {
         &self.body
     }
 
-    /// Packed bytes of one pass over the runs; 0 only for an empty layout.
+    /// The packed bytes of one pass over the runs; 0 only for an empty layout.
     pub(crate) fn pass_bytes(&self) -> usize {
         self.pass_bytes
     }
@@ -132,7 +133,7 @@ impl Layout {
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// The layout as `6 + 2 loops + 4 runs` words for another process.
+    /// Writes the layout as `6 + 2 loops + 4 runs` words for another process.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
@@ -148,7 +149,7 @@ impl Layout {
         6 + 2 * self.body.loops.len() + 4 * self.body.runs.len()
     }
 
-    /// Reads what `to_words` wrote; an error if lengths, bounds or size are wrong.
+    /// Reads the words that `to_words` wrote; an error if lengths, bounds or size are wrong.
     pub fn from_words(words: &[u64]) -> Result<Layout> {
         let [WORDS_MARK, size, lb, extent, loops, runs, rest @ ..] = words else {
             fail!(Class::Intern, "{} words are not a layout", words.len())
@@ -171,18 +172,18 @@ impl Layout {
     }
 }
 
-/// First word of a layout in words; its low byte is the version of the form.
+/// The first word of a layout in words; its low byte is the version of the format.
 const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
 
-/// Loops around runs: what constructors compose. No run and no loop is empty, adjacent pieces are joined, and
-/// pieces of one length at equal distances are one run.
+/// Loops around runs, which constructors compose. No run and no loop is empty, adjacent pieces are joined,
+/// and pieces of one length at equal distances are one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     loops: Vec<Loop>,
     runs: Vec<Run>,
 }
 
-/// Bodies of up to this many runs are unrolled: joined pieces are faster than loops.
+/// The most runs of a body that is unrolled: joined pieces are faster than loops.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
@@ -197,13 +198,14 @@ impl Body {
         Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }
     }
 
-    /// The body `by` bytes further on.
+    /// Moves the body by `by` bytes.
     pub fn shifted(mut self, by: i64) -> Body {
         self.runs.iter_mut().for_each(|run| run.offset += by);
         self
     }
 
-    /// The body `times` times, `stride` bytes apart. The caller has checked that all offsets fit 63 bits.
+    /// Repeats the body `times` times, `stride` bytes apart. The caller has checked that all offsets fit 63
+    /// bits.
     pub fn repeated(mut self, times: u64, stride: i64) -> Body {
         if times == 0 || self.runs.is_empty() {
             return Body::default();
@@ -244,7 +246,7 @@ impl Body {
         self
     }
 
-    /// Appends `other`, `by` bytes further on.
+    /// Appends `other`, moved by `by` bytes.
     pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
         if self.runs.is_empty() && !other.loops.is_empty() {
             *self = other.clone().shifted(by);
@@ -282,7 +284,8 @@ impl Body {
         Ok(())
     }
 
-    /// Adds a run to a body without loops: joins it to the last piece, or extends the last run, if it can.
+    /// Adds a run to a body without loops: joins it to the last piece, or extends the last run, where
+    /// possible.
     pub fn push(&mut self, run: Run) {
         let Some(last) = self.runs.last_mut() else { return self.runs.push(run) };
         let last_piece = last.offset + last.stride * (last.repeat as i64 - 1);
@@ -301,7 +304,7 @@ impl Body {
             return;
         }
         let stride = if last.repeat == 1 { run.offset - last.offset } else { last.stride };
-        // The next piece may lie beyond the address space.
+        // The next piece may be beyond the address space.
         let in_step =
             last_piece.wrapping_add(stride) == run.offset && (run.repeat == 1 || run.stride == stride);
         if last.bytes == run.bytes && in_step {
@@ -312,8 +315,8 @@ impl Body {
         }
     }
 
-    /// Size, first and last data byte; nothing if they do not fit 63 bits, or if words from another process
-    /// are malformed.
+    /// The size, the first data byte and the end of the last; None if they do not fit 63 bits, or if words
+    /// from another process are malformed.
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Datatypes compiled to flat runs, packing, and the predefined reductions.
 //!
-//! Invariants: a `Layout` and a `Datatype` never change once made; offsets are bytes from the buffer's
-//! address (and may be negative); the packed form of a buffer is its bytes in typemap order without gaps.
-//! Read in this order: `layout.rs`, `buffer.rs`, `datatype.rs`, `construct.rs`, `reduce.rs`.
+//! Invariants: a `Layout` and a `Datatype` never change once made. Offsets are bytes from the buffer's
+//! address, and may be negative. The packed form of a buffer is its bytes in typemap order without gaps.
+//!
+//! Read next: `layout.rs`, `buffer.rs`, `datatype.rs`, `construct.rs`, `reduce.rs`, in this order.
 
 mod arrays;
 mod atomic;

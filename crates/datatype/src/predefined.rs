@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 /// MPI_DATATYPE_NULL.
 pub const NULL: u32 = 0x200;
 
-/// The datatype of a predefined handle; none for MPI_DATATYPE_NULL and unassigned numbers.
+/// The datatype of a predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
 pub fn predefined(handle: u32) -> Option<&'static Arc<Datatype>> {
     TABLE.get(handle.wrapping_sub(NULL) as usize)?.as_ref()
 }
@@ -27,7 +27,7 @@ pub fn predefined_name(handle: u32) -> Option<&'static str> {
     marker.or_else(|| ENTRIES.iter().find(|entry| entry.0 == handle).map(|entry| entry.1))
 }
 
-/// The handle of a name, aliases such as MPI_C_FLOAT_COMPLEX included.
+/// The handle of a name; aliases such as MPI_C_FLOAT_COMPLEX have one, too.
 pub fn predefined_handle(name: &str) -> Option<u32> {
     let alias = ALIASES.iter().find(|alias| alias.0 == name).map_or(name, |alias| alias.1);
     ENTRIES.iter().find(|entry| entry.1 == alias).map(|entry| entry.0)
@@ -37,7 +37,7 @@ pub fn predefined_handles() -> impl Iterator<Item = u32> {
     ENTRIES.iter().map(|entry| entry.0).chain(MARKERS.iter().map(|marker| marker.0))
 }
 
-/// Sizes in bytes, and the handles of the datatypes of these sizes.
+/// Sizes in bytes, each with the handle of the datatype of this size.
 type Sizes = &'static [(i64, u32)];
 
 /// MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX.
@@ -61,8 +61,8 @@ pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     }
 }
 
-/// MPI_Type_get_value_index (MPI 5.0, section 5.1.12): the pair of a value type and an index type; nothing
-/// (MPI_DATATYPE_NULL) if there is none.
+/// MPI_Type_get_value_index (MPI 5.0, section 5.1.12): the pair of a value type and an index type; None
+/// (MPI_DATATYPE_NULL) if there is no such pair.
 pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Datatype>> {
     let (value, index) = (value.predefined()?, index.predefined()?);
     VALUE_INDEX
@@ -71,7 +71,7 @@ pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Da
         .and_then(|entry| predefined(entry.2))
 }
 
-/// Value, index, pair.
+/// The handles of value, index and pair.
 const VALUE_INDEX: [(u32, u32, u32); 9] = [
     (0x210, 0x209, 0x228),
     (0x214, 0x209, 0x229),
@@ -84,7 +84,7 @@ const VALUE_INDEX: [(u32, u32, u32); 9] = [
     (0x219, 0x219, 0x232),
 ];
 
-/// A predefined datatype outside the table: those of Fortran 90.
+/// Makes a predefined datatype outside the table, for Fortran 90.
 pub(crate) fn unnamed(basic: Basic, recipe: Recipe) -> Arc<Datatype> {
     Arc::new(make(None, basic, basic.size() as u8, recipe))
 }
@@ -105,8 +105,8 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
     table
 });
 
-/// Datatypes that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI: handle, name, the bounds
-/// it sets.
+/// Datatypes that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI: handle, name, and which
+/// bounds each sets.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -124,7 +124,7 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// `external_bytes` of a pair is that of the value; the index keeps its length.
+/// Makes a predefined datatype. `external_bytes` of a pair is that of its value; the index keeps its length.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| Facts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {
@@ -152,7 +152,7 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
     }
 }
 
-/// Handle, name, machine type, bytes in external32 (MPI 5.0, table 14.2).
+/// Handle, name, machine type and bytes in external32 of each predefined datatype (MPI 5.0, table 14.2).
 #[rustfmt::skip]
 const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x201, "MPI_AINT", I64, 8),
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_standard_abi() {
-        // Method: every MPI_Datatype constant of tables/constants.json, found by a plain scan of the text.
+        // Method: every MPI_Datatype constant of tables/constants.json, found by a simple scan of the text.
         let text =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tables/constants.json"))
                 .unwrap();

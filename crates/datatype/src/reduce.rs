@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The predefined reductions, on packed elements: without gaps and of any alignment.
+//! The predefined reductions, on packed elements: without gaps and with any alignment.
 //!
-//! Every loop reads, combines and writes one element at a time through unaligned accesses. It has forms of
-//! its own for a result that lies over an operand, where the compiler sees two arrays instead of three and
-//! vectorises. Read next: `long_double.c`, for the types that Rust lacks.
+//! Every loop reads, combines and writes one element at a time through unaligned accesses. Where the result
+//! overwrites an operand, the loop has a form of its own: the compiler then sees two arrays instead of three,
+//! and vectorises it. Read next: `long_double.c`, for the types that Rust lacks.
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::buffer::Buffer;
@@ -12,8 +12,8 @@ use error::{Class, Result, fail};
 use num_complex::Complex;
 use sys::Span;
 
-/// Checks that `op` takes `basic` (MPI 5.0, section 6.9.2; characters too, as in every other MPI). The error
-/// says what it takes.
+/// Checks that `op` takes `basic` (MPI 5.0, section 6.9.2; characters, too, as in every other MPI). The error
+/// names the types that it takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -42,10 +42,10 @@ pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     Ok(())
 }
 
-/// `into[i] = left[i] op right[i]` for all elements of the spans, which have the same length: whole elements
-/// in the packed form (`Basic::size` bytes each). `into` may be `left` or `right`, and must not overlap them
-/// otherwise. `check_op` has allowed the combination. MPI_REPLACE takes the right operand, MPI_NO_OP the
-/// left.
+/// Computes `into[i] = left[i] op right[i]` for all elements of the spans, which have the same length: whole
+/// elements in the packed form (`Basic::size` bytes each). `into` may be `left` or `right`, and must not
+/// overlap these otherwise. The caller has called `check_op`. MPI_REPLACE takes the right operand, MPI_NO_OP
+/// the left.
 pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Span) {
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
@@ -53,7 +53,7 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
     if bytes < WIDE_BYTES_MIN { by_basic(op, basic, spans) } else { long(op, basic, spans) }
 }
 
-#[inline(never)] // Else short ones would put aside the registers that this needs.
+#[inline(never)] // Otherwise short ones would save the registers that this needs.
 fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
     #[cfg(target_arch = "x86_64")]
     if has_wide_registers(op, basic) {
@@ -63,7 +63,7 @@ fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
     by_basic(op, basic, spans)
 }
 
-#[inline(always)] // Likewise.
+#[inline(always)] // For the same reason.
 fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
     use Basic::*;
     match (op, basic) {
@@ -109,8 +109,8 @@ fn apart(reduce: impl FnOnce()) {
     reduce()
 }
 
-/// `into = left op into` for whole buffers of equal length, with gaps or without: MPI_Reduce_local (MPI 5.0,
-/// section 6.9.7).
+/// Computes `into = left op into` for whole buffers of equal length, with gaps or without: MPI_Reduce_local
+/// (MPI 5.0, section 6.9.7).
 pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buffer) {
     assert_eq!(left.bytes(), into.bytes(), "reduction of buffers of different lengths");
     if let (Some(left), Some(into)) = (left.contiguous(), into.contiguous()) {
@@ -131,7 +131,7 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
     }
 }
 
-/// Elements of one step of `reduce_buffers`: two blocks of the largest fit the first-level cache.
+/// The elements of one step of `reduce_buffers`: two blocks of the largest type fit the first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
 #[inline]
@@ -155,7 +155,7 @@ fn is_logical(basic: Basic) -> bool {
     matches!(basic, L8 | L16 | L32 | L64 | L128)
 }
 
-/// Addresses of three arrays of packed elements, and their length.
+/// The addresses of three arrays of packed elements, and their length.
 #[derive(Clone, Copy)]
 struct Operands {
     left: usize,
@@ -216,19 +216,19 @@ fn each<T: Copy>(left: *const T, right: *const T, into: *mut T, count: usize, co
     }
 }
 
-/// `check_op` refuses other combinations.
+/// Panics for a combination that `check_op` refuses.
 #[cold]
 fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
     panic!("{} on {what:?}, which check_op refuses", op.name())
 }
 
-/// What MPI_SUM and MPI_PROD need.
+/// The arithmetic that MPI_SUM and MPI_PROD need.
 trait Sum: Copy {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
 }
 
-/// What MPI_BAND and its family need.
+/// The arithmetic that bitwise and logical operators need.
 trait Bits: Copy {
     const TRUE: Self;
     const FALSE: Self;
@@ -297,7 +297,7 @@ fn narrow(z: Complex<f32>) -> Complex<Float16> {
     Complex::new(Float16::narrow(z.re), Float16::narrow(z.im))
 }
 
-/// Shorter data are not worth a question about the processor.
+/// The least bytes for which the processor's features are checked.
 const WIDE_BYTES_MIN: usize = 256;
 
 #[cfg(target_arch = "x86_64")]
@@ -307,7 +307,7 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// The most common reductions in registers that not every processor has: twice as fast in the caches.
+/// The most common reductions in wide registers, which not every processor has: twice as fast in the caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -330,7 +330,7 @@ fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
     }
 }
 
-#[inline(always)] // Likewise.
+#[inline(always)] // For the same reason.
 fn reals<T: Sum + PartialOrd>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Max => spans.combine(|a: T, b| if a > b { a } else { b }),
@@ -374,7 +374,7 @@ struct Pair<V, I> {
     index: I,
 }
 
-/// MAXLOC and MINLOC: of equal values the lowest index counts (MPI 5.0, section 6.9.4).
+/// MAXLOC and MINLOC: among equal values the lowest index counts (MPI 5.0, section 6.9.4).
 fn pairs<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: PredefinedOp, spans: Operands) {
     let pick = |a: Pair<V, I>, b: Pair<V, I>, better: bool| {
         let (left, right) = (a.index, b.index);

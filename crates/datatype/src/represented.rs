@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A datatype as it lies in a file whose basic types have other lengths (MPI 5.0, section 14.5).
+//! The layout of a datatype in a file whose basic types have other lengths (MPI 5.0, section 14.5).
 //!
-//! The constructors are applied again to basic types of the file's lengths. Counts, strides and displacements
-//! in elements scale with them; those in bytes stay.
+//! The constructors are applied again to basic types with the file's lengths. Counts, strides and
+//! displacements in elements scale with these; those in bytes stay.
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{contiguous, hindexed, hindexed_block, hvector, indexed, indexed_block};
@@ -12,7 +12,7 @@ use crate::{Distribution, darray, predefined, predefined_handle, subarray};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
-/// The datatype with basic types as long as `bytes_of` says; its data are bytes.
+/// Makes the datatype again with basic types whose lengths `bytes_of` returns; its data are bytes.
 pub fn represented(
     datatype: &Arc<Datatype>,
     bytes_of: &mut impl FnMut(&Arc<Datatype>) -> Result<u64>,
@@ -80,7 +80,7 @@ pub fn represented(
     }
 }
 
-/// A basic type of `bytes` bytes without padding.
+/// Makes a basic type of `bytes` bytes without padding.
 fn basic(datatype: &Arc<Datatype>, bytes: u64) -> Result<Arc<Datatype>> {
     if datatype.size() as u64 == bytes && datatype.extent() as u64 == bytes {
         return Ok(datatype.clone());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     // Goal: every constructor, in both widths, is applied again. Method: with unchanged lengths, the layout
-    // stays.
+    // stays the same.
     #[test]
     fn own_lengths_change_nothing() {
         let int = named("MPI_INT");

@@ -11,7 +11,7 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
-    /// The strip `by` bytes further on.
+    /// Moves the strip by `by` bytes.
     pub fn moved(self, by: i64) -> Strip {
         Strip { address: self.address.wrapping_add_signed(by as isize), ..self }
     }
@@ -71,7 +71,7 @@ fn scatter_blocks<const BYTES: usize>(from: usize, strip: Strip) {
     }
 }
 
-/// 8-byte words, the most common blocks, two at a time.
+/// Copies 8-byte words, the most common blocks, two at a time.
 fn gather_words(strip: Strip, to: usize) {
     let (mut from, mut to, stride) = (strip.address, to, strip.stride as isize);
     for _ in 0..strip.repeat / 2 {
@@ -94,7 +94,7 @@ fn scatter_words(from: usize, strip: Strip) {
     }
 }
 
-/// Joins two words.
+/// Copies two words to 16 adjacent bytes.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn join(first: usize, second: usize, to: usize) {
@@ -110,7 +110,7 @@ fn join(first: usize, second: usize, to: usize) {
     unsafe { _mm_storeu_si128(std::ptr::with_exposed_provenance_mut(to), both) }
 }
 
-/// Splits two words.
+/// Copies 16 adjacent bytes to two words.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn split(from: usize, first: usize, second: usize) {

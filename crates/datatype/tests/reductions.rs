@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The predefined reductions against their definition by elements, also with the result over an operand.
+//! The predefined reductions against their definition by elements, also where the result overwrites an
+//! operand.
 
 use half::f16;
 use outboard_datatype::{
@@ -174,7 +175,7 @@ fn every_operator_on_every_type_is_its_definition() {
                     .flat_map(|(a, b)| defined(op, basic, a, b))
                     .collect();
                 for place in ["apart", "over left", "over right"] {
-                    // One byte further than an allocation begins: nothing is aligned.
+                    // One byte after the beginning of an allocation: no element is aligned.
                     let (mut a, mut b, mut c) = (vec![0u8; 1], vec![0u8; 1], vec![0u8; 1 + left.len()]);
                     a.extend(&left);
                     b.extend(&right);
@@ -261,7 +262,7 @@ fn padding_is_left_alone() {
 
 #[test]
 fn sums_of_16_bit_floats_of_any_bits() {
-    // `random_elements` has small numbers only: here are tiny and infinite ones, and such as are no numbers.
+    // `random_elements` has small numbers only: this test has tiny and infinite ones, and NaNs.
     let mut random = SmallRng::seed_from_u64(16);
     let count = if cfg!(miri) { 200 } else { 100_000 };
     let mut left: Vec<u8> = (0..2 * count).map(|_| random.random()).collect();
@@ -270,7 +271,7 @@ fn sums_of_16_bit_floats_of_any_bits() {
         bytes.chunks(2).map(|two| f16::from_ne_bytes(two.try_into().unwrap())).collect()
     };
     let (a, b) = (numbers(&left), numbers(&right));
-    // Also shorter than what the widest registers are asked for.
+    // Some lengths are below that for which the widest registers are used.
     for (op, bytes) in
         [(PredefinedOp::Sum, 2 * count), (PredefinedOp::Prod, 2 * count), (PredefinedOp::Sum, 66)]
     {

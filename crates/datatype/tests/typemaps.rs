@@ -27,7 +27,7 @@ enum Type {
     Dup(Box<Type>),
 }
 
-/// An entry of a typemap: the standard's markers are entries too, and so is the end of a struct's padding.
+/// An entry of a typemap: an element, a marker of the standard, or the end of a struct's padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Data(Basic),
@@ -50,7 +50,7 @@ fn ends(map: &Map) -> Option<(i64, i64)> {
     data.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Lower bound and extent by the definition.
+/// The lower bound and extent by the definition.
 fn bounds(map: &Map) -> (i64, i64) {
     let of = |kind| map.iter().filter(move |entry| entry.1 == kind).map(|entry| entry.0);
     if let (Some(lb), Some(ub)) = (of(Entry::Lb).min(), of(Entry::Ub).max()) {
@@ -126,7 +126,7 @@ fn expand(t: &Type) -> Map {
             array(dims.iter().map(|dim| dim.0).collect(), owned, *c_order, &expand(old))
         }
         Type::Darray(rows, columns, rank, c_order, old) => {
-            // Rows dealt out cyclically in twos over 2 processes, columns in blocks over 3.
+            // The rows are dealt out cyclically in twos over 2 processes, the columns in blocks over 3.
             let (i, j) = (rank / 3, rank % 3);
             let block = (columns + 2) / 3;
             let rows_owned = (0..*rows).filter(|row| row / 2 % 2 == i).collect();
@@ -255,8 +255,8 @@ fn span(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Memory that holds `count` elements, where each byte of data lies in it (in packed order), and the
-/// elements' address.
+/// The memory of `count` elements, the index in it of each byte of data (in packed order), and the elements'
+/// address.
 fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
     let extent = bounds(map).1;
     let data: Vec<i64> = (0..count as i64)

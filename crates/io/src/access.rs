@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! An access that one rank carries out alone: from the file's bytes to memory, or back.
 //!
-//! Reads read small holes along (data sieving). Invariant: a write leaves the holes alone unless the user
-//! asks otherwise (romio_ds_write=enable). To write a hole back with its old content loses what another
-//! process wrote there meanwhile; a byte-range lock excludes only processes that lock too, as every write of
-//! this library does with that hint.
+//! Reads include small holes (data sieving). Invariant: a write does not touch the holes, unless the user
+//! asks for it (romio_ds_write=enable). Writing a hole back with its old content loses what another process
+//! wrote there meanwhile; a byte-range lock excludes only processes that lock, too, as every write of this
+//! library does with that hint.
 
 use crate::hints::{Hints, Switch};
 use crate::representation::Representation;
@@ -22,17 +22,17 @@ pub enum Way {
     Write,
 }
 
-/// Which bytes of a file, and which memory.
+/// The bytes of a file and the memory of one access.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub storage: Arc<Storage>,
     pub hints: Arc<Hints>,
-    /// Where the data lie in the file.
+    /// The places of the data in the file.
     pub tiles: Tiles,
     pub from: u64,
-    /// Memory of as many bytes as the data have in the file.
+    /// The memory, with as many bytes as the data have in the file.
     pub memory: Buffer,
-    /// Whether others must not see it half done (MPI_File_set_atomicity).
+    /// Whether other processes must not see it half done (MPI_File_set_atomicity).
     pub atomic: bool,
 }
 
@@ -41,25 +41,25 @@ pub struct Access {
 pub struct Transfer {
     pub way: Way,
     pub access: Access,
-    /// Between the file's and the program's representation.
+    /// The conversion between the file's and the program's representation.
     pub conversion: Option<Conversion>,
 }
 
-/// Data in external32 between the file and the program's memory.
+/// Data in external32, between the file and the program's memory.
 #[derive(Debug)]
 pub struct Conversion {
     datatype: Arc<Datatype>,
     user: Buffer,
-    /// The access's memory.
+    /// The memory of the access.
     external: Block,
     external_bytes: usize,
 }
 
-/// Reads include holes of up to this length: a system call costs about as much as the copy of a page.
+/// The longest hole that a read includes: a system call costs about as much as the copy of a page.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Allocates `count` elements in external32; converts now what is to be written.
+    /// Allocates `count` elements in external32; for a write, converts them now.
     pub fn new(way: Way, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
@@ -74,8 +74,8 @@ impl Conversion {
         Buffer::from(self.external.span())
     }
 
-    /// Ends it after `moved` bytes of the file. Returns the bytes of the program's memory; an incomplete last
-    /// element does not count.
+    /// Ends the conversion after `moved` bytes of the file. Returns the bytes of the program's memory; an
+    /// incomplete last element does not count.
     fn finish(self, way: Way, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
@@ -88,8 +88,8 @@ impl Conversion {
 }
 
 impl Transfer {
-    /// A transfer between the program's memory, `access.memory`, and a file of this representation. A user's
-    /// representation has converted the data already.
+    /// A transfer between the program's memory, `access.memory`, and a file of this representation. For a
+    /// user's representation the caller has converted the data already.
     pub fn new(
         way: Way,
         mut access: Access,
@@ -106,7 +106,7 @@ impl Transfer {
         Ok(Transfer { way, access, conversion })
     }
 
-    /// Carries it out; returns the bytes of the program's memory that were moved.
+    /// Carries out the transfer. Returns how many bytes of the program's memory were moved.
     pub fn run(self) -> Result<u64> {
         let moved = self.access.run(self.way)?;
         self.finish(moved)
@@ -125,7 +125,7 @@ impl Access {
         self.memory.bytes() as u64
     }
 
-    /// The first offset and the end of the last byte, of an access with at least one byte.
+    /// The first offset and the end of the last byte. The access must have at least one byte.
     pub fn extent(&self) -> (u64, u64) {
         if self.tiles.sorted() {
             let last = self.tiles.offset_of(self.from + self.bytes() - 1);
@@ -139,7 +139,7 @@ impl Access {
         (first, end)
     }
 
-    /// Carries it out; returns the bytes that were moved.
+    /// Carries out the access. Returns how many bytes were moved.
     pub fn run(&self, way: Way) -> Result<u64> {
         if self.bytes() == 0 {
             return Ok(0);
@@ -165,13 +165,13 @@ impl Access {
         run.failed.map(|()| run.moved)
     }
 
-    /// The memory of a part, if it has no gaps.
+    /// The memory of a part, if the memory has no gaps.
     fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
         self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
     }
 }
 
-/// A contiguous part of the file, and where in memory it belongs.
+/// A contiguous part of the file, and the packed offset of its memory.
 #[derive(Clone, Copy, Debug)]
 struct FilePiece {
     at: u64,
@@ -182,11 +182,11 @@ struct FilePiece {
 struct ActiveAccess<'a> {
     access: &'a Access,
     way: Way,
-    /// Pieces that one system call serves.
+    /// The pieces that one system call serves.
     group: Vec<FilePiece>,
     moved: u64,
     failed: Result<()>,
-    /// Whether the end of the file was met.
+    /// Whether a read has reached the end of the file.
     ended: bool,
 }
 
@@ -306,7 +306,7 @@ impl ActiveAccess<'_> {
     }
 }
 
-/// Writes `[from, to)` of a file: its old content with `overlay` over it. `lock`: under a lock of its own.
+/// Writes `[from, to)` of a file: its old content with `overlay` over it. `lock`: takes a lock for this.
 pub(crate) fn rewrite(
     storage: &Storage,
     from: u64,
@@ -365,8 +365,8 @@ mod tests {
             cases: 400, failure_persistence: None, ..ProptestConfig::default()
         })]
 
-        // Goal: every kind of write and read moves just the bytes of the view. Method: an array of bytes is
-        // the model of the file.
+        // Goal: every kind of write and read moves exactly the bytes of the view. Method: an array of bytes
+        // is the model of the file.
         #[test]
         fn accesses_agree_with_an_array_of_bytes(
             (file, extent) in blocks(), (memory, step) in blocks(), displacement in 0usize..30,

@@ -2,13 +2,13 @@
 //! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and a few of them, the
 //! *aggregators*, move large pieces between their collective buffers and the file.
 //!
-//! Each aggregator has a domain of the file, and moves cb_buffer_size bytes of it in a round. Views are
-//! exchanged once; where a rank's data lie in a round follows from them, so the one all-to-all of a round
-//! carries no offsets. A round is exchanged while the one before is written, or the next is read.
+//! Each aggregator has a domain of the file, and moves cb_buffer_size bytes of it in a round. The ranks
+//! exchange views once. The places of a rank's data in a round follow from its view, so the one all-to-all of
+//! a round carries no offsets. A round is exchanged while the one before is written, or the next is read.
 //!
-//! Invariants: holes are left alone (`access.rs`); all ranks return one outcome. Each access has its own
-//! context, since the steps of several accesses have no common order; those of blocking accesses have one,
-//! and go through the file's queue once it is open.
+//! Invariants: holes are not touched (`access.rs`); all ranks return one outcome. Each access has its own
+//! context, since the steps of several accesses have no common order. Blocking accesses have a common order,
+//! and use the file's queue once it is open.
 
 use crate::access::{Transfer, Way, rewrite};
 use crate::collective_buffer::{CollectiveBuffer, part, slices};
@@ -26,7 +26,7 @@ use sys::{Block, Span};
 /// The position of an access by the shared file pointer in rank order.
 #[derive(Debug)]
 pub struct Ordered {
-    /// Rank 0 has it.
+    /// The shared file pointer, at rank 0.
     pub pointer: Option<SharedPointer>,
     pub etypes: u64,
     /// The view, which turns etypes into packed bytes.
@@ -37,17 +37,17 @@ pub struct Collective {
     transfer: Option<Transfer>,
     ordered: Option<Ordered>,
     members: Members,
-    /// The file's queue, if its collectives go through that.
+    /// The file's queue, if its collectives go through it.
     queue: Option<usize>,
     known: KnownViews,
     stage: Stage,
-    /// What this rank says to all in the present step, and what all say.
+    /// The words that this rank sends to all in the current step, and the words of all ranks.
     mine: Block,
     all: Block,
     plan: TwoPhasePlan,
-    /// What this rank moves as an aggregator in the present round.
+    /// The data that this rank moves as an aggregator in the current round.
     buffer: Option<CollectiveBuffer>,
-    /// The write under way, or the read of the next round.
+    /// The write under way, or the read for the next round.
     device: Option<Promise<Result<()>>>,
     ahead: Option<CollectiveBuffer>,
     failed: Option<Error>,
@@ -70,14 +70,14 @@ enum Stage {
     Over,
 }
 
-/// The plan, which all ranks compute alike from the extents. Only aggregators know the views.
+/// The plan, which all ranks compute from the extents with the same result. Only aggregators know the views.
 #[derive(Default)]
 struct TwoPhasePlan {
     /// The ranks that move data, in order of their domains.
     aggregators: Vec<u32>,
     /// The first byte of the first domain.
     base: u64,
-    /// Bytes of a domain.
+    /// The bytes of a domain.
     share: u64,
     /// The end of the last domain.
     end: u64,
@@ -85,30 +85,30 @@ struct TwoPhasePlan {
     round: u64,
     /// The packed bytes of each rank; a read ends at the end of the file.
     ranges: Vec<(u64, u64)>,
-    /// Words of each view that an aggregator receives.
+    /// The number of words of each view that an aggregator receives.
     view_words: Vec<usize>,
 }
 
-/// Words about a rank's access: first packed byte, bytes, first offset, end, flags, words of its view, bytes
-/// in the file.
+/// The words about a rank's access: first packed byte, bytes, first offset, end, flags, words of its view,
+/// bytes in the file.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// A rank moves up to this many pieces by itself: the system calls take less time than an exchange.
+/// The most pieces that a rank moves by itself: the system calls take less time than an exchange.
 const PIECES_FEW: u64 = 8;
-/// Bytes for the class and the sentence of a failure.
+/// The bytes for the class and the sentence of a failure.
 const VERDICT_BYTES: usize = 256;
-/// Ranges of which less than one byte in this many is accessed are left to the ranks.
+/// If less than one byte in this many of a range is accessed, each rank moves its data by itself.
 const SPARSE: u64 = 16;
-/// The caller itself moves up to this many bytes: the page cache answers before another thread could start.
+/// The most bytes that the caller moves itself: the page cache answers before another thread could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// A waiting rank moves up to this many bytes between two looks at its peers: about a millisecond.
+/// The most bytes that a waiting rank moves between two looks at its peers: about a millisecond.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl Collective {
-    /// A transfer that all members make together, in a context that nothing else uses. `queue`: the file's
-    /// queue; then one access of the file is under way at a time.
+    /// A transfer that all members make together, in a context with no other use. `queue`: the file's queue;
+    /// then one access of the file is under way at a time.
     pub fn new(
         transfer: Transfer,
         ordered: Option<Ordered>,
@@ -134,7 +134,7 @@ impl Collective {
         }
     }
 
-    /// Where the outcome will be: bytes of the program's memory.
+    /// The promise of the outcome: bytes of the program's memory.
     pub fn outcome(&self) -> Promise<Result<u64>> {
         self.outcome.clone()
     }
@@ -143,7 +143,7 @@ impl Collective {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Moves on as far as it can; returns whether it moved.
+    /// Advances as far as possible. Returns whether it advanced.
     pub fn poll(&mut self, coll: &mut Coll, pool: &mut Pool) -> bool {
         let mut moved = false;
         loop {
@@ -166,7 +166,7 @@ impl Collective {
         self.outcome.put(outcome);
     }
 
-    /// The next stage, if the present one is over.
+    /// The next stage, if the current one is over.
     fn step(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Stage>> {
         if !self.has_exchanged(coll)? {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Collective {
         Ok(Some(next))
     }
 
-    /// Whether the exchange of the present stage, if any, is over.
+    /// Whether the exchange of the current stage is over; true if it has none.
     fn has_exchanged(&mut self, coll: &mut Coll) -> Result<bool> {
         match self.stage {
             Stage::Amounts(ticket)
@@ -249,7 +249,7 @@ impl Collective {
         }
     }
 
-    /// With all extents: the first round, or the exchange of views before it.
+    /// Starts the first round, or the exchange of views before it, once all extents are known.
     fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Stage> {
         let extents = self.said(EXTENT_WORDS);
         if !self.make_plan(&extents) {
@@ -269,14 +269,14 @@ impl Collective {
         self.members.peers.len()
     }
 
-    /// Starts a collective of the present step.
+    /// Starts a collective of the current step.
     fn start(&mut self, coll: &mut Coll, call: Call) -> Result<CollTicket> {
         self.members.sequence += 1;
         let Some(queue) = self.queue else { return coll.start(&self.members, call) };
         coll.start_in(queue, &self.members, call)
     }
 
-    /// An allgather of `mine` into `all`.
+    /// Starts an allgather of `mine` into `all`.
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
@@ -293,7 +293,7 @@ impl Collective {
         to_words(&self.all.to_vec()).chunks_exact(words).map(<[u64]>::to_vec).collect()
     }
 
-    /// Rank 0 advances the shared pointer by what all ranks access.
+    /// At rank 0: advances the shared pointer by the sum of what all ranks access. Returns its old value.
     fn claim_position(&self) -> u64 {
         let total = self.said(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
         let ordered = self.ordered.as_ref().expect("an ordered access");
@@ -310,7 +310,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Whether all ranks find that nothing must be exchanged.
+    /// Whether each rank moves its data by itself, as all ranks know without an exchange.
     fn goes_alone(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
@@ -331,12 +331,12 @@ impl Collective {
         let knows = if self.known.get().is_some() { KNOWS_VIEWS } else { 0 };
         let few = access.tiles.pieces_max(access.from, access.bytes()) <= PIECES_FEW;
         let flags = if access.tiles.sorted() { SORTED } else { 0 } | knows | if few { FEW_PIECES } else { 0 };
-        // If the size is unknown, the ranks read nothing together, and each finds the error when it reads.
+        // With an unknown size the ranks read nothing together, and each finds the error when it reads.
         let size = access.storage.size().unwrap_or(0);
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
     }
 
-    /// Computes domains and rounds; false if the ranks go alone.
+    /// Computes domains and rounds. Returns false if each rank moves its data by itself.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
         let reads = self.transfer().way == Way::Read;
@@ -382,7 +382,7 @@ impl Collective {
         true
     }
 
-    /// The bytes of the file that an aggregator moves in a round.
+    /// The range of the file that an aggregator moves in a round.
     fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
         let plan = &self.plan;
         let bytes = self.transfer().access.hints.cb_buffer_bytes;
@@ -397,7 +397,7 @@ impl Collective {
         self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
     }
 
-    /// Every rank sends its view to the aggregators.
+    /// Starts the exchange by which every rank sends its view to the aggregators.
     fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<CollTicket> {
         self.mine = Block::of(&to_bytes(&self.transfer().access.tiles.to_words()));
         let mine = Buffer::from(self.mine.span());
@@ -423,12 +423,12 @@ impl Collective {
             views.push(Tiles::from_words(view)?);
             rest = others;
         }
-        // Another access may have learnt the same meanwhile.
+        // Another access may have stored the same views meanwhile.
         let _ = self.known.set(views);
         Ok(())
     }
 
-    /// Cuts reads at the end of the file.
+    /// Starts the first round. Cuts reads at the end of the file.
     fn first_round(&mut self, pool: &mut Pool) -> Stage {
         if self.transfer().way == Way::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
@@ -441,7 +441,7 @@ impl Collective {
         Stage::Round
     }
 
-    /// This rank's packed bytes that an aggregator moves in a round: their place in its memory, and their
+    /// This rank's packed bytes that an aggregator moves in a round: their offset in its memory, and their
     /// number.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
@@ -450,7 +450,7 @@ impl Collective {
         ((first - access.from) as usize, bytes as usize)
     }
 
-    /// This rank's buffer of a round, if it is an aggregator.
+    /// This rank's buffer for a round, if it is an aggregator.
     fn buffer_of(&self, round: u64) -> Option<CollectiveBuffer> {
         let bounds = self.bounds(self.domain()?, round);
         let views = self.known.get().expect("aggregators have learnt the views");
@@ -479,7 +479,7 @@ impl Collective {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of a round; a read needs the round's data first.
+    /// Starts the exchange of a round. Returns None while a read waits for the round's data.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Way::Read;
@@ -509,7 +509,7 @@ impl Collective {
         self.start(coll, call).map(Some)
     }
 
-    /// An aggregator writes what it received.
+    /// Ends a round: an aggregator starts to write what it received.
     fn end_round(&mut self, pool: &mut Pool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
@@ -538,7 +538,7 @@ impl Collective {
         self.device = Some(perform(bytes, pool, write));
     }
 
-    /// What this rank says of its success: zeroes, or class and sentence.
+    /// This rank's result for the others: zeroes, or class and sentence of its error.
     fn verdict(&self) -> [u8; VERDICT_BYTES] {
         let mut bytes = [0; VERDICT_BYTES];
         if let Some(error) = &self.failed {
@@ -584,7 +584,7 @@ pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Promise<Result<u
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Does work at the device that moves `bytes` bytes: here if they are few, else on a thread.
+/// Performs `work` at the device, which moves `bytes` bytes: here if they are few, otherwise on a thread.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut Pool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The collective buffer: what an aggregator moves in one round.
+//! The collective buffer: the data that an aggregator moves in one round.
 
 use crate::view::Tiles;
 use datatype::Buffer;
@@ -8,18 +8,18 @@ use sys::{Block, Span};
 
 /// A part of an aggregator's domain, and the ranks' data in it.
 pub(crate) struct CollectiveBuffer {
-    /// From the first to after the last byte of the file that any rank accesses.
+    /// The offsets of the first byte of the file that any rank accesses, and after the last.
     pub from: u64,
     pub to: u64,
-    /// Of each rank: its first packed byte here, and the number of them.
+    /// For each rank: its first packed byte here, and their number.
     pub parts: Vec<(u64, u64)>,
     pub packed: Arc<Block>,
-    /// The bytes of the file from `from` on; of a read, once it is done.
+    /// The bytes of the file from `from` on; for a read, once it is done.
     pub file: Arc<Block>,
 }
 
 impl CollectiveBuffer {
-    /// The part within `bounds` of the ranks' packed bytes `ranges` of their views.
+    /// The buffer for the part within `bounds` of the ranks' packed bytes `ranges` of their views.
     pub fn new(bounds: (u64, u64), ranges: &[(u64, u64)], views: &[Tiles]) -> CollectiveBuffer {
         let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
         let mut within = |range: &(u64, u64), tiles: &Tiles| {
@@ -37,7 +37,7 @@ impl CollectiveBuffer {
         CollectiveBuffer { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) }
     }
 
-    /// Puts the ranks' data where they lie in the file. Returns the filled parts of `file`.
+    /// Copies the ranks' data to their offsets in `file`. Returns the filled parts of `file`.
     pub fn lay_out(&self, views: &[Tiles]) -> Vec<(usize, usize)> {
         let mut filled = vec![0u64; ((self.to - self.from) as usize).div_ceil(64)];
         let mut at = 0;
@@ -52,7 +52,7 @@ impl CollectiveBuffer {
         stretches(&filled)
     }
 
-    /// Takes the ranks' data from where they lie in the file.
+    /// Copies the ranks' data from their offsets in `file`.
     pub fn pick(&self, views: &[Tiles]) {
         let mut at = 0;
         for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
@@ -65,13 +65,13 @@ impl CollectiveBuffer {
     }
 }
 
-/// The packed bytes of `[from, to)` that lie within `bounds` of the file: the first, and their number.
+/// The packed bytes of `[from, to)` that are within `bounds` of the file: the first, and their number.
 pub(crate) fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
     let first = from + tiles.below(bounds.0, from, to);
     (first, tiles.below(bounds.1, first, to))
 }
 
-/// Buffers of these lengths one after the other.
+/// Cuts a span into buffers of these lengths.
 pub(crate) fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
     let mut at = 0;
     let slice = |length: &usize| {
@@ -91,7 +91,7 @@ fn mark(bits: &mut [u64], from: usize, length: usize) {
     }
 }
 
-/// The runs of set bits: first bit, and their number.
+/// The runs of set bits: the first bit and the number of each.
 fn stretches(bits: &[u64]) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     for (at, word) in bits.iter().enumerate() {

@@ -4,7 +4,7 @@
 use error::{Class, Error};
 use std::path::Path;
 
-/// The error of `doing` something with a file, such as "read 8 bytes at offset 16".
+/// The error of `doing` something with a file, such as "read 8 bytes at offset 16 of".
 pub fn failure(path: &Path, doing: &str, error: &std::io::Error) -> Error {
     let class = match error.raw_os_error().unwrap_or(0) {
         libc::ENOENT => Class::NoSuchFile,

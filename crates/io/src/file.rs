@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct File {
     pub storage: Arc<Storage>,
-    /// A duplicate of the comm that opened it, with contexts of its own.
+    /// A duplicate of the comm that opened the file, with its own contexts.
     pub comm: Comm,
     pub amode: i32,
     pub hints: Arc<Hints>,
@@ -29,28 +29,28 @@ pub struct File {
     pub known: KnownViews,
     /// The individual file pointer, in etypes.
     pub position: i64,
-    /// The shared file pointer; none where rank 0 is on another host.
+    /// The shared file pointer; None if rank 0 is on another host.
     pub shared: Option<SharedPointer>,
-    /// Of a file of several hosts: the window through which hosts without rank 0 reach the shared pointer.
+    /// For a file of several hosts: the window through which hosts without rank 0 reach the shared pointer.
     pub counter: Option<Handle>,
     /// MPI_File_set_atomicity.
     pub atomic: bool,
-    /// A split collective access that has begun and not ended.
+    /// The split collective access that has started and not ended.
     pub split: Option<Split>,
     /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
 }
 
-/// What the end function of a split collective access needs.
+/// The state between the begin and the end function of a split collective access.
 #[derive(Clone, Debug)]
 pub struct Split {
     /// The begin function, such as `MPI_File_read_all`.
     pub name: &'static str,
-    /// Bytes of the program's memory.
+    /// The outcome: bytes of the program's memory.
     pub outcome: Promise<Result<u64>>,
 }
 
-/// Prefixes by which users of ROMIO choose a file system. This library has one way to all of them.
+/// Prefixes by which users of ROMIO choose a file system. This library treats all file systems alike.
 const PREFIXES: [&str; 6] = ["ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:"];
 
 /// The path of a file name, without a prefix.
@@ -90,7 +90,7 @@ pub fn check_amode(amode: i32) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file; only the rank that `makes` it creates it.
+/// Opens a file. Only the rank with `makes` creates it.
 pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
     let makes_now = makes && amode & c::MODE_CREATE != 0;
     let attempt = |read: bool| {
@@ -102,7 +102,7 @@ pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<St
             .mode(permissions)
             .open(path)
     };
-    // Data sieving needs to read, if that is permitted.
+    // Data sieving needs to read, so the file is opened for that, too, if it is permitted.
     let (file, readable) = match attempt(true) {
         Err(error) if amode & c::MODE_WRONLY != 0 && error.kind() == std::io::ErrorKind::PermissionDenied => {
             (attempt(false), false)
@@ -122,7 +122,7 @@ pub fn delete(path: &Path) -> Result<()> {
 }
 
 impl File {
-    /// Members for one more operation, with its own context. All ranks call it in the same order.
+    /// The members for one more operation, with its own context. All ranks call this in the same order.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
             context: self.comm.operation_context()?,
@@ -145,7 +145,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether the access mode permits this.
+    /// Checks that the access mode permits a read or a write.
     pub fn check_way(&self, way: Way) -> Result<()> {
         let path = self.storage.path().display();
         match way {
@@ -159,7 +159,7 @@ impl File {
         }
     }
 
-    /// How many etypes `bytes` bytes in the file are; MPI_ERR_ARG unless they are whole.
+    /// The number of etypes in `bytes` bytes of the file; MPI_ERR_ARG unless they are whole.
     pub fn etypes(&self, bytes: u64) -> Result<i64> {
         let unit = self.view.etype_bytes;
         if !bytes.is_multiple_of(unit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Hints, by ROMIO's names (MPI 5.0, section 14.2.8). An invalid value is ignored.
+//! Hints, with ROMIO's names (MPI 5.0, section 14.2.8). An invalid value is ignored.
 
 use objects::Info;
 use std::collections::HashMap;
@@ -13,36 +13,37 @@ pub enum Switch {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// The number of aggregators of collective accesses; 0: one per core, or, on several hosts, as many as
-    /// `per_host` allows.
+    /// The number of aggregators of collective accesses. At 0, one host has one per core, and several hosts
+    /// as many as `per_host` allows.
     pub cb_nodes: u32,
-    /// The most aggregators on one of several hosts: `*:N` in cb_config_list.
+    /// The most aggregators on each of several hosts: `*:N` in cb_config_list.
     pub per_host: u32,
     /// The aggregators, once the ranks have agreed.
     pub aggregators: Vec<u32>,
-    /// Bytes that an aggregator moves in a round.
+    /// The bytes that an aggregator moves in a round.
     pub cb_buffer_bytes: u64,
     /// Whether collective reads are exchanged.
     pub cb_read: Switch,
     /// Whether collective writes are exchanged.
     pub cb_write: Switch,
-    /// Bytes of a block when reading with holes.
+    /// The bytes of a block when reading with holes.
     pub read_buffer_bytes: u64,
-    /// Bytes of a block when writing with holes.
+    /// The bytes of a block when writing with holes.
     pub write_buffer_bytes: u64,
-    /// Whether holes are read along.
+    /// Whether a read includes holes.
     pub ds_read: Switch,
     /// Whether holes are read and written back with their old content, under a lock.
     pub ds_write: Switch,
-    /// The domains of aggregators begin at multiples of this.
+    /// The domains of aggregators begin at multiples of this many bytes.
     pub striping_bytes: u64,
-    /// Permissions of a new file.
+    /// The permissions of a new file.
     pub permissions: u32,
-    /// Hints that are kept as they were given: cb_config_list, striping_factor, access_style, ...
+    /// Hints that are stored as they were given, and not used: cb_config_list, striping_factor, access_style,
+    /// ...
     pub kept: Vec<(String, String)>,
 }
 
-/// The names of hints that are kept and not used.
+/// The names of hints that are stored and not used.
 const KEPT: [&str; 9] = [
     "access_style",
     "cb_block_size",
@@ -153,7 +154,7 @@ impl Hints {
     }
 
     /// The aggregators among ranks on these hosts. On one host they are spread; of several hosts each gives
-    /// its first ranks, so that each host's way to the file is used.
+    /// its first ranks, so that each host's connection to the file is used.
     fn choose(&self, hosts: &[u32]) -> Vec<u32> {
         let size = hosts.len().max(1);
         if hosts.iter().all(|host| *host == hosts[0]) {
@@ -162,7 +163,7 @@ impl Hints {
             return (0..many).map(|at| (at * size / many) as u32).collect();
         }
         let mut seen = HashMap::new();
-        // By turns: the first rank of each host, then the second of each, ...
+        // The order is by turns: the first rank of each host, then the second of each, ...
         let mut turns: Vec<(u32, u32)> = Vec::new();
         for (rank, host) in (0..).zip(hosts) {
             let turn = seen.entry(host).or_insert(0u32);
@@ -178,14 +179,15 @@ impl Hints {
         ranks
     }
 
-    /// What must be equal on all ranks, so that they plan collective accesses alike. `hosts`: of each rank.
+    /// The values that must be equal on all ranks, so that their plans of collective accesses agree. `hosts`:
+    /// the host of each rank.
     pub fn shared_words(&self, hosts: &[u32]) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
         let nodes = self.choose(hosts).len() as u64 | u64::from(self.per_host) << 32;
         [nodes, self.cb_buffer_bytes, switches, self.striping_bytes]
     }
 
-    /// Takes over rank 0's `shared` words.
+    /// Takes over the `shared_words` of rank 0.
     pub fn adopt(&mut self, words: [u64; 4], hosts: &[u32]) {
         let switch = |byte: u64| match byte & 0xff {
             1 => Switch::Enable,

@@ -2,14 +2,12 @@
 //! Files: views, accesses of one rank, and collective accesses in two phases (MPI 5.0, chapter 14).
 //!
 //! An access names packed bytes of a view and a buffer (`access.rs`). A collective access is a state machine
-//! that `Io::poll` advances; its ranks exchange data by collectives of `coll`. Work at the device runs on a
-//! few threads (`pool.rs`), so that a rank can compute or communicate meanwhile.
+//! that `Io::poll` advances; its ranks exchange data by collectives of `coll`. Accesses to the device run on
+//! a few threads (`pool.rs`), so that a rank can compute or communicate meanwhile.
 //!
-//! Invariants: nothing here waits for a peer. Bytes are written at their offsets and nowhere else, so a crash
-//! leaves what POSIX allows. The shared file pointer is a word in the arena of the file's rank 0; other hosts
-//! reach it through a window, in abi.
-//!
-//! Read next: `view.rs`, `access.rs`, `collective.rs`, `file.rs`.
+//! Invariants: no function here waits for a peer. Bytes are written at their offsets and nowhere else, so a
+//! crash leaves what POSIX allows. The shared file pointer is a word in the arena of the file's rank 0; other
+//! hosts reach it through a window, in abi. Read next: `view.rs`, `access.rs`, `collective.rs`, `file.rs`.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -43,14 +41,14 @@ use std::sync::Arc;
 pub struct Io {
     pool: Pool,
     collectives: Vec<Collective>,
-    /// Jobs of the pool that were done at the latest `poll`.
+    /// The number of jobs that the pool had done at the latest `poll`.
     seen: u64,
-    /// MPI_Register_datarep.
+    /// The representations that MPI_Register_datarep was given.
     pub representations: Vec<Arc<UserRepresentation>>,
 }
 
 impl Io {
-    /// `wake` is called by other threads when something is done.
+    /// Makes the state of a process. Other threads call `wake` when a job is done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: Pool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
@@ -67,7 +65,7 @@ impl Io {
         outcome
     }
 
-    /// Advances everything; returns whether anything moved.
+    /// Advances all collective accesses. Returns whether anything moved.
     #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
         let mut moved = self.has_events();
@@ -80,7 +78,7 @@ impl Io {
         moved
     }
 
-    /// Whether something was done since the latest `poll`; asked before sleeping on the doorbell.
+    /// Whether a job was done since the latest `poll`; asked before sleeping on the doorbell.
     pub fn has_events(&self) -> bool {
         self.pool.done() != self.seen
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A result of a thread: empty until it is there, and again once it is taken.
+/// The result of a job: empty until the job is done, and again after the result was taken.
 #[derive(Debug)]
 pub struct Promise<T>(Arc<Mutex<Option<T>>>);
 
@@ -36,7 +36,7 @@ impl<T> Promise<T> {
     }
 }
 
-/// Threads, which start when they are first needed.
+/// The threads, which start when they are first needed.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -47,9 +47,9 @@ type PoolJob = Box<dyn FnOnce() + Send>;
 struct Shared {
     queue: Mutex<Queue>,
     news: Condvar,
-    /// Jobs done so far.
+    /// The number of jobs done so far.
     done: AtomicU64,
-    /// Wakes the process, which may sleep until something is done.
+    /// Wakes the process, which may sleep until a job is done.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -60,11 +60,11 @@ struct Queue {
     stopped: bool,
 }
 
-/// More threads would only queue at the device.
+/// The most threads: more would only queue at the device.
 const THREADS_MAX: usize = 4;
 
 impl Pool {
-    /// `wake` is called whenever a job is done.
+    /// Makes a pool without threads. `wake` is called whenever a job is done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Pool {
         let shared = Shared {
             queue: Mutex::default(),
@@ -75,7 +75,7 @@ impl Pool {
         Pool { shared: Arc::new(shared), threads: Vec::new() }
     }
 
-    /// Has a thread do `work`.
+    /// Submits `work` to a thread.
     pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Promise<T> {
         let promise = Promise::default();
         let into = promise.clone();
@@ -89,7 +89,7 @@ impl Pool {
             let shared = self.shared.clone();
             match std::thread::Builder::new().name("outboard-io".into()).spawn(move || shared.serve()) {
                 Ok(thread) => self.threads.push(thread),
-                // Some thread will take the job. If there is none, the caller does it.
+                // Some thread will take the job. Without any thread, the caller does it.
                 Err(_) if !self.threads.is_empty() => {}
                 Err(_) => self.shared.clone().run_one(),
             }
@@ -136,7 +136,7 @@ impl Shared {
 }
 
 impl Drop for Pool {
-    /// The threads do the submitted jobs first.
+    /// Waits until the threads have done all submitted jobs.
     fn drop(&mut self) {
         self.shared.queue().stopped = true;
         self.shared.news.notify_all();

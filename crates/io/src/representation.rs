@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Data representations: how data look in a file (MPI 5.0, section 14.5).
+//! Data representations: the forms of data in a file (MPI 5.0, section 14.5).
 
 use datatype::{Datatype, external32_size};
 use error::{Class, Result, fail};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Representation {
     Native,
-    /// "internal": as in memory too, since all processes share a machine.
+    /// "internal": the same as in memory, since all processes have the same kind of machine.
     Internal,
-    /// Big-endian, of fixed lengths.
+    /// Big-endian, with fixed lengths.
     External32,
-    /// By functions of the program.
+    /// Converted by functions of the program.
     User(Arc<UserRepresentation>),
 }
 
@@ -20,15 +20,15 @@ pub enum Representation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRepresentation {
     pub name: String,
-    /// From the file to memory; 0 for MPI_CONVERSION_FN_NULL.
+    /// The function from the file to memory; 0 for MPI_CONVERSION_FN_NULL.
     pub read: usize,
-    /// From memory to the file; 0 for MPI_CONVERSION_FN_NULL.
+    /// The function from memory to the file; 0 for MPI_CONVERSION_FN_NULL.
     pub write: usize,
     /// Whether both take an MPI_Count.
     pub large: bool,
-    /// Returns the extent of a datatype in the file.
+    /// The function that returns the extent of a datatype in the file.
     pub extent: usize,
-    /// The extra state that all three receive.
+    /// The extra state that all three functions receive.
     pub extra_state: usize,
 }
 
@@ -43,7 +43,7 @@ impl Representation {
         }
     }
 
-    /// The representation of a name, which may be one of `registered`.
+    /// The representation with this name, which may be in `registered`.
     pub fn named(name: &str, registered: &[Arc<UserRepresentation>]) -> Result<Representation> {
         match name {
             "native" => return Ok(Representation::Native),
@@ -66,7 +66,7 @@ impl Representation {
     }
 }
 
-/// Bytes of one element in external32.
+/// The bytes of one element in external32.
 pub fn external_bytes(datatype: &Arc<Datatype>) -> Result<u64> {
     match external32_size(datatype, 1) {
         Some(bytes) => Ok(bytes),

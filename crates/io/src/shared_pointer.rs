@@ -13,13 +13,13 @@ pub struct SharedPointer {
 }
 
 impl SharedPointer {
-    /// The word at an offset of an arena; MPI_ERR_INTERN outside, MPI_ERR_NO_MEM where it cannot be mapped.
+    /// The pointer at an offset of an arena; MPI_ERR_INTERN outside, MPI_ERR_NO_MEM if it cannot be mapped.
     pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
         arena.word(offset)?;
         Ok(SharedPointer { arena, offset })
     }
 
-    /// Advances it; returns its old value, in etypes.
+    /// Advances the pointer. Returns its old value, in etypes.
     pub fn advance(&self, etypes: u64) -> u64 {
         self.word().fetch_add(etypes, Ordering::AcqRel)
     }
@@ -36,7 +36,7 @@ impl SharedPointer {
         self.offset
     }
 
-    /// Its address in this process.
+    /// The address of the word in this process.
     pub fn address(&self) -> usize {
         std::ptr::from_ref(self.word()).addr()
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 use sys::file::Lock;
 
-/// An open file, shared by the handle and the operations under way.
+/// An open file, shared by its handle and the operations under way.
 #[derive(Debug)]
 pub struct Storage {
     file: File,
@@ -18,7 +18,7 @@ pub struct Storage {
     readable: bool,
     /// Whether anything was written since the last sync.
     dirty: AtomicBool,
-    /// Held beside a byte-range lock, which does not exclude threads of this process.
+    /// Held together with a byte-range lock, which does not exclude threads of this process.
     within: Mutex<()>,
 }
 
@@ -44,7 +44,7 @@ impl Storage {
         self.readable
     }
 
-    /// Fills `to` from `offset` on; returns the bytes before the end of the file.
+    /// Fills `to` from `offset` on. Returns the number of bytes before the end of the file.
     pub fn read(&self, to: Span, offset: u64) -> Result<usize> {
         let doing = || format!("read {} bytes at offset {offset} of", to.bytes());
         sys::file::read_at(&self.file, to, offset).map_err(|error| self.failure(&doing(), &error))
@@ -57,7 +57,7 @@ impl Storage {
         sys::file::write_at(&self.file, from, offset).map_err(|error| self.failure(&doing(), &error))
     }
 
-    /// Locks `[from, to)` until the answer is dropped.
+    /// Locks `[from, to)` until the returned guard is dropped.
     pub fn lock(&self, lock: Lock, from: u64, to: u64) -> Result<Locked<'_>> {
         let within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
         sys::file::lock(&self.file, lock, from, to - from)
@@ -70,7 +70,7 @@ impl Storage {
         Ok(facts.len())
     }
 
-    /// Device and inode.
+    /// The file's device and inode.
     pub fn identity(&self) -> Result<(u64, u64)> {
         sys::file::identity(&self.file).map_err(|error| self.failure("identify", &error))
     }

@@ -2,7 +2,7 @@
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
 //! Offsets into a view are *packed*: they count the bytes of data in the tiles of the filetype, without
-//! holes. The filetype's layout says where they lie, as it does for memory: a file offset is an address
+//! holes. The filetype's layout gives their places, as it does for memory: a file offset is an address
 //! relative to the displacement.
 
 use crate::representation::Representation;
@@ -13,19 +13,19 @@ use std::sync::{Arc, OnceLock};
 /// The arguments of MPI_File_set_view.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Bytes before the first tile.
+    /// The bytes before the first tile.
     pub displacement: u64,
     /// The unit of offsets.
     pub etype: Arc<Datatype>,
-    /// The tile.
+    /// The datatype of a tile.
     pub filetype: Arc<Datatype>,
     pub representation: Representation,
-    /// Bytes of an etype in the file.
+    /// The bytes of an etype in the file.
     pub etype_bytes: u64,
     pub tiles: Tiles,
 }
 
-/// Tiles one after the other from a displacement on: the part of a view that peers need.
+/// Tiles one after the other, from a displacement on: the part of a view that peers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     displacement: u64,
@@ -35,14 +35,15 @@ pub struct Tiles {
     sorted: bool,
 }
 
-/// The views of all ranks, at an aggregator. At other ranks: empty, once the aggregators have the views.
+/// The views of all ranks, at an aggregator. At other ranks an empty list, once the aggregators have the
+/// views.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
-/// No byte of a file lies beyond this offset.
+/// The greatest offset of a byte in a file.
 const OFFSET_MAX: i128 = i64::MAX as i128;
 
 impl Tiles {
-    /// Tiles of a layout without negative offsets.
+    /// The tiles of a layout without negative offsets.
     pub fn new(displacement: u64, layout: Arc<Layout>) -> Result<Tiles> {
         if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
             fail!(Class::Intern, "tiles from {} bytes on, {} bytes apart", layout.true_lb, layout.extent);
@@ -54,12 +55,12 @@ impl Tiles {
         Ok(Tiles { displacement, layout, gapless, sorted })
     }
 
-    /// Whether later packed bytes lie at later offsets, no two at one.
+    /// Whether later packed bytes are at later offsets, no two at the same.
     pub fn sorted(&self) -> bool {
         self.sorted
     }
 
-    /// Data bytes of one tile.
+    /// The data bytes of one tile.
     pub fn tile_bytes(&self) -> u64 {
         self.layout.size as u64
     }
@@ -81,8 +82,8 @@ impl Tiles {
         offset
     }
 
-    /// Calls `each` with offset and length of the pieces that hold `[from, from + bytes)`, in order. Pieces
-    /// that touch are one.
+    /// Calls `each` with offset and length of the pieces that hold `[from, from + bytes)`, in order. Adjacent
+    /// pieces are joined.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -119,7 +120,7 @@ impl Tiles {
         }
     }
 
-    /// The number of packed bytes of `[from, to)`, in sorted tiles, that lie before `offset`.
+    /// The number of packed bytes of `[from, to)`, in sorted tiles, that are before `offset`.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first).clamp(from, to) - from;
@@ -132,7 +133,7 @@ impl Tiles {
         low - from
     }
 
-    /// The number of packed bytes that lie before `offset`, in any tiles.
+    /// The number of packed bytes that are before `offset`, in any tiles.
     pub fn bytes_before(&self, offset: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first);
@@ -142,8 +143,8 @@ impl Tiles {
             return 0;
         }
         let reach = (self.layout.true_lb + self.layout.true_extent) as u64;
-        // Tiles that end before the offset count whole; those that begin before it are counted piece by
-        // piece.
+        // Tiles that end before the offset count whole; tiles that begin before it and end after it are
+        // counted piece by piece.
         let inside = offset - self.displacement;
         let (whole, begun) = match extent {
             0 => (0, 1),
@@ -158,7 +159,7 @@ impl Tiles {
         bytes
     }
 
-    /// As words for another process.
+    /// Writes the tiles as words for another process.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = vec![self.displacement];
         words.extend(self.layout.to_words());
@@ -175,13 +176,13 @@ impl Tiles {
     }
 }
 
-/// How the pieces of one element follow each other, found from runs and loops.
+/// The order of the pieces of one element, found from runs and loops.
 struct Order {
     /// No piece begins before the piece before it.
     ascending: bool,
     /// No piece begins before the end of the piece before it.
     disjoint: bool,
-    /// Bytes from the start of the first to the end of the last.
+    /// The bytes from the start of the first piece to the end of the last.
     reach: i64,
 }
 
@@ -204,7 +205,7 @@ fn order(layout: &Layout) -> Order {
     Order { ascending, disjoint: ascending && disjoint, reach }
 }
 
-/// What the standard requires of etypes and filetypes (MPI 5.0, section 14.1.1).
+/// Checks what the standard requires of etypes and filetypes (MPI 5.0, section 14.1.1).
 fn admit(what: &str, layout: &Layout, writable: bool) -> Result<()> {
     if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
         fail!(
@@ -233,8 +234,8 @@ impl View {
             .expect("a view of bytes is sound")
     }
 
-    /// A view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them out.
-    /// `writable`: the file may be written.
+    /// Makes a view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them
+    /// out. `writable`: the file may be written.
     pub fn new(
         displacement: u64,
         etype: Arc<Datatype>,
@@ -284,7 +285,8 @@ impl View {
         Ok(self.tiles.offset_of(packed) as i64)
     }
 
-    /// How many etypes begin before the end of a file of `bytes` bytes; MPI_SEEK_END counts from there.
+    /// The number of etypes that begin before the end of a file of `bytes` bytes; MPI_SEEK_END counts from
+    /// there.
     pub fn end(&self, bytes: u64) -> i64 {
         self.tiles.bytes_before(bytes).div_ceil(self.etype_bytes) as i64
     }
@@ -344,7 +346,7 @@ mod tests {
             cases: 300, failure_persistence: None, ..ProptestConfig::default()
         })]
 
-        // Method: a list of offsets, byte by byte, answers every question about a view.
+        // Method: a list of offsets, byte by byte, answers every query about a view.
         #[test]
         fn views_agree_with_a_list_of_offsets(
             gaps in prop::collection::vec((0i64..5, 1i64..6), 1..6),

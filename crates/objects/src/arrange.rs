@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which process takes which vertex of a topology, so that neighbours run near each other (MPI 5.0, section
-//! 8.3).
+//! The assignment of a topology's vertices to processes, so that neighbours run near each other (MPI 5.0,
+//! section 8.3).
 
 use crate::topology::Edge;
 use std::cmp::Reverse;
 
-/// Where a process runs: package, group of cores with one last-level cache, core.
+/// The place where a process runs: package, group of cores with one last-level cache, core.
 pub type Locality = [u32; 3];
 
-/// The distance of two processes: 0 on one core, 3 on two packages.
+/// The distance of two processes: from 0 on one core to 3 on two packages.
 fn distance(a: &Locality, b: &Locality) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
 }
 
-/// Whether distances differ, so that some order may be better than another.
+/// Whether distances differ, so that one order may be better than another.
 pub fn matters(places: &[Locality]) -> bool {
     let mut pairs =
         places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));
@@ -21,8 +21,8 @@ pub fn matters(places: &[Locality]) -> bool {
     pairs.any(|other| Some(other) != first)
 }
 
-/// The process of each vertex; there are as many vertices as processes. Nothing if the given order is no
-/// worse.
+/// Returns the process of each vertex; there are as many vertices as processes. Returns None if the given
+/// order is no worse.
 ///
 /// Greedy graph growing: groups of near processes are filled in turn, each time with the vertex that has the
 /// heaviest edges into the group. The result counts if the sum of weight times distance falls.
@@ -34,7 +34,7 @@ pub fn arrange(places: &[Locality], edges: &[Edge]) -> Option<Vec<u32>> {
     }
     let mut slots: Vec<usize> = (0..places.len()).collect();
     slots.sort_by_key(|slot| places[*slot]);
-    // Of each vertex: the weight of its edges into the present group, and to all vertices that are placed.
+    // For each vertex: the weight of its edges into the current group, and to all vertices that are assigned.
     let mut pull = vec![(0u64, 0u64); places.len()];
     let mut process = vec![None; places.len()];
     let mut group = None;

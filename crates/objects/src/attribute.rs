@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Attributes of objects, and their keyvals (MPI 5.0, section 7.7).
 //!
-//! Nothing here calls the program's callbacks. The `abi` crate collects what to call, and calls it with
-//! nothing borrowed.
+//! No function here calls the program's callbacks. The `abi` crate collects the callbacks, and calls them
+//! while nothing is borrowed.
 
 use crate::handle::Kind;
 use std::sync::Arc;
 
-/// What the program registered under a keyval. The functions are addresses; 0 and 1 are the standard's
+/// The functions that the program registered under a keyval, as addresses; 0 and 1 are the standard's
 /// NULL_COPY_FN or NULL_DELETE_FN, and DUP_FN (MPI 5.0, section 20.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
@@ -15,7 +15,7 @@ pub struct Keyval {
     pub on: Kind,
     pub copy: usize,
     pub delete: usize,
-    /// The extra state that both receive.
+    /// The extra state that both functions receive.
     pub extra_state: usize,
     /// The functions through which another language's binding calls both: for copies, for deletions.
     pub proxies: Option<(usize, usize)>,
@@ -25,11 +25,11 @@ pub struct Keyval {
 /// 19.3.7 says: C gets the address of Fortran's integer, Fortran the integer value of C's pointer.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// C's pointer.
+    /// A pointer, set in C.
     Pointer(usize),
-    /// Fortran's INTEGER(KIND=MPI_ADDRESS_KIND).
+    /// An INTEGER(KIND=MPI_ADDRESS_KIND), set in Fortran.
     Address(Arc<i64>),
-    /// Fortran's INTEGER. C reads its low half at its address: machines are little-endian.
+    /// An INTEGER, set in Fortran. C reads its low half at its address: machines are little-endian.
     Integer(Arc<i64>),
 }
 
@@ -48,7 +48,7 @@ impl Value {
         }
     }
 
-    /// The value `bits` in the same language.
+    /// The value `bits` in the language of this value.
     pub fn with(&self, bits: i64) -> Value {
         match self {
             Value::Pointer(_) => Value::Pointer(bits as usize),
@@ -58,8 +58,8 @@ impl Value {
     }
 }
 
-/// An entry of the table of keyvals. It stays until no attribute needs it, even if the program frees the
-/// keyval (MPI 5.0, section 7.7.2).
+/// An entry of the table of keyvals. It stays until no attribute needs the keyval, even if the program frees
+/// the keyval (MPI 5.0, section 7.7.2).
 #[derive(Debug)]
 pub struct Registered {
     pub keyval: Arc<Keyval>,
@@ -71,7 +71,7 @@ pub struct Registered {
 pub struct Attribute {
     /// The keyval's number.
     pub number: i32,
-    /// Its callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
+    /// The callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
     pub keyval: Arc<Keyval>,
     pub value: Value,
 }

@@ -15,69 +15,71 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Comm {
-    /// Separates its traffic from that of all other comms of its processes.
+    /// The number that separates the comm's traffic from that of all other comms of its processes.
     pub context: u64,
-    /// A second hash of its origin. Members compare it where they exchange words to make a comm of it.
+    /// A second hash of the comm's origin. Members compare it when they exchange words to make another comm.
     pub fingerprint: u64,
     /// Reserves the context; set while the comm is in the table of comms.
     pub claim: Option<Claim>,
-    /// Its processes; of an intercommunicator the local group.
+    /// The comm's processes; for an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The remote group of an intercommunicator; ranks in messages count in it.
+    /// The remote group of an intercommunicator, to which ranks in messages refer.
     pub remote: Option<Arc<Group>>,
     /// All processes: the first group, then the second, in an order that both sides share.
     pub everybody: Arc<[u32]>,
-    /// Processes of `everybody` in the first group of an intercommunicator; 0 of an intracommunicator.
+    /// The number of processes of `everybody` in the first group of an intercommunicator; 0 for an
+    /// intracommunicator.
     pub first_group: u32,
     /// This process's rank in its group.
     pub rank: u32,
-    /// MPI_Comm_set_name.
+    /// The name that MPI_Comm_set_name has set.
     pub name: String,
-    /// Its error handler: one reference in the table of `Objects`.
+    /// The error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
     pub attributes: Attributes,
-    /// MPI_Comm_set_info.
+    /// The hints that MPI_Comm_set_info has set.
     pub info: Info,
-    /// The number of the handle of the session it derives from; 0 for none.
+    /// The number of the handle of the session from which the comm derives; 0 for none.
     pub session: u64,
     /// The state of the slots for short blocking collectives.
     pub flat: Flat,
     /// The state of the queue for nonblocking collectives.
     pub queue: Queue,
     pub topology: Option<Arc<Topology>>,
-    /// Collectives started so far, blocking and nonblocking: numbers that all members share.
+    /// The collectives started so far, blocking and nonblocking: numbers that all members share.
     pub sequences: [u32; 2],
     children: u64,
-    /// Calls of MPI_Comm_create_group, which only some members make.
+    /// Counts the calls of MPI_Comm_create_group, which only some members make.
     partial: Partial,
-    /// Partitioned messages so far, received and sent. A message to the process itself counts as both.
+    /// Counts the partitioned messages so far, received and sent. A message of the process to itself counts
+    /// as both.
     partitioned: [Partial; 2],
 }
 
 /// Whether a comm has attached the slots for short blocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flat {
-    /// Calls so far that could have used them.
+    /// The slots are not attached; this many calls so far could have used them.
     Counted(u32),
-    /// Some member has no memory for them.
+    /// The slots are never attached, because some member has no memory for them.
     Refused,
-    /// Their number in `coll`.
+    /// The slots are attached, under this number in `coll`.
     Attached(usize),
 }
 
 /// Whether a comm has opened its queue for nonblocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Calls so far that could have used it.
+    /// The queue is not open; this many calls so far could have used it.
     Counted(u32),
-    /// Its number in `coll`.
+    /// The queue is open, under this number in `coll`.
     Open(usize),
 }
 
 /// The bit that marks the context of nonblocking collectives.
 const NONBLOCKING: u64 = 1 << 63;
 
-/// The hints that a comm keeps. All are promises of the program that this library does not use.
+/// The hints that a comm stores. All are promises of the program, of which this library makes no use.
 const HINTS: [&str; 6] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -116,9 +118,9 @@ impl Comm {
         }
     }
 
-    /// An intercommunicator of `local`, of which this process must be a member, and `remote`. Neither is
-    /// empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is the first
-    /// on both sides.
+    /// An intercommunicator of `local`, of which this process must be a member, and `remote`. Neither group
+    /// is empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is the
+    /// first on both sides.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -128,13 +130,13 @@ impl Comm {
         Comm { remote: Some(remote), everybody: everybody.into(), first_group, ..comm }
     }
 
-    /// Processes in the local group.
+    /// The number of processes in the local group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// The group in which ranks of messages count: the remote one of an intercommunicator.
+    /// The group to which ranks in messages refer: the remote group of an intercommunicator.
     #[inline]
     pub fn partners(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
@@ -160,7 +162,7 @@ impl Comm {
         }
     }
 
-    /// Its name, or its handle where it has none.
+    /// The comm's name, or its handle if it has no name.
     pub fn name_or(&self, handle: Handle) -> String {
         if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
     }
@@ -178,7 +180,7 @@ impl Comm {
         }
     }
 
-    /// Adds the hints that a comm keeps; ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
+    /// Adds the hints that a comm stores; ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
     pub fn hint(&mut self, hints: &Info) -> Result<()> {
         let known = hints.entries().iter().filter(|(key, _)| HINTS.contains(&key.as_str()));
         known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
@@ -198,9 +200,10 @@ impl Comm {
         }
     }
 
-    /// Context and number of the next collective; members make the same calls in the same order. Blocking and
-    /// nonblocking calls never match (MPI 5.0, section 6.12) and are counted apart. So erroneous programs
-    /// whose members mix the two in different orders, which other libraries accept, do not deadlock here.
+    /// The context and number of the next collective; members make the same calls in the same order. Blocking
+    /// and nonblocking calls never match (MPI 5.0, section 6.12) and are counted separately. So erroneous
+    /// programs whose members mix the two in different orders, which other libraries accept, do not deadlock
+    /// here.
     pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
         let (context, number) = match blocking {
             true => (self.context, &mut self.sequences[0]),
@@ -210,7 +213,7 @@ impl Comm {
         (context, *number)
     }
 
-    /// Whether messages or collectives with this context are the comm's, whatever kind its marks say.
+    /// Whether messages or collectives with this context belong to the comm, whatever marks the context has.
     pub fn has_context(&self, context: u64) -> bool {
         (context ^ self.context) & ID == 0
     }
@@ -222,7 +225,7 @@ impl Comm {
         self.own_context().derive(&[self.children, u64::from(color as u32)])
     }
 
-    /// What all members must share before `child_context`: the number of children, and the comm.
+    /// The hash that members compare before `child_context`: of the comm and the number of its children.
     pub fn next_fingerprint(&self) -> i64 {
         self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Contexts: what separates the messages and collectives of one comm from those of another.
+//! Contexts: numbers that separate the messages and collectives of one comm from those of another.
 //!
 //! Members derive a new comm's context without traffic, as a hash of its parent's context and of the number
 //! of comms that the parent has made. Two hashes may collide, so:
-//! - a process refuses a context that it has already (`Contexts`). Comms disturb each other only in a process
-//!   that is in both, so this finds every such pair;
-//! - members compare a second hash where they exchange words anyhow, and so find that they make different
+//! - a process refuses a context that it already uses (`Contexts`). Comms disturb each other only in a
+//!   process that is in
+//! both, so this finds every such pair;
+//! - members compare a second hash when they exchange words anyway, and so notice that they make different
 //!   comms.
 
 use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a comm is known to its members.
+/// The numbers by which members know a comm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// The number in messages and collectives; below 2^62.
@@ -21,18 +22,18 @@ pub struct Context {
     pub fingerprint: u64,
 }
 
-/// The bits of an id. The other two are marks: bit 63 of nonblocking collectives (`comm`) and of leaders'
-/// messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
+/// The bits of an id. The other two bits are marks: bit 63 of nonblocking collectives (`comm`) and of
+/// leaders' messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
 pub(crate) const ID: u64 = (1 << 62) - 1;
 
 /// The context of the request of MPI_Comm_connect; the tag is the port's.
 pub const PORT_CONTEXT: u64 = 1 << 62;
 
-/// The context of messages about windows between hosts: with both marks, which no other has.
+/// The context of messages about windows between hosts: it has both marks, which no other context has.
 pub const WINDOW_CONTEXT: u64 = 3 << 62;
 
-/// The context of what follows such a request: the answer, and the last word. No comm, and so none of its
-/// leaders, has the id 0.
+/// The context of the messages after such a request: the answer and the last message. No comm, and so none of
+/// its leaders, has the id 0.
 pub const CONNECT_CONTEXT: u64 = 1 << 63;
 
 /// The context of the leaders of two groups that communicate over the comm with this context.
@@ -40,7 +41,7 @@ pub fn leaders_context(context: u64) -> u64 {
     1 << 63 | context
 }
 
-/// What contexts without a parent begin with. No comm has it.
+/// The beginning of contexts without a parent. No comm has it.
 const NOTHING: Context = Context { id: 0, fingerprint: 0 };
 /// The context of the first MPI_COMM_WORLD.
 const WORLD: Context = Context { id: 1, fingerprint: 1 };
@@ -72,12 +73,12 @@ impl Context {
         NOTHING.derive(&[4, id])
     }
 
-    /// What the contexts of comms made from groups derive from.
+    /// The context from which those of comms made from groups derive.
     pub fn of_groups() -> Context {
         NOTHING.derive(&[5])
     }
 
-    /// The context of the intercommunicator of two groups that propose these.
+    /// The context of the intercommunicator of two groups that propose these contexts.
     pub fn of_both(one: Context, other: Context) -> Context {
         let (a, b) = if one.id < other.id { (one, other) } else { (other, one) };
         let fingerprint = mixed(a.fingerprint, &[b.fingerprint]);
@@ -85,7 +86,7 @@ impl Context {
     }
 }
 
-/// A 64-bit hash of words. Each is mixed in by the finaliser of MurmurHash3, in which every output bit
+/// A 64-bit hash of words. Each word is mixed in by the finaliser of MurmurHash3, in which every output bit
 /// depends on every input bit.
 pub fn mixed(first: u64, words: &[u64]) -> u64 {
     std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
@@ -96,7 +97,7 @@ pub fn mixed(first: u64, words: &[u64]) -> u64 {
     })
 }
 
-/// Counts calls that only some processes make, by the arguments that they share.
+/// Counts calls that only some processes make, by the arguments that these share.
 #[derive(Debug, Default)]
 pub struct Partial {
     calls: HashMap<(u64, u64), u64>,
@@ -112,7 +113,7 @@ impl Partial {
     }
 }
 
-/// The contexts in use, and the latest that were: messages of a freed comm may still be under way.
+/// The contexts in use, and the latest that were in use: messages of a freed comm may still be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 
@@ -122,7 +123,7 @@ struct InUse {
     retired: VecDeque<u64>,
 }
 
-/// How many freed contexts stay reserved.
+/// The number of freed contexts that stay reserved.
 const RETIRED_MAX: usize = 4096;
 
 /// A context in use, until this is dropped.
@@ -133,7 +134,7 @@ pub struct Claim {
 }
 
 impl Contexts {
-    /// Reserves a context; an error if the process has it already.
+    /// Reserves a context; an error if the process already uses it.
     pub fn claim(&self, id: u64) -> Result<Claim> {
         if !self.lock().ids.insert(id) {
             fail!(
@@ -151,7 +152,7 @@ impl Contexts {
 }
 
 impl Claim {
-    /// Reserves, for a moment, the context of an operation on the comm of this claim.
+    /// Reserves, only for a moment, the context of an operation on the comm of this claim.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }
@@ -176,7 +177,7 @@ mod tests {
     fn no_two_beginnings_are_alike() {
         let mut seen = HashSet::new();
         for id in 0..20 {
-            // Includes the first comms of MPI_Comm_split on the world, whose words are as small.
+            // These include the first comms of MPI_Comm_split on the world, whose words are as small.
             let split = |color| Context::of_world(id).derive(&[1, color]);
             let made = [Context::of_world(id), Context::of_spawn(id), Context::of_connection(id)];
             let selves = (0..20).map(|me| Context::of_self(id, me));

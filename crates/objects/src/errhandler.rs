@@ -22,7 +22,7 @@ pub enum Action {
 /// `MPI_Errhandler_free` while an object uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
-    /// The kind of object it is for; nothing for the predefined ones, which serve all.
+    /// The kind of object that it serves; None for the predefined ones, which serve all kinds.
     pub on: Option<Kind>,
     pub action: Action,
     references: u32,

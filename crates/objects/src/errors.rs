@@ -14,7 +14,7 @@ pub struct Errors {
 
 #[derive(Debug)]
 struct Added {
-    /// For a class, itself.
+    /// The class of a code; for a class, the class itself.
     class: i32,
     text: String,
     has_text: bool,
@@ -140,7 +140,7 @@ pub fn text_of_class(class: i32) -> Option<String> {
     Some(format!("{name}: {meaning}"))
 }
 
-/// After MPI 5.0, tables 9.2 and 15.3, shortened.
+/// The meaning of a class, shortened from MPI 5.0, tables 9.2 and 15.3.
 fn meaning(class: i32) -> &'static str {
     const MEANINGS: [&str; 63] = [
         "no error",

@@ -9,11 +9,11 @@ use std::sync::Arc;
 /// An ordered set of processes, immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// From a rank in the group to the rank in MPI_COMM_WORLD.
+    /// The rank in the job of each rank in the group.
     pub peers: Arc<[u32]>,
     /// This process's rank in the group.
     pub rank: Option<u32>,
-    /// The number of the handle of the session it derives from; 0 for none.
+    /// The number of the handle of the session from which the group derives; 0 for none.
     pub session: u64,
 }
 
@@ -42,9 +42,9 @@ impl Group {
         self.peers.len() as u32
     }
 
-    /// From a rank in MPI_COMM_WORLD to the rank here.
+    /// The rank in the group of a rank in the job.
     pub fn rank_of(&self, peer: u32) -> Option<u32> {
-        // Most groups are a prefix of the world, so the answer stands at its own index.
+        // Most groups are a prefix of the world, so the answer is at its own index.
         if self.peers.get(peer as usize) == Some(&peer) {
             return Some(peer);
         }
@@ -64,7 +64,7 @@ impl Group {
         if self.size() == other.size() && sorted(self) == sorted(other) { SIMILAR } else { UNEQUAL }
     }
 
-    /// The ranks in `other` of these ranks here; MPI_PROC_NULL stays.
+    /// The ranks in `other` of these ranks of this group; MPI_PROC_NULL stays.
     pub fn translate(&self, ranks: &[i32], other: &Group) -> Result<Vec<i32>> {
         let places = other.places();
         ranks

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Handles: what a program holds instead of an object.
+//! Handles: the values that a program holds for objects.
 //!
 //! A handle is as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section
 //! 20.3), below 1024. Others are `kind << 27 | generation << 22 | index`, a positive C int, so
-//! `MPI_Comm_toint` is the identity. Kind and generation tell what a wrong handle is. The upper half of the
+//! `MPI_Comm_toint` is the identity. Kind and generation show what a wrong handle is. The upper half of the
 //! indices, without generations, are numbers of objects that need no slot in a table.
 
 use error::Class;
@@ -19,15 +19,15 @@ const GENERATIONS: u32 = 1 << (KIND_SHIFT - GENERATION_SHIFT);
 
 const INDICES: u32 = 1 << GENERATION_SHIFT;
 
-/// How many objects of one kind may live at once in a table.
+/// The most objects of one kind that a table holds at once.
 pub const INDEX_MAX: u32 = INDICES / 2;
 
-/// How many numbers have distinct handles.
+/// The number of numbers that have distinct handles.
 pub const NUMBERS: u32 = INDICES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-#[allow(missing_docs)] // MPI's own names.
+#[allow(missing_docs)] // These are MPI's own names.
 pub enum Kind {
     Comm = 1,
     Group,
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// The error class for a bad handle where one of this kind is due.
+    /// The error class for a bad handle in an argument of this kind.
     pub fn class(self) -> Class {
         match self {
             Kind::Comm => Class::Comm,
@@ -122,7 +122,7 @@ impl Handle {
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
-    /// The handle of a number of this kind. It repeats after `NUMBERS`.
+    /// The handle of a number of this kind. Handles repeat after `NUMBERS`.
     #[inline]
     pub fn numbered(kind: Kind, number: u32) -> Handle {
         Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
@@ -135,7 +135,7 @@ impl Handle {
         (self == Handle::numbered(kind, number)).then_some(number)
     }
 
-    /// What the handle names, alive or not.
+    /// The kind of object that the handle names, alive or not.
     pub fn kind(self) -> Option<Kind> {
         if let Some(number) = self.dynamic() {
             return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();
@@ -153,7 +153,8 @@ impl Handle {
         (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }
 
-    /// As a C int, for `MPI_*_toint` and keyvals. Handles that this library did not make are truncated.
+    /// Converts to a C int, for `MPI_*_toint` and keyvals. Handles that this library did not make are
+    /// truncated.
     pub fn to_int(self) -> i32 {
         self.0 as u32 as i32
     }

@@ -11,7 +11,7 @@ pub struct Info {
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Info {
-    /// Of keys and values that are known to be valid.
+    /// Makes an info of keys and values that are known to be valid.
     fn from(entries: [(&str, &str); N]) -> Info {
         Info { entries: entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into() }
     }
@@ -26,7 +26,7 @@ impl Info {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets a value. Keys are shorter than MPI_MAX_INFO_KEY and not empty, values shorter than
+    /// Sets a value. A key must not be empty and must be shorter than MPI_MAX_INFO_KEY, a value shorter than
     /// MPI_MAX_INFO_VAL.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
@@ -45,7 +45,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes a key; MPI_ERR_INFO_NOKEY if there is none.
+    /// Removes a key; MPI_ERR_INFO_NOKEY if the info does not have it.
     pub fn delete(&mut self, key: &str) -> Result<()> {
         check_key(key)?;
         match self.entries.iter().position(|(name, _)| name == key) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle.
 //!
-//! Invariants: the numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here
+//! Invariants: the numbers are those of the MPI-5.0 standard ABI (`constants`, generated). No function here
 //! communicates, blocks, or calls the program.
 //!
 //! Read next: `handle.rs`, `table.rs`, `comm.rs`.
@@ -43,9 +43,9 @@ use std::sync::Arc;
 /// A datatype as the program sees it.
 #[derive(Debug)]
 pub struct TypeEntry {
-    /// Shared with the operations and the datatypes that use it.
+    /// The datatype, shared with the operations and datatypes that use it.
     pub datatype: Arc<Datatype>,
-    /// MPI_Type_set_name.
+    /// The name that MPI_Type_set_name has set.
     pub name: String,
     pub attributes: Attributes,
 }
@@ -59,7 +59,7 @@ pub struct Objects {
     pub ops: Table<Op>,
     pub errhandlers: Table<Errhandler>,
     pub infos: Table<Info>,
-    /// Keyvals of all kinds of objects. The keyval is the handle as an int.
+    /// The keyvals of all kinds of objects. The number of a keyval is its handle as an int.
     pub keyvals: Table<Registered>,
     pub sessions: Table<Session>,
     /// The process set mpi://WORLD, once the process is in its job.
@@ -73,10 +73,10 @@ pub struct Objects {
     pub file_errhandler: Handle,
     /// Whether the program has set MPI_COMM_SELF's error handler.
     pub self_errhandler_set: bool,
-    /// This process's rank in the job, by which groups know it.
+    /// This process's rank in the job, which groups hold.
     pub me: u32,
     world_id: u64,
-    /// What MPI_Comm_get_parent returned first; null in a world that was not spawned.
+    /// The comm that MPI_Comm_get_parent returned first; null in a world that was not spawned.
     pub parent: Handle,
 }
 
@@ -87,7 +87,7 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// The objects of a process before MPI_Init: the predefined ones except the comms.
+    /// The objects of a process before MPI_Init: all predefined ones except the comms.
     pub fn new() -> Objects {
         let mut groups = Table::new(Kind::Group);
         groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
@@ -125,7 +125,7 @@ impl Objects {
         }
     }
 
-    /// Places the process in its job: its rank there, the processes of its world, the world's number.
+    /// Sets the process's rank in the job, the processes of its world, and the world's number.
     pub fn join(&mut self, me: u32, peers: std::ops::Range<u32>, world: u64) {
         self.me = me;
         self.world_id = world;
@@ -144,7 +144,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Enters a comm; an error if another comm of this process has its context.
+    /// Enters a comm into its table; an error if another comm of this process has its context.
     pub fn enter_comm(&mut self, mut comm: Comm) -> Result<Handle> {
         comm.claim = Some(self.contexts.claim(comm.context)?);
         self.comms.insert(comm)
@@ -157,7 +157,7 @@ impl Objects {
     }
 
     /// The comm whose error handler serves calls without an object: MPI_COMM_SELF (MPI 5.0, section 9.3).
-    /// Until the program sets that handler it is MPI_COMM_WORLD, as before MPI 4.0 and in MPICH.
+    /// Until the program sets that handler, the comm is MPI_COMM_WORLD, as before MPI 4.0 and in MPICH.
     pub fn comm_of_no_object(&self) -> Handle {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
@@ -171,7 +171,7 @@ impl Objects {
         Ok(())
     }
 
-    /// The process set of this name (MPI 5.0, section 11.3.2), a URI in any case of letters (RFC 3986,
+    /// The process set with this name (MPI 5.0, section 11.3.2), a URI with letters of any case (RFC 3986,
     /// section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
@@ -211,17 +211,17 @@ impl Objects {
         self.groups.get(handle)
     }
 
-    /// The info of a handle; MPI_INFO_NULL is an empty one.
+    /// The info of a handle; for MPI_INFO_NULL an empty one.
     pub fn info_or_empty(&self, handle: Handle) -> Result<Info> {
         if handle == constants::INFO_NULL { Ok(Info::default()) } else { self.infos.get(handle).cloned() }
     }
 
-    /// Enters a group; the empty one has its own handle.
+    /// Enters a group into its table; the empty group has its own handle.
     pub fn enter_group(&mut self, group: Arc<Group>) -> Result<Handle> {
         if group.size() == 0 { Ok(constants::GROUP_EMPTY) } else { self.groups.insert(group) }
     }
 
-    /// Enters a datatype; a predefined one keeps its handle.
+    /// Enters a datatype into its table; a predefined one keeps its handle.
     pub fn enter_datatype(&mut self, datatype: Arc<Datatype>) -> Result<Handle> {
         match datatype.predefined() {
             Some(number) => Ok(Handle(number as usize)),

@@ -7,9 +7,9 @@ use datatype::PredefinedOp;
 /// An operator. Operations copy it, so `MPI_Op_free` need not wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// One of the standard's.
+    /// An operator of the standard.
     Predefined(PredefinedOp),
-    /// The program's.
+    /// An operator of the program.
     User {
         /// The function's address.
         function: usize,

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub struct Session {
     /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
-    /// The thread level of what derives from it.
+    /// The thread level of all objects that derive from the session.
     pub thread_level: i32,
     /// The hints in use.
     pub info: Info,
@@ -20,14 +20,14 @@ pub struct Session {
 /// The process sets by name.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// The memory kinds of buffers that are always there, as the info key `mpi_memory_alloc_kinds` names them
-/// (MPI 5.0, section 11.4.3).
+/// The memory kinds that are always supported, as the info key `mpi_memory_alloc_kinds` names them (MPI 5.0,
+/// section 11.4.3).
 const MEMORY_KINDS: &str = "mpi,system";
 
-/// The kinds of the device that is on: the kind, then with each restrictor.
+/// The memory kinds of the device in use: the kind, then the kind with each restrictor.
 static DEVICE_KINDS: OnceLock<&[&str]> = OnceLock::new();
 
-/// Notes that calls take memory of a device, of these kinds: the kind, then with each restrictor.
+/// Notes that calls take memory of a device, of these kinds: the kind, then the kind with each restrictor.
 pub fn support_memory_kinds(kinds: &'static [&'static str]) {
     // Later calls name the same device.
     let _ = DEVICE_KINDS.set(kinds);
@@ -37,7 +37,7 @@ fn device_kinds() -> &'static [&'static str] {
     DEVICE_KINDS.get().copied().unwrap_or_default()
 }
 
-/// The memory kinds that need not be asked for.
+/// The memory kinds that a program has without asking for them.
 pub fn default_memory_kinds() -> String {
     [MEMORY_KINDS].into_iter().chain(device_kinds().first().copied()).collect::<Vec<_>>().join(",")
 }
@@ -63,7 +63,7 @@ impl Session {
     }
 }
 
-/// The wanted memory kinds that are supported, and those that always are.
+/// The memory kinds that are always supported, and those of the wanted ones that are.
 pub fn memory_kinds(hints: &Info) -> String {
     let mut kinds = default_memory_kinds();
     let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");

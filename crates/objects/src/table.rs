@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table per kind of object: from handle to value in one bounds check and one comparison.
+//! A table per kind of object: finds the value of a handle with one bounds check and one comparison.
 
 use crate::handle::{Handle, INDEX_MAX, Kind};
 use error::{Class, Error, Result, fail};
 
 /// The live objects of one kind.
 ///
-/// Invariants: a slot's handle alone finds its value. After `remove` an old handle finds nothing until the
-/// slot has been used 32 times more.
+/// Invariants: only the current handle of a slot finds its value. After `remove` the old handle finds
+/// nothing, until the slot has been used 32 times more.
 #[derive(Debug)]
 pub struct Table<T> {
     kind: Kind,
@@ -46,7 +46,7 @@ impl<T> OccupiedEntry<'_, T> {
         self.slot.value.take().expect("an entry has a value")
     }
 
-    /// As `remove`, and drops the value.
+    /// Does the same as `remove`, and drops the value.
     #[inline]
     pub fn discard(mut self) {
         self.leave();
@@ -72,7 +72,8 @@ impl<T> Table<T> {
         }
     }
 
-    /// How many values were removed. While this is unchanged, a handle that found a value finds it again.
+    /// The number of values that were removed. While it is unchanged, a handle that found a value finds it
+    /// again.
     #[inline(always)]
     pub fn removals(&self) -> u64 {
         self.removals
@@ -99,7 +100,7 @@ impl<T> Table<T> {
         self.free.len() == self.slots.len()
     }
 
-    /// Enters a value; MPI_ERR_OTHER when two million are alive.
+    /// Enters a value; MPI_ERR_OTHER if two million are alive.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         self.reserve()?;
@@ -118,7 +119,7 @@ impl<T> Table<T> {
         slot.handle
     }
 
-    /// Ensures a slot for one more value; MPI_ERR_OTHER when two million are alive.
+    /// Ensures a slot for one more value; MPI_ERR_OTHER if two million are alive.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -160,8 +161,8 @@ impl<T> Table<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// A value that the program made, to change it or to remove it. Predefined objects have no entry.
-    #[inline(always)] // As `get`.
+    /// The entry of a value that the program made, to change or remove it. Predefined objects have no entry.
+    #[inline(always)] // Like `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<OccupiedEntry<'_, T>> {
         let alive = |slot: &TableSlot<T>| slot.handle == handle && slot.value.is_some();
         match handle.slot(self.kind) {

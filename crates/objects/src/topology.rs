@@ -33,7 +33,7 @@ impl Topology {
     }
 }
 
-/// A grid, or a torus in its periodic dimensions. Ranks count in row-major order.
+/// A grid, or a torus in its periodic dimensions. Ranks are in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
     pub dims: Vec<u32>,
@@ -93,7 +93,7 @@ impl Cart {
         Ok(rank)
     }
 
-    /// The rank `by` steps further on in a dimension.
+    /// The rank `by` steps away in a dimension, or None outside the grid.
     pub fn neighbor(&self, rank: u32, dim: usize, by: i64) -> Option<u32> {
         let stride: u32 = self.dims[dim + 1..].iter().product();
         let extent = self.dims[dim];
@@ -131,13 +131,13 @@ impl Cart {
     }
 }
 
-/// From, to, weight.
+/// An edge: from, to, weight.
 pub type Edge = (u32, u32, u64);
 
-/// A graph that every process knows whole.
+/// A graph that every process knows as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// Where the neighbours of each node end in `edges`.
+    /// The end of the neighbours of each node in `edges`.
     pub index: Vec<i32>,
     /// The neighbours of all nodes.
     pub edges: Vec<u32>,

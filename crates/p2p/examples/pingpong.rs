@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Latency and bandwidth of two processes through this crate alone: what the layers above can at best show.
+//! Latency and bandwidth of two processes through this crate alone: the best that the layers above can show.
 //!
-//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a
-//! window of 64.
+//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]` prints half the round trip, and
+//! the bandwidth of a window of 64 messages.
 
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, LargeProtocol, Mode, P2p, Ticket};
@@ -45,7 +45,7 @@ fn stream(p2p: &mut P2p, buffer: &Buffer, windows: usize) {
             });
         }
         tickets.drain(..).for_each(|ticket| wait(p2p, ticket));
-        // The window ends with an answer.
+        // The receiver answers at the end of the window.
         let answer = if peer == 1 {
             p2p.irecv(1, Some(peer), Some(1), Buffer::EMPTY)
         } else {
@@ -106,7 +106,7 @@ fn main() {
     let config = Config { large_protocol, ..Config::default() };
     if let Some(descriptor) = arguments.next() {
         let descriptor: i32 = descriptor.parse().expect("the number of a descriptor");
-        // SAFETY: our parent left it open for us, and nobody else in this process knows of it.
+        // SAFETY: our parent left it open for us, and no other code of this process knows of it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         return rank(Segment::attach(descriptor).expect("the parent's segment"), 1, config);
     }

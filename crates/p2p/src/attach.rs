@@ -7,8 +7,8 @@ use crate::state::P2p;
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has a
-    /// buffer already.
+    /// Attaches memory for buffered sends, which must stay mapped until it is detached. Errors: the owner
+    /// already has a buffer.
     pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
@@ -17,13 +17,13 @@ impl P2p {
         Ok(())
     }
 
-    /// Whether a buffer is attached.
+    /// Whether this owner has a buffer attached.
     pub fn has_buffer(&self, owner: Owner) -> bool {
         self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
-    /// Takes the memory back once all messages have left it. `None` before: poll, and ask again. Errors: no
-    /// buffer is attached.
+    /// Detaches the owner's buffer. Returns None while messages are still in it: poll, and call again.
+    /// Errors: no buffer is attached.
     pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
         let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
@@ -33,12 +33,12 @@ impl P2p {
         }
     }
 
-    /// Messages copied to any buffer so far. A flush that begins now waits for these.
+    /// The number of messages copied to any buffer so far. A flush that starts now waits for these.
     pub fn buffered(&self) -> u64 {
         self.matcher.buffered.copied
     }
 
-    /// Whether all of the first so many messages have left this owner's buffer.
+    /// Whether the first `messages` messages have all left this owner's buffer.
     pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
         let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))

@@ -2,9 +2,9 @@
 //! The buffers of buffered sends (MPI 5.0, section 3.6), and which parts of them hold messages that have not
 //! left.
 //!
-//! A comm, a session and the process may each have one; a message takes the most specific one, first fit. A
-//! message takes its packed bytes and MPI_BSEND_OVERHEAD. We write nothing into the overhead; it is counted
-//! as the standard says. Messages are numbered, so a flush does not wait for later ones.
+//! The process and each comm and session may have a buffer. A message goes into the most specific one, where
+//! the first gap fits. It occupies its packed bytes and MPI_BSEND_OVERHEAD; the overhead stays unused, but is
+//! counted as the standard says. Messages are numbered, so that a flush does not wait for later ones.
 
 use crate::data::{Data, Kept, Owner};
 use datatype::Buffer;
@@ -12,28 +12,28 @@ use error::{Class, Result, fail};
 use sys::Span;
 use transport::owned::Memory;
 
-/// What buffered sends copy to.
+/// The memory to which buffered sends copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedBuffer {
     /// Memory of the user.
     User(Span),
-    /// As much as is needed (MPI_BUFFER_AUTOMATIC).
+    /// Allocated for each message (MPI_BUFFER_AUTOMATIC).
     Automatic,
 }
 
-/// The buffers of a process, in no order: there are few.
+/// The buffers of a process, unsorted: there are few.
 pub(crate) struct Buffered {
     pub(crate) pools: Vec<Pool>,
     /// Messages copied so far.
     pub(crate) copied: u64,
-    /// Taken by a message beside its bytes.
+    /// What a message occupies beside its bytes.
     overhead: usize,
 }
 
 pub(crate) struct Pool {
     pub(crate) owner: Owner,
     pub(crate) attached: AttachedBuffer,
-    /// Parts in use, sorted by where they begin. Automatic ones all begin at 0.
+    /// Parts in use, sorted by offset. The parts of an automatic buffer all have offset 0.
     pub(crate) used: Vec<Part>,
 }
 
@@ -49,7 +49,7 @@ impl Buffered {
         Buffered { pools: Vec::new(), copied: 0, overhead }
     }
 
-    /// The buffer for messages of this context and session: the most specific there is.
+    /// The most specific buffer for messages of this context and session.
     fn pool(&mut self, context: u64, session: u64) -> Option<&mut Pool> {
         let rank = |pool: &Pool| match pool.owner {
             Owner::Comm(of) => (of == context).then_some(0),
@@ -60,7 +60,7 @@ impl Buffered {
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
     }
 
-    /// Whether `copy_of` finds room for a message of so many bytes.
+    /// Whether `copy_of` finds room for a message of `bytes` bytes.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
         let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
@@ -71,7 +71,7 @@ impl Buffered {
         }
     }
 
-    /// Copies a message. Errors: no room.
+    /// Copies a message into the most specific buffer. Errors: no buffer, or no room.
     pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<Data> {
         let (bytes, number, overhead) = (message.bytes(), self.copied, self.overhead);
         let Some(Pool { owner, attached, used }) = self.pool(context, session) else {
@@ -105,7 +105,7 @@ impl Buffered {
         Ok(data)
     }
 
-    /// The message has left.
+    /// Frees the room of a message that has left.
     pub(crate) fn give_back(&mut self, kept: Kept) {
         if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
             pool.used.retain(|part| part.number != kept.number);
@@ -113,14 +113,14 @@ impl Buffered {
     }
 }
 
-/// Takes the first gap that is wide enough; returns its first byte.
+/// Occupies the first gap that is wide enough; returns its offset.
 fn take(used: &mut Vec<Part>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
     let (index, at) = find(used, bytes, capacity)?;
     used.insert(index, Part { at, bytes, number });
     Some(at)
 }
 
-/// The first gap: its index in `used`, and its first byte.
+/// Finds the first gap that is wide enough; returns its index in `used` and its offset.
 fn find(used: &[Part], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;

@@ -2,9 +2,9 @@
 //! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other
 //! completes.
 //!
-//! A receive is taken back at once, and so is a send whose packet has not left. An offer is recalled: the
-//! peer returns it, or it was matched there and the send goes on. A send whose bytes left eagerly is complete
-//! already.
+//! A posted receive, and a send whose first packet has not left, are cancelled at once. An offer is recalled:
+//! the receiver returns the offer, unless it has matched; then the send continues. An eager send whose bytes
+//! have left is already complete.
 
 use crate::lane::{Lane, Outgoing};
 use crate::message::Message;
@@ -14,8 +14,9 @@ use crate::state::{Matcher, P2p, known};
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Cancels an operation if it has not matched. `Outcome::cancelled` tells whether it was in time, for a
-    /// send perhaps later. No executor may wait for its message any more (`depending`, `withdrawn`).
+    /// Cancels an operation if it has not matched. `Outcome::cancelled` says later whether it was in time.
+    /// The caller first makes sure that no executor waits for the operation's message (`depending`,
+    /// `withdrawn`).
     pub fn cancel(&mut self, ticket: Ticket) {
         self.settle();
         let Some(ticket) = self.posted_ticket(ticket) else { return };
@@ -30,7 +31,8 @@ impl P2p {
                 let (number, progress, counted) = (send.peer, send.progress, send.counted);
                 let lane = &mut known(&mut self.peers, number).lane;
                 match progress {
-                    // The receiver counts it, so it leaves; what is eager is not asked back.
+                    // The receiver counts this message, so the message must leave; an eager message cannot be
+                    // recalled.
                     SendProgress::Queued if counted => (),
                     SendProgress::Queued => {
                         lane.drop_message(ticket);
@@ -49,7 +51,7 @@ impl P2p {
 }
 
 impl Matcher {
-    /// RECALL: the peer wants its offer back. It gets it unless the offer was matched.
+    /// Takes a RECALL: returns the peer's offer, unless the offer has matched.
     pub(crate) fn recalled(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;
         let is_it = |message: &Message| matches!(message, Message::Offer(offer) if offer.theirs == theirs);
@@ -59,7 +61,7 @@ impl Matcher {
         }
     }
 
-    /// RETURNED: our send has ended, and its message was not received.
+    /// Takes a RETURNED: our send ends as cancelled, and its message was not received.
     pub(crate) fn returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         if self.is_announced(ours, lane.number) {
             self.abandon(ours);
@@ -74,7 +76,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Takes back a send to ourselves that was not received.
+    /// Cancels a send of this process to itself, if no receive has taken the message.
     fn withdraw_own(&mut self, ours: u64) {
         let is_it =
             |message: &Message| matches!(message, Message::Loopback { ours: other } if *other == ours);

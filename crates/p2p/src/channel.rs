@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Channels: the messages of one context and tag from one peer to another, with numbers by which executors on
-//! both sides know them. `handoff.rs` says what for.
+//! Channels: the messages of one context and tag from one peer to another, numbered so that the executors of
+//! both sides know each message by the same key (`handoff.rs`).
 
 use crate::outcome::Ticket;
 use datatype::Buffer;
@@ -8,12 +8,12 @@ use error::Error;
 use matching::Entry;
 use rustc_hash::FxHashMap;
 
-/// Tags of one peer whose messages are numbered. Beyond these all begin anew.
+/// The most channels to one peer. When there are more, all channels to this peer are forgotten.
 const CHANNELS_MAX: usize = 256;
-/// Bits of a channel's number; those above name the sender.
+/// The bits of a channel's number. The bits above them name the sender.
 pub(crate) const CHANNEL_BITS: u32 = 30;
 
-/// By which both sides know a message.
+/// The key by which both sides know a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffKey {
     /// The sender and its channel.
@@ -23,12 +23,12 @@ pub struct HandoffKey {
 }
 
 impl HandoffKey {
-    /// The two marks of a context, which no comm has, and the sender.
+    /// Makes a key. Its context has two marks that no comm's context has, and names the sender.
     pub(crate) fn new(sender: u32, channel: u32, sequence: u32) -> HandoffKey {
         HandoffKey { context: 3 << 62 | u64::from(sender) << CHANNEL_BITS | u64::from(channel), sequence }
     }
 
-    /// As an announcement says it.
+    /// The word of an ANNOUNCE that holds this key.
     pub(crate) fn word(self) -> u64 {
         (self.context & ((1 << CHANNEL_BITS) - 1)) << 32 | u64::from(self.sequence)
     }
@@ -37,7 +37,7 @@ impl HandoffKey {
 /// What an executor is to do for a send or a receive.
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// Start this side of a message that is received.
+    /// Start the receiving side of a message.
     Receive {
         /// The receive.
         ticket: Ticket,
@@ -47,18 +47,18 @@ pub enum Handoff {
         peer: u32,
         /// The comm's context.
         context: u64,
-        /// The program's buffer; it takes what fits.
+        /// The program's buffer; a longer message is cut off at its end.
         buffer: Buffer,
     },
-    /// End the send, whose message no receive will take.
+    /// End the send: no receive will take its message.
     Abandon(Ticket),
 }
 
-/// A posted receive for whose message an executor waits.
+/// A posted receive whose message an executor already waits for.
 pub(crate) struct Expecting {
     pub(crate) entry: Entry,
     pub(crate) key: HandoffKey,
-    /// How the executor's part ended, if it did before the announcement came.
+    /// How the executor's part ended, if it ended before the announcement came.
     pub(crate) over: Option<Option<Error>>,
 }
 
@@ -88,13 +88,13 @@ impl Channels {
         self.0.get(&(context, tag)).copied()
     }
 
-    /// What a peer says of a channel.
+    /// Stores the name and the count that a peer's announcement has.
     pub(crate) fn set(&mut self, context: u64, tag: i32, channel: Channel) {
         self.make_room((context, tag));
         self.0.insert((context, tag), channel);
     }
 
-    /// The next message of a channel, which begins now if it is new.
+    /// Counts the next message of a channel, and makes the channel if it is new.
     pub(crate) fn next(&mut self, context: u64, tag: i32, name: impl FnOnce() -> u32) -> Channel {
         self.make_room((context, tag));
         let channel = self.0.entry((context, tag)).or_insert_with(|| Channel { name: name(), count: 0 });

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which way a long message takes: read in the sender's memory, or through cells.
+//! The choice for a long message: the receiver reads it in the sender's memory, or it goes through cells.
 //!
-//! The receiver chooses, and its answer to the offer says so; sender and receiver need not agree beforehand.
-//! It chooses by the tuning table. Without a table a rank's first long messages take both ways, in runs
-//! (`tuning::Judge`), and what the first rank sees is noted in the job's header (`tuning::Probes`). What is
-//! timed is a *busy period*: from the first message that a receiver fetches until it fetches none. So single
-//! messages are told from streams.
+//! The receiver chooses and answers the offer accordingly, so both sides need not agree beforehand. It
+//! chooses by the tuning table. Without a table, a rank's first long messages go both ways, in runs
+//! (`tuning::Judge`), and the first rank's result is stored in the job's header (`tuning::Probes`). The unit
+//! that is timed is a *busy period*: from the first message that a receiver fetches until it fetches none. So
+//! single messages are distinguished from streams.
 //!
-//! Some eager messages in pieces are read in the sender's memory, too, only to be timed (`pieces.rs`). Where
-//! that is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
+//! Some eager messages in pieces are also read in the sender's memory, only to time the read (`pieces.rs`).
+//! Where reading is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
 
 use crate::config::READ_PIECE_BYTES;
 use std::cell::OnceCell;
@@ -20,38 +20,38 @@ use tuning::{
     class_of, read_row,
 };
 
-/// Chooses for one process.
+/// The choices of one process.
 pub(crate) struct Chooser {
     tuning: Tuning,
-    /// The segment whose header has what messages have shown.
+    /// The segment whose header has what was measured.
     segment: Option<Segment>,
     rank: u32,
-    /// Ranks have cores of their own, and may read each other's memory as far as is known.
+    /// Whether ranks have cores of their own and, as far as is known, may read each other's memory.
     may_choose: bool,
-    /// There is no table, so messages must show which way is faster.
+    /// Whether messages must show which way is faster: there is no table.
     pub(crate) is_learning: bool,
-    /// The cpus that share a cache with this rank's.
+    /// The cpus that share the L2 and the L3 cache with this rank's cpu.
     near: OnceCell<[Vec<usize>; 2]>,
-    /// Messages that are being fetched, and how many were since there was none.
+    /// The messages that are being fetched now, and the messages fetched in this busy period.
     under_way: u32,
     fetched: u32,
     /// Whether the last busy period had several messages.
     was_many: bool,
     period: Option<Period>,
-    /// By distance, load and class of lengths; none where nothing is learnt.
+    /// By distance, load and class of lengths; empty if nothing is measured.
     judges: Vec<Judge>,
 }
 
-/// A busy period that is timed.
+/// A busy period that is being timed.
 struct Period {
     at: (Distance, Load, usize),
     way: Way,
     began: u64,
     bytes: u64,
-    /// How many messages have ended, and when the first of them had (`tuning::SETTLING`).
+    /// The messages that have ended, and when message number `tuning::SETTLING` of them had.
     ended: u64,
     settled: u64,
-    /// Its messages are not all alike, or cannot all be read.
+    /// Whether its messages differ in distance or length, or some of them cannot be read.
     mixed: bool,
 }
 
@@ -76,7 +76,7 @@ impl Chooser {
         }
     }
 
-    /// How far a peer's core is from this rank's.
+    /// The distance of a peer's core from this rank's.
     #[cold]
     pub(crate) fn distance(&self, peer: u32) -> Distance {
         let Some(segment) = &self.segment else { return Distance::Far };
@@ -85,7 +85,7 @@ impl Chooser {
         };
         let [own, other] = [own, other].map(|rank| segment.rank(rank));
         let cpu = |page: &transport::shm::RankPage| page.cpu.load(Ordering::Relaxed) as usize;
-        // A rank that may move is as far as the farthest of its cpus.
+        // A rank that may move counts as far away as its farthest cpu.
         let may_move = [own, other].iter().any(|page| page.cpus.load(Ordering::Relaxed) > 2);
         let cpus = if may_move { sys::cpu::allowed().unwrap_or_default() } else { vec![cpu(other)] };
         let near = self
@@ -102,8 +102,8 @@ impl Chooser {
         self.segment.as_ref().filter(|_| self.is_learning).map(|segment| Probes(&segment.job().probes))
     }
 
-    /// Begins to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank sends at
-    /// the same time. `readable`: the sender's memory may be read. Returns the way; `end` follows.
+    /// Starts to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank also sends
+    /// now. `readable`: the sender's memory may be read. Returns the way; the caller calls `end` afterwards.
     pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Way {
         self.under_way += 1;
         self.fetched += 1;
@@ -125,7 +125,7 @@ impl Chooser {
         let Some(probes) = self.probes() else { return self.by_table(distance, load, bytes) };
         let at = (distance, load, class);
         let chosen = probes.choice(at);
-        // Senders follow what is chosen for messages that may be eager, and do not look again.
+        // Senders follow the choice for messages that may be eager, and never measure again.
         let looks_again = bytes > self.tuning.get(EAGER_BYTES_MAX) && self.judge(at).looks_again();
         if !is_first || chosen.is_some() && !looks_again {
             return chosen.unwrap_or(Way::Cells);
@@ -145,7 +145,7 @@ impl Chooser {
         if sizes.has(bytes) { Way::Read } else { Way::Cells }
     }
 
-    /// A message was fetched.
+    /// Counts a message as fetched.
     #[inline]
     pub(crate) fn end(&mut self) {
         if let Some(period) = &mut self.period {
@@ -175,7 +175,7 @@ impl Chooser {
         };
         let at = (distance, load, class);
         let now = sys::clock::now();
-        // Pieces of several messages come by turns, so these end at the same time.
+        // Pieces of several messages come in turns, so the messages end at the same time.
         let by_turns = way == Way::Cells || bytes > messages * READ_PIECE_BYTES as u64;
         let settled_ns = (!by_turns).then_some(now - settled);
         let fetched = Fetched { way, messages, bytes, ns: now - began, settled_ns };
@@ -186,7 +186,7 @@ impl Chooser {
         }
     }
 
-    /// A peer's memory cannot be read.
+    /// Notes that a peer's memory cannot be read.
     pub(crate) fn refused(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;
@@ -196,21 +196,21 @@ impl Chooser {
         }
     }
 
-    /// What the next eager message in pieces tries, if nothing is known of such messages.
+    /// The way that the next eager message in pieces tries, or None if such messages are already decided.
     pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Way> {
         let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
         probes.choice(at).is_none().then(|| probes.next(at))
     }
 
-    /// Notes what such a message took.
+    /// Notes how long such a message took.
     pub(crate) fn tried_eager(&self, distance: Distance, bytes: u64, way: Way, began: u64) {
         if let Some(probes) = self.probes() {
             probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(began, bytes));
         }
     }
 
-    /// Whether a table shortens the longest eager message to this peer, and the peer can probably read what
-    /// it is offered.
+    /// Whether a table shortens the longest eager message to this peer, and the peer can probably read an
+    /// offered message.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
@@ -220,7 +220,7 @@ impl Chooser {
                 .is_some_and(|segment| segment.local(peer).is_some_and(|peer| cma::reaches(segment, peer)))
     }
 
-    /// The longest eager message to a peer, and whether that may change.
+    /// The longest eager message at this distance, and whether that may change.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
         let is_set = |row| self.tuning.source(row) == Source::Setting;
@@ -238,7 +238,7 @@ impl Chooser {
     }
 }
 
-/// Time per byte since `began`.
+/// Picoseconds per byte since `began`.
 fn picoseconds(began: u64, bytes: u64) -> u64 {
     sys::clock::now().saturating_sub(began).saturating_mul(1000) / bytes.max(1)
 }
@@ -258,10 +258,11 @@ mod tests {
         Reach::Shm(Port::new(segment, rank))
     }
 
-    /// Messages by which a rank decides.
+    /// The number of messages after which a rank has decided.
     const JUDGED: usize = 64;
 
-    /// Fetches messages one by one. Cells take `cells` us, reading `read` us. Returns the way of the last.
+    /// Fetches messages one by one. A message takes `cells` us through cells and `read` us by reading.
+    /// Returns the way of the last.
     fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Way {
         let mut last = Way::Cells;
         for _ in 0..messages {
@@ -274,8 +275,8 @@ mod tests {
         last
     }
 
-    // Goal: without a table the first messages take both ways, and the others the faster one, at all ranks; a
-    // choice that no longer holds is mended.
+    // Goal: without a table the first messages go both ways, and all ranks use the faster way afterwards; a
+    // choice that no longer holds is corrected.
     #[test]
     fn messages_show_the_faster_way() {
         for (times, way) in [([50_000, 10_000], Way::Read), ([10_000, 50_000], Way::Cells)] {
@@ -320,7 +321,7 @@ mod tests {
         assert!(Load::ALL.iter().all(|load| choice(&chooser, *load).is_none()));
     }
 
-    // Goal: where the kernel refuses (EPERM), no other message tries.
+    // Goal: where the kernel refuses to read (EPERM), no later message tries.
     #[test]
     fn what_is_refused_is_chosen_no_more() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
@@ -331,7 +332,7 @@ mod tests {
         chooser.end();
         assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Way::Cells);
         assert!(chooser.period.is_none());
-        // A message that cannot be read says nothing about reading.
+        // A message that cannot be read shows nothing about reading.
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
         for _ in 0..2 * JUDGED {
             assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Way::Cells);
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Way::Cells);
     }
 
-    // Goal: senders offer what receivers read faster, once that was seen; the user's bound stays.
+    // Goal: senders offer the messages that receivers have read faster; the user's bound stays.
     #[test]
     fn senders_follow_what_receivers_saw() {
         let reach = reach(1);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The knobs of this crate.
+//! The settings of this crate.
 
 use tuning::{EAGER_BYTES_MAX, Source, Tuning};
 
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// Where each process has a core, as was measured (`choice.rs`), and the receiver reads if the sender
-    /// stays away from MPI. Elsewhere as `Cma`.
+    /// Where each process has a core of its own: the method that was measured to be faster (`choice.rs`), and
+    /// a read if the sender stays away from MPI. Elsewhere `Cma`.
     #[default]
     Auto,
     /// The receiver reads the sender's memory where it can.
@@ -16,15 +16,15 @@ pub enum LargeProtocol {
     Cells,
 }
 
-/// The knobs of this crate; `Config::of` reads them from the settings.
+/// The settings of this crate; `Config::of` reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Longest message sent before its receive is known.
+    /// The longest message that is sent before its receive is known.
     pub eager_bytes_max: usize,
-    /// The same of a message beside which its sender computes (`Mode::Overlapped`), where the kernel carries
-    /// it: what a socket takes at once (docs/measured/hosts.md).
+    /// The same limit for a message beside which its sender computes (`Mode::Overlapped`), where the kernel
+    /// carries the packets: what a socket takes at once (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// What a peer may hold of our unmatched eager messages. A message costs its bytes and 64.
+    /// The most that a peer may hold of our unmatched eager messages. `lane::cost` is the cost of a message.
     pub credit_bytes: usize,
     /// How long messages travel.
     pub large_protocol: LargeProtocol,
@@ -34,17 +34,17 @@ pub struct Config {
     pub pull_piece_bytes: usize,
     /// The shortest message whose memory a sender exposes to a pull (`pull.rs`).
     pub pull_bytes_min: usize,
-    /// With `LargeProtocol::Auto`: after so many polls without a packet of a long message it is read. At 20
+    /// With `LargeProtocol::Auto`: a long message is read after this many polls without a packet of it. At 20
     /// to 50 ns a poll, the default lasts about as long as the shortest long message takes.
     pub patience_polls: u32,
     /// With `LargeProtocol::Auto`: which messages are read, as far as it was measured.
     pub tuning: Tuning,
-    /// What a buffered send takes of its buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
+    /// What a buffered send occupies of its buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
     pub bsend_overhead_bytes: usize,
 }
 
 impl Config {
-    /// The knobs as the user set them, and what was measured.
+    /// The configuration from the user's settings and from what was measured.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
@@ -81,8 +81,8 @@ impl Default for Config {
     }
 }
 
-/// The longest message that a peer may begin in pieces: the setting's greatest value.
+/// The longest message that a peer may send in pieces: the greatest value of the setting.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;
 
-/// Bytes of a message that are read at a time, before those of others get their turn.
+/// Bytes of one message that are read in a poll, before another message gets its turn.
 pub(crate) const READ_PIECE_BYTES: usize = 1 << 20;

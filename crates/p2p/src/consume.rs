@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `Matcher::consume`: the one place where a packet meets a receive.
+//! `Matcher::consume`: the one place where a packet meets a receive. An `Awaiting` says which receives may
+//! take a message. A message in one packet then needs no request, except in the posted queue.
 //!
-//! An `Awaiting` says which receive a message is for. It is the posted queue (`Queue`), or receives that are
-//! not posted and that only the peer's next messages match. Then a message in one packet needs no request
-//! (`receive.rs`, `defer.rs`).
+//! | called by | `Awaiting`: receives | a message that none of them takes |
+//! |---|---|---|
+//! | `P2p::take_packets` | `Queue`: the posted queue | goes to the unexpected queue |
+//! | `P2p::recv_now` | `One` (`receive.rs`): a blocking receive | stays in the ring until `poll` |
+//! | `P2p::take_deferred` | `First` (`defer.rs`): deferred receives | stays in the ring until `poll` |
 //!
-//! Read next: `receive.rs`, `defer.rs`, `pieces.rs`, `rendezvous.rs`.
+//! A whole message ends its receive (`land`). One in pieces gets a request (`claim`) and ends with its last
+//! piece. Offers and packets about tickets are for `poll` only. Read next: `receive.rs`, `defer.rs`.
 
 use crate::data::Data;
 use crate::lane::{Lane, cost_of};
@@ -19,19 +23,20 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::{Header, PacketSink, Route, Take};
 
-/// How often a receiver looks for the next piece, which the sender copies meanwhile, before it returns to its
-/// wait.
+/// How often a receiver looks for the next piece before it returns to its wait. The sender copies that piece
+/// meanwhile.
 pub(crate) const LOOKS: usize = 500;
 
-/// Says which receive takes a message.
+/// The receives that may take a peer's next messages.
 pub(crate) trait Awaiting {
-    /// A message without a receive is kept as an unexpected one. Otherwise it stays where it is.
+    /// Whether a message that no receive takes goes to the unexpected queue. Otherwise it stays in the ring.
     const KEEPS: bool;
 
-    /// Gives a whole message to its receive: `Take::Not` if there is none. At least one receive waits.
+    /// Copies a whole message into its receive; returns `Take::Not` if no receive takes the message. The
+    /// caller makes sure that at least one receive waits.
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
 
-    /// The ticket of the receive for a message whose bytes come later.
+    /// Assigns a receive to a message whose bytes come later, and returns the receive's ticket.
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
 
     /// Whether all receives have their messages.
@@ -60,13 +65,14 @@ impl Awaiting for Queue {
     }
 }
 
-/// Whether a message of the right peer is for a receive.
+/// Whether a message of the right peer matches a receive's context and tag.
 #[inline(always)]
 pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool {
     envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
 }
 
-/// Whole messages that receives took. They are counted and their credit is given back together.
+/// The whole messages that receives have taken in one round: they are counted, and their credit is given
+/// back, together.
 #[derive(Default)]
 pub(crate) struct Tally {
     messages: u64,
@@ -85,13 +91,13 @@ impl Tally {
     }
 }
 
-/// Whole messages on their way to receives that are not posted.
+/// Takes only whole messages, for receives that are not posted.
 struct Messages<'a, A> {
     matcher: &'a mut Matcher,
     awaiting: &'a mut A,
     peer: u32,
     tally: Tally,
-    /// The kind of the packet that was not taken.
+    /// The kind of the packet that was not taken and stays in the ring.
     stays: Option<u8>,
 }
 
@@ -111,7 +117,7 @@ impl<A: Awaiting> PacketSink for Messages<'_, A> {
     }
 }
 
-/// Any packets on their way to receives that are not posted.
+/// Takes packets of every kind, for receives that are not posted.
 struct Packets<'a, A> {
     matcher: &'a mut Matcher,
     lane: &'a mut Lane,
@@ -134,12 +140,12 @@ impl<A: Awaiting> PacketSink for Packets<'_, A> {
 }
 
 impl Connection {
-    /// Takes the peer's packets for receives that are not posted; at least one must wait. Stays for pieces
-    /// that come soon. A packet that makes no sense stays, and the next `poll` reports it. Returns whether a
-    /// packet was not taken at once.
+    /// Takes the peer's packets for receives that are not posted, at least one of which must wait. Continues
+    /// while pieces come soon. An invalid packet stays in the ring, and the next `poll` reports it. Returns
+    /// whether a packet was left in the ring or took the general path.
     ///
-    /// `awaiting` is taken and given back, so that its fields stay in registers until the path out of line
-    /// needs them.
+    /// `awaiting` is passed by value both ways, so that its fields stay in registers until the path out of
+    /// line needs them.
     #[inline(always)]
     pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, mut awaiting: A) -> (A, bool) {
         let (peer, tally) = (self.lane.number, Tally::default());
@@ -173,7 +179,8 @@ impl Connection {
         }
     }
 
-    /// Whether the next piece of a message comes soon. `taken` is the kind of the last packet that was taken.
+    /// Waits a moment for the next piece of a message; returns whether it has come. `taken` is the kind of
+    /// the last packet that was taken.
     fn awaits_piece(&mut self, matcher: &mut Matcher, taken: Option<u8>) -> bool {
         let Connection { route, lane } = self;
         let timed = match taken {
@@ -197,7 +204,7 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Takes a packet from a peer. Errors: a peer may not send it now.
+    /// Takes a packet from a peer. Errors: the peer may not send this packet now.
     #[inline]
     pub(crate) fn consume<A: Awaiting>(
         &mut self,
@@ -235,7 +242,7 @@ impl Matcher {
         taken
     }
 
-    /// Puts a message into the unexpected queue.
+    /// Copies a message into the unexpected queue.
     fn keep(&mut self, envelope: Envelope, payload: Span) {
         let bytes = payload.bytes();
         let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
@@ -244,7 +251,7 @@ impl Matcher {
         self.unexpected.push(envelope, message);
     }
 
-    /// Any packet but a whole message.
+    /// Takes any packet but a whole message.
     #[inline(never)]
     fn consume_other<A: Awaiting>(
         &mut self,
@@ -268,7 +275,7 @@ impl Matcher {
         match header.kind {
             packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
             packet::PIECE => self.piece(lane, payload)?,
-            // The rest is for `P2p::poll`, which also sends what follows.
+            // The other packets are for `P2p::poll`, which also sends the answers.
             _ if !A::KEEPS => return Ok(Take::Not),
             packet::OFFER => self.offer_came(lane, envelope, payload)?,
             packet::ANNOUNCE => self.announced(lane, envelope, payload)?,
@@ -289,7 +296,7 @@ impl Matcher {
         self.land_by(ours, envelope, message.bytes(), copy);
     }
 
-    /// As `land`: `copy` writes as many bytes to the buffer as it is told.
+    /// Does the same as `land`; `copy` writes the number of bytes that it is given to the buffer.
     #[inline(always)]
     pub(crate) fn land_by(
         &mut self,
@@ -303,14 +310,14 @@ impl Matcher {
         copy(request.buffer(), taken);
         let detached = request.detached;
         if let Data::User(buffer) = request.end() {
-            drop(buffer); // Every receive has the user's buffer: nothing else need be looked for.
+            drop(buffer); // Every receive has the user's buffer, so there is no other case.
         }
         if detached {
             self.requests.remove(ours);
         }
     }
 
-    /// Ends a receive with a message to ourselves, from send buffer to receive buffer.
+    /// Ends a receive with a message of this process to itself: copies from send buffer to receive buffer.
     pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = request.begin(envelope, message.bytes() as u64);

@@ -7,7 +7,7 @@ use transport::owned::Memory;
 
 /// The bytes of an operation.
 pub(crate) enum Data {
-    /// The operation has given its buffer up.
+    /// Empty: the operation has given its buffer up.
     None,
     /// The user's buffer.
     User(Buffer),
@@ -27,7 +27,7 @@ impl Data {
         }
     }
 
-    /// Copies packed bytes from `offset` on to `to`.
+    /// Copies packed bytes, from `offset` on, to `to`.
     #[inline]
     pub(crate) fn pack(&mut self, offset: usize, to: Span) {
         match self {
@@ -38,7 +38,7 @@ impl Data {
         }
     }
 
-    /// Copies the first `bytes` packed bytes to the same place of a receive buffer.
+    /// Copies the first `bytes` packed bytes to the beginning of a receive buffer.
     pub(crate) fn copy_to(&mut self, bytes: usize, to: &Buffer) {
         match self {
             Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
@@ -48,7 +48,8 @@ impl Data {
         }
     }
 
-    /// The bytes, if in one stretch that the network may be given.
+    /// The bytes as one span that may be given to the network, or None if they have gaps or are in our own
+    /// copy.
     pub(crate) fn stretch(&self) -> Option<Span> {
         match self {
             Data::User(buffer) => buffer.contiguous(),
@@ -57,7 +58,7 @@ impl Data {
         }
     }
 
-    /// Where the bytes lie, if in one stretch that a peer could read; otherwise 0.
+    /// The address of the bytes if a peer could read them as one span, otherwise 0.
     pub(crate) fn address(&mut self) -> u64 {
         let address = match self {
             Data::None => 0,
@@ -80,7 +81,7 @@ pub enum Owner {
     Comm(u64),
 }
 
-/// The copy of a message that has not left.
+/// Names the copy of a message that has not left: its buffer's owner and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) owner: Owner,

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Receives that are not posted yet: noting them, taking their messages, posting them.
+//! Deferred receives: noting them, taking their messages, posting them. `deferred.rs` has the table.
+//!
+//! | state (`Direct`) | who moves a receive there |
+//! |---|---|
+//! | `Waiting` | `defer` notes the receive; its number makes its ticket |
+//! | `Arrived` | `take_arrivals` copies a whole message into the buffer (`First::land`) |
+//! | `Started` | `settle` posts all that wait, or a first piece comes (`First::claim`); then a request |
+//! | | has the state, and `posted_ticket` gives the request's ticket |
+//! | `Forgotten` | `take_arrived` (fast path, only from `Arrived`) or `take_deferred` returns the |
+//! | | outcome; or `give_up_ticket` (MPI_Request_free) detaches the operation |
 
 use crate::consume::{Awaiting, fits};
 use crate::deferred::{DEFERRED_MAX, Deferred, DeferredReceive, Direct};
@@ -10,7 +19,7 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::Take;
 
-/// The receives that wait, in their order, as a peer's next messages find them.
+/// The waiting receives from `at` to `end`. A peer's next messages are for the first of them, in order.
 struct First<'a> {
     entries: &'a mut [DeferredReceive; DEFERRED_MAX],
     at: u64,
@@ -18,7 +27,7 @@ struct First<'a> {
 }
 
 impl First<'_> {
-    /// The first, if it takes this message.
+    /// Returns the first waiting receive if it takes this message.
     #[inline(always)]
     fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
         let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
@@ -54,18 +63,19 @@ impl Awaiting for First<'_> {
 }
 
 impl P2p {
-    /// Notes a receive if it need not be posted now. Returns its number, of which `Ticket::deferred` makes a
-    /// ticket.
+    /// Notes a receive, if it need not be posted now. Returns its number, from which `Ticket::deferred` makes
+    /// the ticket, or None if the receive must be posted.
     #[inline(always)]
     pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
         let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
         let may = self.deferred.is_waiting() || unheard();
-        // A message to ourselves is no packet.
+        // A message of this process to itself never becomes a packet.
         (may && self.deferred.has_room() && source != self.rank)
             .then(|| self.deferred.push(context, source, tag, span))
     }
 
-    /// Posts what waits.
+    /// Posts all waiting receives, in order. Everything that posts a receive or polls packets calls this
+    /// first.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
         if self.deferred.is_waiting() {
@@ -83,8 +93,8 @@ impl P2p {
         self.deferred.waiting = self.deferred.next;
     }
 
-    /// As `take`, of a receive whose whole message came before it was posted: tag and bytes. `None`
-    /// otherwise.
+    /// Returns tag and bytes of a receive whose whole message has come and fits, and frees the ticket.
+    /// Returns None in every other case: `take` then decides.
     #[inline(always)]
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
@@ -97,7 +107,8 @@ impl P2p {
         Some((arrived.tag(), arrived.bytes() as u64))
     }
 
-    /// How a receive ended, once it has. It is then forgotten.
+    /// Returns how a receive ended, once it has, and frees the ticket. Takes packets first if the receive
+    /// waits.
     #[inline(always)] // So that the outcome is not copied.
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;
@@ -113,7 +124,7 @@ impl P2p {
         Some(outcome)
     }
 
-    /// Takes what the peer of the first receive has sent, for that receive and those after it.
+    /// Takes what the peer of the first waiting receive has sent, for that receive and those after it.
     #[inline(never)]
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
@@ -124,13 +135,13 @@ impl P2p {
         *waiting = first.at;
     }
 
-    /// The ticket under which the tables have an operation, if they do.
+    /// The ticket of the operation's request, or None if a deferred receive has no request.
     #[inline(always)]
     pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
     }
 
-    /// As `posted_ticket`, of an operation whose own ticket is not used any more.
+    /// Detaches an operation from its ticket. Returns the ticket of its request, if it has one.
     pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
         self.settle();
         let posted = self.posted_ticket(ticket);

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Receives that are not posted yet.
+//! The table of deferred receives: receives that have started and are not posted yet.
 //!
-//! While no receive is posted and no message is unexpected, a receive from one peer is only noted here. A
-//! process that then asks for one of them takes what has come for the first and those after it, straight into
-//! their buffers (`defer.rs`): nothing is matched, and no request is made.
+//! While no receive is posted and no message is unexpected, a receive from one peer is only noted here. When
+//! the process asks for its outcome, the peer's packets go straight into the buffers of this receive and
+//! those after it (`defer.rs`): without matching, and without a request.
 //!
-//! Invariant: while a receive waits here, none is posted, and no message of its peer is unexpected. So these
-//! are posted, in their order (`P2p::settle`), before another receive is posted or packets are polled.
+//! Invariant: while a receive waits here, no receive is posted and no message of its peer is unexpected. So
+//! `P2p::settle` posts these, in order, before another receive is posted or packets are polled.
 
 use crate::outcome::{Arrived, Outcome, Ticket};
 use matching::Pattern;
 use sys::Span;
 
-/// The most that are noted, with those that were posted meanwhile and not taken.
+/// The capacity of the table. A receive keeps its entry until its ticket is freed, even after it was posted.
 pub const DEFERRED_MAX: usize = 128;
-/// The lower half of a ticket from here. Only `Ticket::DONE` has it, too, and its upper half is none of
-/// `NUMBERS`.
+/// The lower half of a deferred receive's ticket. `Ticket::DONE` has the same lower half, but an upper half
+/// that no number modulo `NUMBERS` has.
 const MARK: u64 = u32::MAX as u64;
 /// The upper half of a ticket is the receive's number modulo this.
 pub const NUMBERS: u64 = 1 << 21;
 
-/// The receives, by number.
+/// The receives, by their number modulo `DEFERRED_MAX`.
 pub(crate) struct Deferred {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
-    /// All before `first` are forgotten. `waiting` is the first that waits, `next` the one to come.
+    /// Receives before `first` are forgotten. `waiting` is the first that waits; `next` is the next new
+    /// number.
     pub(crate) first: u64,
     pub(crate) waiting: u64,
     pub(crate) next: u64,
@@ -38,16 +39,16 @@ pub(crate) struct DeferredReceive {
     pub(crate) direct: Direct,
 }
 
-/// What has become of a receive that is not in the posted queue.
+/// The state of a receive in this table. The head of `defer.rs` says who changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direct {
-    /// It waits for its message.
+    /// The receive waits for its message.
     Waiting,
-    /// Its message came.
+    /// The whole message is in the buffer.
     Arrived(Arrived),
-    /// It has this ticket.
+    /// The receive has a request, with this ticket.
     Started(u64),
-    /// Its ticket is not used any more.
+    /// The ticket has been freed.
     Forgotten,
 }
 
@@ -95,31 +96,31 @@ impl Deferred {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
-    /// The number that a ticket names, if the ticket is from here and was not taken.
+    /// The number that a ticket names, or None if the ticket is not a deferred receive's, or too old.
     #[inline(always)]
     pub(crate) fn number(&self, ticket: Ticket) -> Option<u64> {
         let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
         (ticket.is_deferred() && number < self.next).then_some(number)
     }
 
-    /// The ticket under which it was posted, if it was.
+    /// The ticket of the receive's request, or None if it has none.
     pub(crate) fn posted(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
         if let Direct::Started(posted) = entry.direct { Some(posted) } else { None }
     }
 
-    /// How it ended, if its message was taken here.
+    /// The outcome, if the whole message came while the receive was deferred.
     pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
         self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
 
-    /// Its ticket is not used any more, and it does not wait.
+    /// Frees the ticket of a receive that does not wait.
     #[inline(always)]
     pub(crate) fn forget(&mut self, number: u64) {
         self.entry(number).direct = Direct::Forgotten;
     }
 
-    /// The receives that wait, with the bytes that their buffers hold.
+    /// The waiting receives, with the lengths of their buffers.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
             let DeferredReceive { context, source, tag, span, .. } =
@@ -139,8 +140,8 @@ impl DeferredReceive {
 }
 
 impl Ticket {
-    /// The ticket of the receive that has this number, modulo `NUMBERS`. Receives that have not been taken
-    /// differ even modulo `DEFERRED_MAX`.
+    /// The ticket of the receive with this number, modulo `NUMBERS`. Tickets in use differ even modulo
+    /// `DEFERRED_MAX`.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
         Ticket((number % NUMBERS) << 32 | MARK)
@@ -156,7 +157,7 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    /// Goal: a ticket names its receive although it holds only part of the number, and nothing once that was
+    /// Goal: a ticket holds only part of its receive's number, yet names that receive, until the receive was
     /// taken.
     #[test]
     fn numbers_go_on_where_tickets_begin_anew() {

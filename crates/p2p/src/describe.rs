@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is under way, for people: in a deadlock report, and before a program ends with something left.
+//! Descriptions of operations under way, for people: in a deadlock report, and before a program ends with
+//! operations left.
 
 use crate::outcome::Ticket;
 use crate::request::{Request, SendProgress, Stage};
@@ -9,13 +10,13 @@ use matching::Pattern;
 /// One operation, or a message without a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// How far it is.
+    /// How far the operation is.
     pub what: What,
     /// The context of its comm.
     pub context: Option<u64>,
-    /// The other process; none for MPI_ANY_SOURCE.
+    /// The other process; None for MPI_ANY_SOURCE.
     pub peer: Option<u32>,
-    /// Its tag; none for MPI_ANY_TAG.
+    /// The tag; None for MPI_ANY_TAG.
     pub tag: Option<i32>,
     /// The length of the message, or of the receive buffer.
     pub bytes: u64,
@@ -28,9 +29,9 @@ pub enum What {
     Posted,
     /// A receive whose bytes are under way.
     Receiving,
-    /// A send that waits for room.
+    /// A send that waits for room in the ring.
     Queued,
-    /// A send that the receiver knows of, but has not matched.
+    /// A send whose offer the receiver has, but has not matched.
     Offered,
     /// A send whose bytes are under way.
     Sending,
@@ -39,7 +40,7 @@ pub enum What {
 }
 
 impl P2p {
-    /// The operation of a ticket, until it has ended.
+    /// Describes the operation of a ticket; None if it has ended.
     pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
         let ticket = self.posted_ticket(ticket).map_or(ticket, Ticket);
         match self.matcher.requests.get(ticket.0) {
@@ -50,7 +51,7 @@ impl P2p {
         }
     }
 
-    /// All receives and sends that have not ended, then all messages that no receive has matched.
+    /// Describes all receives and sends that have not ended, then all messages that no receive has matched.
     pub fn operations(&self) -> Vec<Operation> {
         let moving = self.matcher.requests.values().filter_map(under_way);
         let unexpected = self.matcher.unexpected.iter().map(|(envelope, message)| Operation {
@@ -72,7 +73,8 @@ impl P2p {
         })
     }
 
-    /// Receives that no message has matched, in the order posted, with the bytes of their buffers.
+    /// The receives that no message has matched, in the order in which they were posted, with the lengths of
+    /// their buffers.
     pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         let capacity =
             |ticket: u64| self.matcher.requests.get(ticket).map_or(0, |request| request.data.bytes());
@@ -83,7 +85,7 @@ impl P2p {
     }
 }
 
-/// An operation that has left the queues of matching.
+/// Describes an operation that is not in a queue of the matcher.
 fn under_way(request: &Request) -> Option<Operation> {
     match &request.stage {
         Stage::Done | Stage::Posted(_) | Stage::Expecting(_) => None,

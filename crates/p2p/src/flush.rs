@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sending what waits for a peer: its queue in order, then a packet of each stream in turn.
+//! Sending the packets that wait for a peer: the queue in order, then a packet of each stream in turn.
 
 use crate::lane::{Lane, Outgoing};
 use crate::packet;
@@ -10,18 +10,19 @@ use crate::state::{Connection, Matcher};
 use telemetry::{Counter, Event};
 use transport::route::{Route, Sent};
 
-/// Packets of streams in one flush, however fast the peer takes them: then it is the next peer's turn.
+/// The most packets of streams in one flush, however fast the peer takes them; then the next peer gets its
+/// turn.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
 impl Connection {
-    /// Sends what waits, as far as there is room. Returns whether anything left.
+    /// Sends the packets that wait, as far as there is room. Returns whether any packet left.
     pub(crate) fn flush(&mut self, matcher: &mut Matcher) -> bool {
         self.lane.send_waiting(&mut self.route, matcher) > 0
     }
 }
 
 impl Lane {
-    /// Sends the queue's packets, then packets of streams in turn. Returns how many left.
+    /// Sends the queue's packets, then packets of streams in turn. Returns how many have left.
     fn send_waiting(&mut self, route: &mut Route, matcher: &mut Matcher) -> usize {
         let mut sent = 0;
         while let Some(&packet) = self.queue.front() {
@@ -51,7 +52,7 @@ impl Lane {
         sent
     }
 
-    /// The first packet of a send: by its protocol while the credit lasts, otherwise an offer.
+    /// Sends the first packet of a send: by its protocol while the credit lasts, otherwise an offer.
     fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
@@ -87,7 +88,8 @@ impl Lane {
                 answer
             }
             Protocol::Offer => {
-                // Before it leaves: the peer may answer before this goes on.
+                // The clock is read before the packet leaves: the peer may answer before this function
+                // continues.
                 let begun = telemetry::begin();
                 let mut address = if route.is_readable() { request.data.address() } else { 0 };
                 if device::on() && device::lend::is_lent(address as usize) {
@@ -121,7 +123,7 @@ impl Lane {
         answer
     }
 
-    /// The next bytes of the stream whose turn it is. False if there is none, or no room.
+    /// Sends the next bytes of the stream whose turn it is. Returns false if there is no stream, or no room.
     fn send_chunk(&mut self, route: &mut Route, matcher: &mut Matcher) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
         let request = matcher.requests.get_mut(ours).expect("a send that streams is known");
@@ -147,7 +149,7 @@ impl Lane {
     }
 }
 
-/// A packet that only names an operation.
+/// Sends a packet that only names an operation.
 fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
     route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }

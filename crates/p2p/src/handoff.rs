@@ -2,13 +2,14 @@
 //! Messages whose bytes executors move (`coll/message.rs`), so that both ranks may compute meanwhile.
 //!
 //! Each side starts an instance with the message's key: its number in its channel (`channel.rs`). The sender
-//! announces it in its ring, as it does an offer, so the receiver's matcher decides as ever. But a receive of
-//! an exact source and tag, with no wildcard before it, takes the message after those that have come and
-//! those for which earlier such receives wait. So it starts its side when it is posted. If another kind of
-//! message has that number, nobody has started the sender's side, and this one is withdrawn.
+//! also announces the message in its ring, as it does an offer, and the receiver's matcher decides as always.
+//! A receive with an exact source and tag, and no wildcard before it, knows its message in advance: the next
+//! after those that have come and those for which earlier such receives wait. So the receiver starts its side
+//! when it posts the receive. If the message with that number turns out to be of another kind, the sender has
+//! no instance for it, and the receiver withdraws its own.
 //!
 //! Invariants: once a channel has a number, both sides count every message of its tag, in the order of the
-//! ring (`packet::COUNTED`). A channel that a sender forgets is never named again.
+//! ring (`packet::COUNTED`). A channel that a sender has forgotten is never named again.
 
 use crate::channel::{CHANNEL_BITS, Channel, Expecting, Handoff, HandoffKey};
 use crate::data::Data;
@@ -27,7 +28,7 @@ use telemetry::{Carried, Counter};
 use transport::route::PACKET_BYTES_MAX;
 
 impl P2p {
-    /// Whether a message of so many bytes waits for its receive before its bytes move, so that an executor
+    /// Whether a message of `bytes` bytes waits for its receive before its bytes move, so that an executor
     /// could move them.
     pub fn is_long(&mut self, peer: u32, bytes: usize) -> Result<bool> {
         if peer == self.rank {
@@ -38,13 +39,13 @@ impl P2p {
         Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
     }
 
-    /// The shortest message for which it is worth asking whether it is long: one packet leaves eagerly,
-    /// unless it was learned that reading is faster even then.
+    /// The shortest message for which the caller needs to ask `is_long`. A message in one packet leaves
+    /// eagerly, unless reading was measured to be faster even then.
     pub fn long_bytes_min(&self) -> u64 {
         self.config.eager_bytes_max.min(PACKET_BYTES_MAX) as u64 + 1
     }
 
-    /// Takes what a peer has sent, so that a receive that is posted next finds it.
+    /// Takes the packets that a peer has sent, so that a receive that is posted next finds them.
     pub fn look(&mut self, peer: u32) -> Result<()> {
         self.settle();
         self.greet()?;
@@ -52,8 +53,8 @@ impl P2p {
         self.take_packets(peer).map(|_| ())
     }
 
-    /// Starts a send to another process, not a buffered one, whose bytes an executor moves: `start` starts
-    /// its side. If that fails, the send goes as any other.
+    /// Starts a send to another process, in any mode but buffered, whose bytes an executor moves. `start`
+    /// starts the executor's side; if it fails, the send goes like any other.
     pub fn isend_handed<T>(
         &mut self,
         mode: Mode,
@@ -64,7 +65,7 @@ impl P2p {
         self.connect(dest)?;
         let envelope = Envelope { context, source: self.rank, tag };
         let lane = &mut known(&mut self.peers, dest).lane;
-        // Another process that had this place began elsewhere.
+        // An earlier process with this number started at another channel.
         let first = self.reach.generation(self.rank) << 24;
         let channels = &mut self.matcher.channels;
         let channel = lane.number().next(context, tag, || {
@@ -86,8 +87,8 @@ impl P2p {
         Ok((Ticket(ours), started.map(|started| (key, started))))
     }
 
-    /// Has an executor wait for the message of a receive that has just been posted, if it is known by which
-    /// key that comes.
+    /// Lets an executor wait for the message of a receive that has just been posted, if the message's key is
+    /// known.
     pub fn expect(&mut self, ticket: Ticket, context: u64, source: u32, tag: i32) {
         let Matcher { requests, posted, handoffs, .. } = &mut self.matcher;
         let Some(Request { stage, data, .. }) = requests.get_mut(ticket.0) else { return };
@@ -97,7 +98,7 @@ impl P2p {
         let Some(Channel { name, count }) = channels.get(context, tag) else { return };
         let Some(waiting) = posted.exact(&Envelope { context, source, tag }) else { return };
         let Data::User(buffer) = data else { return };
-        // It waits, too.
+        // `waiting` counts this receive, too.
         let key = HandoffKey::new(source, name, count.wrapping_add(waiting as u32));
         let buffer = buffer.clone();
         *stage = Stage::Expecting(Box::new(Expecting { entry, key, over: None }));
@@ -110,7 +111,7 @@ impl P2p {
         !self.matcher.handoffs.is_empty()
     }
 
-    /// What an executor is to do next.
+    /// Takes the next thing that an executor is to do.
     pub fn next_handoff(&mut self) -> Option<Handoff> {
         self.matcher.handoffs.pop_front()
     }
@@ -125,8 +126,8 @@ impl P2p {
         }
     }
 
-    /// Receives for whose messages executors wait, and which would take others if this receive were
-    /// cancelled: itself, too. They must be withdrawn before it is.
+    /// The receives, this one included, whose messages executors wait for, and which would get other messages
+    /// if this receive were cancelled. The caller withdraws them before it cancels the receive.
     pub fn depending(&self, ticket: Ticket) -> Vec<Ticket> {
         let Some(Ticket(ours)) = self.posted_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
@@ -141,7 +142,8 @@ impl P2p {
         itself.chain(waiting).filter(takes).map(|(_, other)| Ticket(*other)).collect()
     }
 
-    /// No executor waits for the message of a receive any more. False if none did, or if one has ended.
+    /// Notes that no executor waits for the message of a receive any more. Returns false if none did, or if
+    /// the executor's part has ended.
     pub fn withdrawn(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
             && let Stage::Expecting(expecting) = stage
@@ -153,7 +155,8 @@ impl P2p {
         false
     }
 
-    /// An executor has ended its part of an operation; `carried`: how, if somebody will ask.
+    /// Notes that an executor has ended its part of an operation. `carried`: how it moved the bytes, if
+    /// someone will ask.
     pub fn handed_over(
         &mut self,
         ticket: Ticket,
@@ -178,14 +181,14 @@ impl P2p {
         }
     }
 
-    /// How an executor has moved a message, if `handed_over` has said so; told once.
+    /// Takes the description of how an executor moved a message, if `handed_over` was given one.
     pub fn carried(&mut self, ticket: Ticket) -> Option<Carried> {
         self.carried.remove(&ticket)
     }
 }
 
 impl Matcher {
-    /// ANNOUNCE: a message that executors move.
+    /// Takes an ANNOUNCE: a message that executors move.
     pub(crate) fn announced(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
         let Some([bytes, theirs, word]) = packet::read(payload) else {
             fail!(Class::Intern, "peer {} announced a message by {} bytes", lane.number, payload.bytes())
@@ -198,7 +201,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives a receive the announced message of a key.
+    /// Gives an announced message to its receive, and to an executor unless one already waits for this key.
     pub(crate) fn hand_over(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let taken = request.begin(envelope, bytes) as u64;
@@ -218,8 +221,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a receive whose executor has ended. That a message was too long is known better from its
-    /// announcement.
+    /// Ends a receive whose executor has ended. A truncation error is dropped: the announcement has given the
+    /// receive a better one.
     fn end_handed(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);
@@ -227,14 +230,14 @@ impl Matcher {
         self.complete(ours);
     }
 
-    /// Whether a send of ours was announced to a peer.
+    /// Whether the send with this ticket has been announced to this peer.
     pub(crate) fn is_announced(&mut self, ours: u64, peer: u32) -> bool {
         let stage = self.requests.get(ours).map(|request| &request.stage);
         matches!(stage, Some(Stage::Send(send)) if send.peer == peer
             && matches!(send.progress, SendProgress::Handed { has_left: true, .. }))
     }
 
-    /// A send was cancelled in time; it ends with its executor's part.
+    /// Notes that a send was cancelled in time; the send ends with its executor's part.
     pub(crate) fn abandon(&mut self, ours: u64) {
         self.requests.get_mut(ours).expect("it was just found").outcome.cancelled = true;
         self.handoffs.push_back(Handoff::Abandon(Ticket(ours)));

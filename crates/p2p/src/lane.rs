@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The outgoing side of one peer: the packets that wait, the credit of its eager messages, the protocol of
-//! each message.
+//! The outgoing side of one peer: the packets that wait, the credit for eager messages, the protocol of each
+//! message.
 //!
-//! Credit bounds what the peer holds of our unmatched eager messages. `charged` is what ours have cost,
-//! `consumed` what the peer has given back. Both wrap.
+//! Credit bounds how many of our unmatched eager messages the peer holds. `charged` is the cost of all that
+//! we have sent, `consumed` the cost that the peer has given back. Both wrap.
 //!
 //! Read next: `protocol.rs`, `flush.rs`.
 
@@ -17,76 +17,77 @@ use std::collections::VecDeque;
 use transport::route::Route;
 use tuning::Distance;
 
-/// What waits to go to a peer, and what is known of it.
+/// The packets that wait for a peer, and what is known of this peer.
 pub(crate) struct Lane {
     /// The peer.
     pub(crate) number: u32,
-    /// Which protocol takes which length.
+    /// The protocol for each length.
     limits: Limits,
-    /// `limits` may shrink as messages show more.
+    /// Whether `limits` may still shrink, as messages are measured.
     is_learning: bool,
-    /// The longest eager message that they may ever allow.
+    /// The longest eager message that `limits` may ever allow.
     eager_most: usize,
-    /// The longest message in one packet that they may ever allow.
+    /// The longest message in one packet that `limits` may ever allow.
     packet_most: usize,
     /// The longest eager message in the mode `Overlapped`.
     overlapped_most: usize,
     credit_bytes: u64,
-    /// What all eager messages have cost so far.
+    /// The cost of all eager messages so far.
     charged: u64,
-    /// The peer's consumed word as last read: a send does not read it while the credit lasts.
+    /// The peer's consumed word when it was last read: a send does not read it while the credit lasts.
     consumed: u64,
-    /// Which of the processes that have had the peer's place it is.
+    /// Which of the processes that have had this peer's number the peer is.
     pub(crate) generation: u32,
-    /// Packets in the order in which they must leave. While it holds any, no other packet with an envelope
-    /// leaves.
+    /// Packets in the order in which they must leave. While the queue is not empty, no other packet with an
+    /// envelope leaves.
     pub(crate) queue: VecDeque<Outgoing>,
-    /// The packets in `queue`, and one if the peer gets numbered messages: with none, an eager message leaves
-    /// at once.
+    /// The number of packets in `queue`, plus 1 if messages to this peer may be numbered. At 0 an eager
+    /// message leaves at once.
     hurdles: usize,
-    /// The channels to and from the peer, once there are any.
+    /// The channels to the peer and from it, once there are any.
     pub(crate) outgoing: Option<Box<Channels>>,
     pub(crate) arriving: Option<Box<Channels>>,
-    /// Sends whose bytes were asked for, by ticket. When the queue is empty, each sends one packet in turn.
+    /// The tickets of sends whose bytes the peer asked for. When the queue is empty, each sends one packet in
+    /// turn.
     pub(crate) streams: VecDeque<u64>,
-    /// In `P2p::blocked`.
+    /// Whether the peer is in `P2p::blocked`.
     pub(crate) blocked: bool,
-    /// Credit to give back for messages in pieces of this peer.
+    /// The credit to give back for this peer's messages in pieces.
     pub(crate) returned: u64,
-    /// A read of the peer's memory failed, so none is tried again.
+    /// Whether a read of the peer's memory has failed. Then none is tried again.
     pub(crate) unreadable: bool,
-    /// What the peer has begun to send in pieces.
+    /// The message in pieces that the peer has begun to send.
     pub(crate) incoming: Option<Incoming>,
-    /// How far the peer's core is, once it was asked.
+    /// The distance of the peer's core, once it was measured.
     distance: Option<Distance>,
 }
 
-/// A packet that waits.
+/// A packet that waits to leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outgoing {
-    /// The first packet of our send: the message or the offer.
+    /// The first packet of a send: the message, its beginning, its offer or its announcement.
     Message { ours: u64 },
-    /// We want bytes `[next, end)` of their send.
+    /// An ASK for bytes `[next, end)` of the peer's send.
     Ask { theirs: u64, ours: u64, attempt: i32, next: u64, end: u64 },
-    /// We need no more of their send.
+    /// A TAKEN for the peer's send.
     Taken { theirs: u64 },
-    /// We want our offer back.
+    /// A RECALL of our offer.
     Recall { ours: u64 },
-    /// Their offer is theirs again.
+    /// A RETURNED for the peer's offer.
     Returned { theirs: u64 },
 }
 
-/// What a message without bytes costs: its record in the unexpected queue, with the room by which the queue's
-/// tables grow (tests/programs/net_flood.c measures it).
+/// The cost of a message without bytes: its record in the unexpected queue, with the room by which the
+/// queue's tables grow (tests/programs/net_flood.c measures it).
 const MESSAGE_COST: u64 = 256;
 
-/// What an eager message costs of the credit.
+/// The cost of an eager message, in bytes of the credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
     cost_of(1, bytes as u64)
 }
 
-/// The same of several messages of so many bytes in all.
+/// The cost of several messages with `bytes` bytes in all.
 #[inline]
 pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
     bytes + messages * MESSAGE_COST
@@ -119,7 +120,7 @@ impl Lane {
         }
     }
 
-    /// Takes over what a tuning table says of eager messages to this peer.
+    /// Sets the limits by the tuning table, if there is one.
     pub(crate) fn choose(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {
@@ -127,7 +128,7 @@ impl Lane {
         }
     }
 
-    /// The protocol for a message that may leave eagerly. Asked once per message.
+    /// Decides the protocol of a message that may leave eagerly. Called once per message.
     #[inline(always)]
     pub(crate) fn protocol(&mut self, bytes: usize, chooser: &Chooser) -> Protocol {
         if bytes > self.limits.packet_bytes_max && self.is_learning {
@@ -136,7 +137,7 @@ impl Lane {
         self.limits.of(bytes)
     }
 
-    /// The same in this mode.
+    /// Decides the protocol of a message in this mode.
     pub(crate) fn protocol_in(&mut self, mode: Mode, bytes: usize, chooser: &Chooser) -> Protocol {
         match (mode, self.protocol(bytes, chooser)) {
             (Mode::Synchronous, _) => Protocol::Offer,
@@ -145,18 +146,18 @@ impl Lane {
         }
     }
 
-    /// How far the peer's core is.
+    /// The distance of the peer's core.
     #[inline]
     pub(crate) fn distance(&mut self, chooser: &Chooser) -> Distance {
         *self.distance.get_or_insert_with(|| chooser.distance(self.number))
     }
 
-    /// Whether messages of this peer still show which protocol is fast.
+    /// Whether messages of this peer are still measured.
     pub(crate) fn is_learning(&self) -> bool {
         self.is_learning
     }
 
-    /// Takes over what messages have shown.
+    /// Sets the limits by what was measured.
     #[cold]
     fn learn(&mut self, chooser: &Chooser) {
         let distance = self.distance(chooser);
@@ -165,7 +166,8 @@ impl Lane {
         self.is_learning = is_learning;
     }
 
-    /// Begins with the peer's consumed word as it is: an earlier process in either place may have left one.
+    /// Starts anew with the peer's consumed word as it is: earlier processes with either number may have
+    /// changed it.
     pub(crate) fn begin_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
@@ -185,7 +187,7 @@ impl Lane {
         self.queue.is_empty() && !self.outgoing.as_deref().is_some_and(is_numbered)
     }
 
-    /// The channels to the peer, which then must be asked before a message leaves.
+    /// The channels to the peer. From now on a message to this peer looks for its channel before it leaves.
     pub(crate) fn number(&mut self) -> &mut Channels {
         if self.outgoing.is_none() {
             self.hurdles += 1;
@@ -193,7 +195,7 @@ impl Lane {
         self.outgoing.get_or_insert_default()
     }
 
-    /// Whether anything waits.
+    /// Whether a packet waits or a send streams.
     pub(crate) fn has_work(&self) -> bool {
         !(self.queue.is_empty() && self.streams.is_empty())
     }
@@ -203,7 +205,7 @@ impl Lane {
         self.queue.push_back(packet);
     }
 
-    /// The first packet of the queue has left.
+    /// Removes the first packet of the queue, which has left.
     pub(crate) fn pop(&mut self) {
         self.hurdles -= usize::from(self.queue.pop_front().is_some());
     }
@@ -212,14 +214,14 @@ impl Lane {
         self.streams.push_back(ours);
     }
 
-    /// Takes a send back whose first packet has not left.
+    /// Removes a send whose first packet has not left.
     pub(crate) fn drop_message(&mut self, ours: u64) {
         let before = self.queue.len();
         self.queue.retain(|packet| !matches!(packet, Outgoing::Message { ours: other } if *other == ours));
         self.hurdles -= before - self.queue.len();
     }
 
-    /// The peer needs no more of a send that streams.
+    /// Removes a send that streams: the peer needs no more of it.
     pub(crate) fn drop_stream(&mut self, ours: u64) {
         self.streams.retain(|&other| other != ours);
     }
@@ -235,7 +237,7 @@ impl Lane {
             self.consumed = route.consumed();
         }
         // A corrupt peer, or one that received an earlier process's messages late, may have "consumed" more
-        // than we sent. The difference is then huge, and we offer instead.
+        // than we sent. The difference is then huge, and the message is offered instead.
         self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes
     }
 
@@ -244,7 +246,7 @@ impl Lane {
         self.charged = self.charged.wrapping_add(cost(bytes));
     }
 
-    /// Our own message to ourselves was consumed.
+    /// Gives credit back for a message of this process to itself.
     pub(crate) fn consumed_loopback(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Point-to-point: every send mode, receives, probes and cancelling, over eager and rendezvous (MPI 5.0,
-//! chapter 3).
+//! Point-to-point messages: every send mode, receives, probes and cancelling, by eager and rendezvous
+//! protocols (MPI 5.0, chapter 3).
 //!
-//! Nothing here waits: an operation is started, `poll` moves on what can move, and `outcome` says how it
-//! ended. A short message leaves at once, as one packet or in pieces, while the peer's credit lasts;
-//! otherwise an offer goes.
+//! No function here blocks: the caller starts an operation, `poll` makes progress, and `outcome` returns the
+//! result. A short message leaves at once, as one packet or in pieces, while the peer's credit lasts; a
+//! longer one, or one without credit, is offered first.
 //!
-//! Invariants: packets with an envelope leave in the order in which their sends were started. A number that a
-//! peer sent is checked before it is used. A peer holds at most `credit_bytes` of our unmatched messages.
+//! Invariants: packets with an envelope leave in the order in which their sends were started. Numbers from a
+//! peer are checked before use. A peer holds at most `credit_bytes` of our unmatched messages.
 //!
 //! Read next: `protocol.rs`, `state.rs`, `send.rs`, `consume.rs`, `packet.rs`, `tests/sim.rs`.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages of a process to itself: matched like others, without packets. A long one is copied once, buffer
-//! to buffer.
+//! Messages of a process to itself: matched like others, without packets. A long message is copied once, from
+//! buffer to buffer.
 
 use crate::data::Data;
 use crate::message::Message;
@@ -53,7 +53,7 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Gives a receive the bytes of a send to ourselves that waited for it, and ends both.
+    /// Copies a waiting send of this process to itself into its receive, and ends both.
     pub(crate) fn copy_loopback(&mut self, send: u64, receive: u64, envelope: Envelope) {
         let waiting = self.requests.get_mut(send).expect("a send to ourselves waits until it is received");
         let mut data = std::mem::replace(&mut waiting.data, Data::None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages that came before their receives, and what is known of a message of which pieces are to come.
+//! Messages that came before their receives, and the state of a message whose pieces are still to come.
 
 use crate::channel::HandoffKey;
 use crate::spares::Spares;
@@ -10,20 +10,20 @@ use tuning::Distance;
 
 /// A message whose receive is not yet known.
 pub(crate) enum Message {
-    /// As short as most are: kept without another allocation.
+    /// A message short enough to be stored here, without an allocation.
     Short { bytes: u8, data: [MaybeUninit<u8>; INLINE_BYTES] },
-    /// A copy: the first `bytes` of this memory.
+    /// A copy of the message: the first `bytes` bytes of `memory`.
     Long { bytes: usize, memory: Memory },
-    /// Some of its pieces have come, perhaps all (`Matcher::early`).
+    /// A message in pieces, some or all of which have come; the number names it in `Matcher::early`.
     Pieces(u64),
     /// The bytes are still with the sender.
     Offer(Offer),
-    /// A message to ourselves whose bytes are still in the sender's buffer.
+    /// A message of this process to itself; the bytes are in the buffer of the send with this ticket.
     Loopback { ours: u64 },
 }
 
 impl Message {
-    /// A message of so many bytes, which `fill` writes.
+    /// Stores a message of `bytes` bytes, which `fill` writes.
     pub(crate) fn filled(
         bytes: usize,
         spares: &mut Spares,
@@ -40,18 +40,18 @@ impl Message {
     }
 }
 
-/// The message of a peer of which pieces are to come.
+/// The message that a peer has begun and whose pieces are still to come.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
     pub(crate) to: Destination,
     pub(crate) left: u64,
-    /// Where the message lies in the sender's memory, or 0.
+    /// The message's address in the sender's memory, or 0.
     pub(crate) address: u64,
-    /// Its pieces are timed as long as its receiver waits for them.
+    /// Set while the pieces are timed: the receiver has waited for each so far.
     pub(crate) timed: Option<Timed>,
 }
 
-/// A message in pieces whose way through cells is timed.
+/// A message whose pieces, through cells, are timed.
 #[derive(Clone, Copy)]
 pub(crate) struct Timed {
     pub(crate) distance: Distance,
@@ -59,12 +59,12 @@ pub(crate) struct Timed {
     pub(crate) began: u64,
 }
 
-/// Where pieces land.
+/// Where the pieces of a message are stored.
 #[derive(Clone, Copy)]
 pub(crate) enum Destination {
-    /// In the buffer of this receive, as far as it reaches.
+    /// The buffer of the receive with this ticket. Bytes beyond its end are dropped.
     Receive(u64),
-    /// In the memory of this early message.
+    /// The memory of the early message with this number.
     Early(u64),
 }
 
@@ -75,16 +75,16 @@ pub(crate) struct Early {
     pub(crate) filled: usize,
 }
 
-/// What a peer offers. It is used only to name things to that peer.
+/// What a peer offers. The fields are unchecked; they only name things to that same peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,
     /// The sender's ticket.
     pub(crate) theirs: u64,
-    /// Where the bytes lie in the sender, 0 if they cannot be read there.
+    /// The address of the bytes in the sender, or 0 if the receiver cannot read there.
     pub(crate) address: u64,
-    /// Where they can be pulled from.
+    /// The exposed memory that this process's network can read.
     pub(crate) far: Option<Far>,
-    /// By which executors know the message, if they move it.
+    /// The key by which executors know the message, if they move it.
     pub(crate) key: Option<HandoffKey>,
 }

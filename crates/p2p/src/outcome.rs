@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the caller sees of an operation: its mode, its ticket, how it ended.
+//! What the caller sees of an operation: its mode, its ticket and its outcome.
 
 use error::{Class, Error};
 
-/// What the sender is told, and when (MPI 5.0, section 3.4). The ready mode is `Standard`: it is no faster.
+/// When a send completes (MPI 5.0, section 3.4). The ready mode is `Standard`: it would be no faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Complete once the buffer may be used again.
+    /// The send completes once its buffer may be used again.
     Standard,
-    /// The same, of a process that computes before it waits: long ones leave at once where the kernel
-    /// carries them, since the answer to an offer would find nobody in MPI.
+    /// As `Standard`, for a process that computes before it waits. A long message leaves at once where the
+    /// kernel carries the packets, since the answer to an offer would find this process outside MPI.
     Overlapped,
-    /// Complete once the receive has started, too.
+    /// The send completes once the receive has started, too.
     Synchronous,
-    /// Complete at once: what cannot leave is copied to an attached buffer, perhaps the session's (0: of
-    /// none).
+    /// The send completes at once. If the message cannot leave, it is copied to an attached buffer, perhaps
+    /// the session's (0: no session).
     Buffered { session: u64 },
 }
 
@@ -23,8 +23,8 @@ pub enum Mode {
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
-    /// An operation that was complete and successful when it started: most short sends, and a send to
-    /// MPI_PROC_NULL. It need not be freed.
+    /// The ticket of an operation that was complete and successful when it started: most short sends, and a
+    /// send to MPI_PROC_NULL. It need not be freed.
     pub const DONE: Ticket = Ticket(u64::MAX);
 }
 
@@ -35,11 +35,11 @@ pub struct Outcome {
     pub source_peer: u32,
     /// For a receive: the message's tag.
     pub tag: i32,
-    /// For a receive: data bytes now in the buffer.
+    /// For a receive: the data bytes now in the buffer.
     pub bytes: usize,
-    /// What went wrong.
+    /// The error, if the operation failed.
     pub error: Option<Error>,
-    /// Whether it was cancelled before it matched.
+    /// Whether the operation was cancelled before it matched.
     pub cancelled: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// A message that has come: length and tag in one word, because a wide load of two fresh narrow stores would
+/// The length and tag of a message that has come, in one word: a wide load after two narrow stores would
 /// stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived(u64);
@@ -63,7 +63,7 @@ impl Arrived {
         Arrived((bytes as u64) << 32 | u64::from(tag as u32))
     }
 
-    /// Of the whole message.
+    /// The length of the whole message, even if the buffer is shorter.
     #[inline(always)]
     pub(crate) fn bytes(self) -> usize {
         (self.0 >> 32) as usize

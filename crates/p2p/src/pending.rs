@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a process waits for, for the report of what a program left unfinished.
+//! Operations and messages of a process that have not ended, for the report of what a program left
+//! unfinished.
 
 use crate::probe::Probe;
 use crate::request::{SendProgress, Stage};
 use crate::state::P2p;
 use matching::{Envelope, Pattern};
 
-/// One thing that has not ended.
+/// One operation or message that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pending {
     /// A receive that no message has matched, in the order posted.
     Receive {
-        /// What it takes.
+        /// The messages that it takes.
         pattern: Pattern,
-        /// Bytes that its buffer holds.
+        /// The length of its buffer.
         capacity: usize,
     },
     /// A message that no receive has matched, in the order of arrival.
     Message {
-        /// Its context.
+        /// The context of its comm.
         context: u64,
         /// Its sender, tag and length.
         probe: Probe,
     },
     /// A send that has not ended.
     Send {
-        /// To whom.
+        /// The peer to which it goes.
         dest_peer: u32,
         /// Context and tag; the source is this process.
         envelope: Envelope,
@@ -36,7 +37,7 @@ pub enum Pending {
     },
     /// A receive that has matched and whose bytes are on their way.
     Transfer {
-        /// From whom.
+        /// The peer from which it comes.
         source_peer: u32,
         /// Its tag.
         tag: i32,
@@ -46,7 +47,8 @@ pub enum Pending {
 }
 
 impl P2p {
-    /// Everything that has not ended, unsorted but for the two queues.
+    /// Everything that has not ended: receives in their order, messages in their order, then the rest
+    /// unsorted.
     pub fn pending(&self) -> Vec<Pending> {
         let matcher = &self.matcher;
         let posted =

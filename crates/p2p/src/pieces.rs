@@ -2,9 +2,9 @@
 //! Eager messages longer than a packet: a BEGIN and then PIECEs. The receiver copies one piece while the
 //! sender copies the next.
 //!
-//! Invariant: a peer ends the message that it has begun before it sends anything else with an envelope, so a
-//! piece need not say whose it is. Pieces land in the receive's buffer, or in our memory until the receive is
-//! known.
+//! Invariant: a peer ends the message that it has begun before it sends any other packet with an envelope, so
+//! a piece need not name its message. Pieces go into the receive's buffer, or into our memory until the
+//! receive is known.
 
 use crate::config::EAGER_MOST;
 use crate::consume::Awaiting;
@@ -22,7 +22,7 @@ use transport::route::{Route, Sent, Take};
 use tuning::Way;
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
-/// begun. If the ring is full, `next` says how far it came. `mark`: `packet::COUNTED`, or 0.
+/// begun. If the ring becomes full, stores in `next` how far it got. `mark` is `packet::COUNTED` or 0.
 pub(crate) fn send_pieces(
     route: &mut Route,
     (envelope, mark): (&Envelope, u8),
@@ -76,9 +76,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Measures the message that has just begun, if its receiver waits for it and nothing is known of such
-    /// messages: its pieces are timed, or reading it in its sender's memory is. The pieces overwrite what was
-    /// read, because the sender's buffer may hold another message by now.
+    /// Measures the message that has just begun, if its receiver waits for it and such messages are not yet
+    /// decided: times its pieces, or times a read of it in the sender's memory. The pieces then overwrite
+    /// what was read, because the sender's buffer may hold another message by now.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<Timed> {
         if !lane.is_learning() {
@@ -101,14 +101,14 @@ impl Matcher {
             Way::Read => {
                 let began = sys::clock::now();
                 let done = route.read(address as usize, buffer.slice(0, bytes as usize));
-                // A refusal counts as a read that took for ever.
+                // A refusal counts as a read that took extremely long.
                 self.chooser.tried_eager(distance, bytes, Way::Read, if done { began } else { 0 });
                 None
             }
         }
     }
 
-    /// BEGIN: a message whose pieces come next.
+    /// Takes a BEGIN: a message whose pieces come next.
     pub(crate) fn began<A: Awaiting>(
         &mut self,
         lane: &mut Lane,
@@ -143,7 +143,7 @@ impl Matcher {
         Ok(Take::Last)
     }
 
-    /// PIECE: the next bytes of the message begun last.
+    /// Takes a PIECE: the next bytes of the last message that the peer began.
     pub(crate) fn piece(&mut self, lane: &mut Lane, payload: Span) -> Result<()> {
         let bytes = payload.bytes() as u64;
         let Some(incoming) = lane.incoming.filter(|last| (1..=last.left).contains(&bytes)) else {
@@ -174,8 +174,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives a receive what has come of an early message, and the pieces to come. Returns the message's
-    /// length.
+    /// Gives a receive the pieces of an early message that have come, and those still to come. Returns the
+    /// message's length.
     pub(crate) fn take_early(
         &mut self,
         lane: &mut Lane,
@@ -205,8 +205,8 @@ impl Matcher {
         request.stage = Stage::Gathering { next: 0, end };
     }
 
-    /// The next bytes of such a receive; those behind its end are dropped. `copy` is told their offset and
-    /// length.
+    /// Adds the next bytes to a receive that gathers pieces; bytes beyond its end are dropped. `copy` gets
+    /// their offset and length.
     fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let Stage::Gathering { next, end, .. } = &mut request.stage else {
@@ -218,7 +218,7 @@ impl Matcher {
     }
 }
 
-/// The length and address of a message that begins, if a peer may send such a one.
+/// The length and address in a BEGIN, or None if a peer may not send such a message.
 fn length(begin: Span) -> Option<(usize, u64)> {
     let [bytes, address] = packet::read(begin)?;
     (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))

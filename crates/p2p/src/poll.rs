@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Moving on everything that can move.
+//! Progress: packets of all peers, packets that wait, and reads.
 
 use crate::consume::{Queue, Tally};
 use crate::state::{Connection, P2p, known};
 use error::{Error, Result};
 
-/// Packets taken from one peer before the next one's turn.
+/// The most packets taken from one peer before the next peer's turn.
 const PACKETS_PER_PEER: usize = 32;
 
 impl P2p {
-    /// Takes packets, sends what waits, reads a piece of a long message. Returns whether anything moved.
+    /// Takes packets, sends packets that wait, and reads a piece of a long message. Returns whether anything
+    /// moved.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
         self.settle();
@@ -34,7 +35,7 @@ impl P2p {
         fault.map(|()| moved)
     }
 
-    /// Notes peers that have written for the first time.
+    /// Notes and connects the peers that have written to this process for the first time.
     #[inline]
     pub(crate) fn greet(&mut self) -> Result<()> {
         let before = self.writers.len();
@@ -42,8 +43,9 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// A peer that cannot be connected is not looked at again: its ring has another reader. One that is
-    /// looked at already is another process, which has the place of the one before.
+    /// Connects the writers from index `first` on. A peer that cannot be connected is dropped from the list,
+    /// because its ring has another reader. A number that was already in the list belongs to a new process by
+    /// now.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());
@@ -91,7 +93,7 @@ impl P2p {
         fault.map(|()| true)
     }
 
-    /// Tries again where packets wait.
+    /// Tries again to send to the peers for which packets wait.
     #[cold]
     fn flush_blocked(&mut self) -> bool {
         let mut moved = false;

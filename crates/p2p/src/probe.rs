@@ -33,7 +33,8 @@ impl P2p {
             .map(|(envelope, message)| self.matcher.describe(envelope, message))
     }
 
-    /// Takes that message out of the queue: only `imrecv` with this ticket can receive it.
+    /// Takes the message that a receive would take out of the queue. Only `imrecv` with the returned ticket
+    /// receives this message.
     pub fn improbe(
         &mut self,
         context: u64,
@@ -45,9 +46,9 @@ impl P2p {
         Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
-    /// Takes every message of the contexts that `drops` names out of the queue and drops it: this process
-    /// will start no receive any more. Returns the messages with their contexts. What is still to come of a
-    /// message is received without keeping a byte.
+    /// Drops every unexpected message whose context `drops` accepts; this process will start no receive in
+    /// these contexts any more. Returns the messages with their contexts. The rest of a message that is still
+    /// coming is received and dropped.
     pub fn drain(&mut self, drops: impl Fn(u64) -> bool) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()
@@ -62,7 +63,7 @@ impl P2p {
         drained
     }
 
-    /// Starts the receive of a message that `improbe` took; `None` if it was received already.
+    /// Starts the receive of a message that `improbe` took; returns None if the message was received already.
     pub fn imrecv(&mut self, message: MessageTicket, buffer: Buffer) -> Option<Ticket> {
         let (envelope, message) = self.matcher.messages.remove(message.0)?;
         let ours = self.matcher.requests.insert(Request::receive(buffer));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The protocols: how a message's bytes get from the send buffer to the receive buffer. This is the one
-//! decision by size.
+//! The protocols: how a message's bytes get from the send buffer to the receive buffer. The decision by size
+//! is made here only.
 //!
-//! The sender asks once per message (`Lane::protocol`). Without credit, an eager message is offered like a
-//! long one. The receiver asks once per offer (`Matcher::fetch_by`): only it knows whether it can read the
+//! The sender decides once per message (`Lane::protocol`). Without credit, an eager message is offered like a
+//! long one. The receiver decides once per offer (`Matcher::fetch_by`): only it knows whether it can read the
 //! sender's memory, and which way was measured to be faster (`choice.rs`). `outboard plan --p2p` prints the
 //! table.
 //!
@@ -15,11 +15,11 @@ use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Eager, inside the packet's slot.
+    /// Eager: inside the packet's slot.
     Inline,
-    /// Eager, in the packet's cell.
+    /// Eager: in the packet's cell.
     Cell,
-    /// Eager, as a BEGIN and pieces.
+    /// Eager: as a BEGIN and pieces.
     Pieces,
     /// Rendezvous: an offer, and the receiver chooses a `Fetch`.
     Offer,
@@ -28,13 +28,13 @@ pub enum Protocol {
 /// How a receiver fetches an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// It asks, and the sender streams cells.
+    /// The receiver asks, and the sender streams cells.
     Cells,
-    /// As `Cells`, but it reads if the sender stays silent.
+    /// As `Cells`, but the receiver reads if the sender stays silent.
     CellsOrRead,
-    /// It reads the sender's memory.
+    /// The receiver reads the sender's memory.
     Read,
-    /// Its network reads the sender's memory.
+    /// The receiver's network reads the sender's memory.
     Pull,
 }
 
@@ -45,15 +45,15 @@ pub struct Record {
     pub name: &'static str,
     /// The shortest message that it carries.
     pub bytes_min: u64,
-    /// The longest.
+    /// The longest message that it carries.
     pub bytes_max: u64,
     /// How the bytes move.
     pub moves: &'static str,
-    /// What it needs; without it another protocol is taken.
+    /// The requirements; without them another protocol is used.
     pub needs: &'static str,
 }
 
-/// Up to which length a sender uses each protocol to one peer.
+/// The longest message of each protocol to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The longest eager message in one packet.
@@ -63,7 +63,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits where a packet had best carry at most `packet_bytes_max` bytes.
+    /// The limits for a peer to which a packet carries at most `packet_bytes_max` bytes.
     pub(crate) fn new(eager_bytes_max: usize, packet_bytes_max: usize) -> Limits {
         Limits { packet_bytes_max: eager_bytes_max.min(packet_bytes_max), eager_bytes_max }
     }
@@ -71,7 +71,7 @@ impl Limits {
     /// The protocol of a message that may leave eagerly.
     #[inline(always)]
     pub(crate) fn of(&self, bytes: usize) -> Protocol {
-        // The first two protocols are often handled alike, and then cost one comparison.
+        // Callers often treat the first two protocols alike; then this costs one comparison.
         match bytes {
             _ if bytes <= self.packet_bytes_max && bytes <= INLINE_BYTES => Protocol::Inline,
             _ if bytes <= self.packet_bytes_max => Protocol::Cell,
@@ -81,7 +81,8 @@ impl Limits {
     }
 }
 
-/// The protocols under these settings, shortest messages first; those that no length uses are left out.
+/// The protocols under these settings, for the shortest messages first. Protocols that no length uses are
+/// left out.
 pub fn table(config: &Config) -> Vec<Record> {
     let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
     let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];
@@ -134,7 +135,7 @@ pub fn table(config: &Config) -> Vec<Record> {
 mod tests {
     use super::*;
 
-    /// Goal: the table says of every length what a sender decides.
+    /// Goal: the table names the protocol that a sender chooses, for every length.
     #[test]
     fn the_table_and_the_decision_agree() {
         for eager_bytes_max in [0, 10, 40, 41, 8 << 10, 64 << 10] {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Pulls: a receive whose network reads the sender's memory (RDMA read, where the provider has it).
 //!
-//! The sender exposes its buffer from the offer on until the send ends. The receiver reads it by pieces, a
-//! few at a time, which may end in any order, and answers TAKEN. If a piece fails, it waits for the others
-//! and asks for the whole message by packets; nothing of this peer is pulled then any more.
+//! The sender exposes its buffer from the offer on until the send ends. The receiver reads it in pieces, a
+//! few at a time, which may end in any order, and answers TAKEN. If a piece fails, the receiver waits for the
+//! others, asks for the whole message in packets, and never pulls from this peer again.
 //!
-//! Pieces are short and few: over tcp the bytes of one read and the question of another, in the other
-//! direction, go through one connection, and the question would wait behind the bytes.
+//! Pieces are short and few: over tcp the bytes of one read and the request of another, in the opposite
+//! direction, share one connection, and the request would wait behind the bytes.
 //!
-//! Invariant: a receive that pulls does not end before all its reads have.
+//! Invariant: a receive that pulls does not end before all its reads have ended.
 
 use crate::lane::Outgoing;
 use crate::request::{FINAL, PIECES_MAX, Pulling, Request, Stage};
@@ -17,8 +17,8 @@ use telemetry::Counter;
 use transport::route::{Far, Pull, Route};
 
 impl Request {
-    /// Exposes a send's memory, once: where a peer can pull it from. Nothing if the message is shorter than
-    /// `bytes_min`, has gaps, or the route has no pulls.
+    /// Exposes a send's memory on the first call; returns where a peer can read it. Returns None if the
+    /// message is shorter than `bytes_min`, has gaps, or the route has no pulls.
     pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<Far> {
         let stretch = self.data.stretch().filter(|stretch| stretch.bytes() >= bytes_min.max(1))?;
         let exposed = &mut self.sending().exposed;
@@ -30,7 +30,7 @@ impl Request {
 }
 
 impl Matcher {
-    /// Starts reads of a receive, as many as may be. False if the route had no room.
+    /// Starts as many reads of a receive as may be under way. Returns false if the route had no room.
     fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
         let into = request.data.stretch().expect("only a buffer without gaps is pulled into");
@@ -56,7 +56,7 @@ impl Matcher {
 }
 
 impl P2p {
-    /// Takes the reads that have ended, and starts others. Returns whether any ended or started.
+    /// Notes the reads that have ended, and starts others. Returns whether any ended or started.
     #[cold]
     pub(crate) fn advance_pulls(&mut self) -> bool {
         let mut ended = Vec::new();
@@ -75,7 +75,7 @@ impl P2p {
         }
         for _ in 0..self.matcher.pulling.len() {
             let Some(ours) = self.matcher.pulling.pop_front() else { break };
-            // It may have ended since, by a read that failed.
+            // The receive may have ended since, by a read that failed.
             let Some(Request { stage: Stage::Pulling(pulling), .. }) = self.matcher.requests.get(ours) else {
                 continue;
             };
@@ -97,8 +97,8 @@ impl P2p {
         }
     }
 
-    /// Ends a receive that has all bytes, or asks for them by packets if a read has failed. False if reads
-    /// are still under way or to be started.
+    /// Ends a receive that has all its bytes; asks for them in packets if a read has failed. Returns false if
+    /// reads are still under way or to be started.
     fn end_pull(&mut self, ours: u64) -> bool {
         let Some(Request { stage, outcome, .. }) = self.matcher.requests.get_mut(ours) else { return false };
         let Stage::Pulling(pulling) = stage else { return false };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting a receive, and giving it a message that waited for it.
+//! Starting a receive, and giving a message that waited to its receive.
 //!
 //! Read next: `consume.rs`, `deferred.rs`.
 
@@ -15,13 +15,13 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::{Route, Take};
 
-/// The buffer of a receive that is not posted: a span, which stays in registers, or one with gaps.
+/// The buffer of a receive that is not posted: a span, which stays in registers, or a buffer with gaps.
 trait Landing {
-    /// Bytes that it takes.
+    /// The bytes that the buffer takes.
     fn bytes(&self) -> usize;
-    /// Copies a message into it.
+    /// Copies a message into the buffer.
     fn take(&self, message: Span);
-    /// For a request.
+    /// The buffer for a request.
     fn buffer(&self) -> Buffer;
 }
 
@@ -51,7 +51,7 @@ impl Landing for &Buffer {
     }
 }
 
-/// One receive from the peer whose packets are looked at.
+/// One receive, without a request, from the peer whose packets are being taken.
 struct One<L> {
     context: u64,
     tag: Option<i32>,
@@ -88,8 +88,8 @@ impl<L: Landing> Awaiting for One<L> {
 }
 
 impl P2p {
-    /// Starts a receive; `None` takes any source, any tag.
-    #[inline(always)] // As `isend`.
+    /// Starts a receive. A source or tag of None matches any.
+    #[inline(always)] // For the reason given at `isend`.
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
         let known = source.zip(buffer.contiguous());
         match known.and_then(|(source, span)| self.defer(context, source, tag, span)) {
@@ -98,7 +98,7 @@ impl P2p {
         }
     }
 
-    /// As `irecv`, where `defer` refused.
+    /// Posts a receive that `defer` refused.
     #[inline(never)]
     pub fn irecv_posted(
         &mut self,
@@ -122,9 +122,9 @@ impl P2p {
         Ticket(ours)
     }
 
-    /// Receives the peer's next message if it has come, is for this receive, and nothing else is under way.
-    /// The error says that a request is needed.
-    #[inline(always)] // As `isend`.
+    /// Receives the peer's next message, if the message has come, matches this receive, and no other
+    /// operation is under way. The error says that a request is needed.
+    #[inline(always)] // For the reason given at `isend`.
     pub fn recv_next(
         &mut self,
         context: u64,
@@ -139,7 +139,7 @@ impl P2p {
         }
     }
 
-    /// As `recv_next`, of a buffer without gaps.
+    /// Does the same as `recv_next`, for a buffer without gaps.
     #[inline(always)] // The outcome then stays in registers.
     pub fn recv_now(
         &mut self,
@@ -178,7 +178,7 @@ impl P2p {
         self.take_one(context, source, tag, span)
     }
 
-    /// Takes the peer's next message, if it is for this receive. No other receive may wait for it.
+    /// Takes the peer's next message, if it matches this receive. No other receive may wait for the message.
     #[inline(always)]
     fn take_one(
         &mut self,
@@ -197,14 +197,15 @@ impl P2p {
             Direct::Started(ours) => Err(Indirect::Started(Ticket(ours))),
             _ if stays => Err(Indirect::Unstarted),
             _ => {
-                // Asks for the next packet's lines. A packet that has just come is taken at the next look.
+                // Asks for the next packet's cache lines. A packet that has just come is taken at the next
+                // call.
                 peer.route.ready();
                 Ok(None)
             }
         }
     }
 
-    /// Gives a receive the message that waited for it.
+    /// Gives a message that waited to its receive.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
         match message {
             Message::Short { bytes, data } => {
@@ -247,6 +248,6 @@ impl P2p {
 pub enum Indirect {
     /// The receive must be started.
     Unstarted,
-    /// It was started, with the first pieces of its message.
+    /// The receive was started: the first piece of its message has come.
     Started(Ticket),
 }

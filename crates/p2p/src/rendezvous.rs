@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Rendezvous: bytes that move after the receive is known. The sender offers {bytes, ticket, address or 0}.
+//! Rendezvous: the sender offers {length, ticket, address}, and the bytes move once the receive is known.
 //!
-//! - *Read*: the receiver copies from the sender's memory, a piece per poll, and answers TAKEN, which ends
-//!   the send.
-//! - *Stream*: it ASKs, and the sender sends DATA, which ends the send. Faster where both are in MPI.
-//! - *Pull* (`pull.rs`): its network reads the sender's memory, which the offer exposes; then as *Read*.
-//! - *Device*: as *Read*, out of memory of a device, which the sender has lent (`device/src/lend.rs`).
-//! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`.
+//! - *Read*: the receiver copies from the sender's memory, a piece per poll. TAKEN ends the send.
+//! - *Stream*: the receiver ASKs; the sender sends DATA, which ends the send. Faster while both are in MPI.
+//! - *Pull* (`pull.rs`): the receiver's network reads the memory that the offer exposes. TAKEN ends the send.
+//! - *Device*: as *Read*, from device memory that the sender has exported (`device/src/lend.rs`).
+//! - *Read fallback*: as *Stream*; the receiver reads the rest if no DATA comes for `patience_polls`.
 //!
-//! A reader that fails asks for what is left, so DATA of an earlier ASK may come late: each has the number of
-//! its attempt, and older DATA are dropped. With an attempt from 1 on the receiver may read until it answers
-//! TAKEN; attempt 0 (`FINAL`) promises that it does not read.
+//! A receiver whose read fails asks for the rest, and DATA of an earlier ASK may come late. So an ASK and its
+//! DATA have the number of the attempt, and older DATA are dropped. From attempt 1 on the receiver may read
+//! until it sends TAKEN; with attempt 0 (`FINAL`) it promises not to read.
 
 use crate::config::LargeProtocol;
 use crate::data::Data;
@@ -29,12 +28,12 @@ use transport::owned::Memory;
 use transport::route::{Far, Header, Route};
 use tuning::Way;
 
-/// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies
-/// (docs/measured/choices.md).
+/// The bytes that are read at a time for a receive buffer with gaps: they stay in the cache between the two
+/// copies (docs/measured/choices.md).
 const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {
-    /// OFFER: a message whose bytes are still with the peer.
+    /// Takes an OFFER: a message whose bytes are still with the peer.
     pub(crate) fn offer_came(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
         let Some(offer) = offer_of(payload) else {
             fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
@@ -43,7 +42,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Matches an offer.
+    /// Matches an offer or an announcement.
     pub(crate) fn take_offer(&mut self, lane: &mut Lane, envelope: Envelope, offer: Offer) {
         match self.posted.take(&envelope) {
             Some(ours) => self.accept(lane, ours, envelope, offer),
@@ -95,7 +94,7 @@ impl Matcher {
         }
     }
 
-    /// How to fetch an offered message into a receive. Asked once per offer.
+    /// Decides how to fetch an offered message into a receive. Called once per offer.
     fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, offer: &Offer, ours: u64) -> Fetch {
         let is_pullable = offer.far.is_some() && !lane.unreadable;
         let readable = offer.address != 0 && !lane.unreadable;
@@ -116,7 +115,7 @@ impl Matcher {
         }
     }
 
-    /// Receives whose sender has been silent for too long become readers.
+    /// Lets receives whose sender has been silent for too long read the sender's memory.
     #[cold]
     pub(crate) fn lose_patience(&mut self) {
         let Matcher { fallbacks, requests, reading, patience_polls, .. } = self;
@@ -138,7 +137,7 @@ impl Matcher {
         });
     }
 
-    /// DATA: the next bytes of a receive.
+    /// Takes DATA: the next bytes of a receive.
     pub(crate) fn fill(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let ours = header.context;
         let bytes = payload.bytes() as u64;
@@ -168,8 +167,8 @@ impl Matcher {
         )
     }
 
-    /// Whether DATA may come from an ASK that was taken back: its receive reads by now, asked again, or has
-    /// ended.
+    /// Whether DATA of this attempt may answer an older ASK: the receive reads by now, has asked again, or
+    /// has ended.
     fn took_back(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
         match self.requests.get(ours) {
             Some(request) => match request.stage {
@@ -187,7 +186,7 @@ impl Matcher {
         }
     }
 
-    /// ASK: the peer wants bytes of our send.
+    /// Takes an ASK: the peer wants bytes of our send.
     pub(crate) fn asked(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let (ours, attempt) = (header.context, header.tag);
         let Some([theirs, next, end]) = packet::read(payload) else {
@@ -216,7 +215,7 @@ impl Matcher {
         )
     }
 
-    /// TAKEN: the peer has what it needs of our send.
+    /// Takes a TAKEN: the peer needs no more of our send.
     pub(crate) fn taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let Some(request) = self.offered(ours, lane.number) else {
             fail!(
@@ -234,7 +233,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// The send that a peer's packet names, if the peer has its offer.
+    /// The send that a peer's packet names, if the send has been offered to this peer.
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
@@ -246,7 +245,7 @@ impl Matcher {
         }
     }
 
-    /// Reads the next piece of a receive; false where the peer's memory cannot be read.
+    /// Reads the next piece of a receive. Returns false if the peer's memory cannot be read.
     fn read_piece(&mut self, route: &Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that reads is known");
         let Stage::Reading { address, next, end, .. } = &mut request.stage else {
@@ -286,7 +285,7 @@ impl Matcher {
     }
 }
 
-/// Copies a part of a message that a peer has lent in its device's memory.
+/// Copies a part of a message from device memory that a peer has exported.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
     let words = Block::new(device::lend::NOTE_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
@@ -301,7 +300,7 @@ fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize
     done
 }
 
-/// What an OFFER says.
+/// The contents of an OFFER, or None if its length is wrong.
 fn offer_of(payload: Span) -> Option<Offer> {
     if let Some([bytes, theirs, address]) = packet::read(payload) {
         return Some(Offer { bytes, theirs, address, far: None, key: None });
@@ -311,7 +310,7 @@ fn offer_of(payload: Span) -> Option<Offer> {
 }
 
 impl P2p {
-    /// Reads one piece for the receive whose turn it is; returns whether there was one.
+    /// Reads one piece for the receive whose turn it is. Returns whether a receive had a turn.
     #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {
         match self.matcher.reading.pop_front() {

@@ -12,32 +12,32 @@ use transport::route::{Exposed, Far};
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
     pub(crate) stage: Stage,
-    /// The memory that it reads or writes; given up when it ends.
+    /// The memory that the operation reads or writes; given up when the operation ends.
     pub(crate) data: Data,
-    /// Its ticket is not used any more.
+    /// Whether the ticket has been freed: the request goes when the operation ends.
     pub(crate) detached: bool,
     pub(crate) outcome: Outcome,
 }
 
-/// How far an operation is. Tickets named `theirs` are the peer's.
+/// How far an operation is. Tickets named `theirs` are the peer's, `ours` are this process's.
 pub(crate) enum Stage {
-    /// It has ended.
+    /// The operation has ended.
     Done,
-    /// Send: its packet waits, or its offer is out.
+    /// Send: the first packet waits, or the message is offered.
     Send(SendStage),
     /// Receive: in the posted queue.
     Posted(Entry),
-    /// Receive: in the posted queue, and an executor already waits for its message.
+    /// Receive: in the posted queue, while an executor already waits for its message.
     Expecting(Box<Expecting>),
     /// Receive: an executor moves the message of this key.
     Handed(HandoffKey),
-    /// Receive: reads the peer's memory, `[next, end)` is left.
+    /// Receive: reads the peer's memory; `[next, end)` is left.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: its network reads the peer's memory.
     Pulling(Box<Pulling>),
-    /// Receive: takes packets from the peer, `[next, end)` is left.
+    /// Receive: takes DATA that it asked for; `[next, end)` is left.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
-    /// Receive: takes the pieces that the peer sends unasked, `[next, end)` is left.
+    /// Receive: takes the pieces of an eager message; `[next, end)` is left.
     Gathering { next: u64, end: u64 },
 }
 
@@ -45,30 +45,32 @@ pub(crate) struct SendStage {
     pub(crate) peer: u32,
     /// The envelope as the receiver sees it.
     pub(crate) envelope: Envelope,
-    /// How it leaves while the credit lasts. Without credit, and if synchronous, by `Protocol::Offer`.
+    /// How the message leaves while the credit lasts. Without credit, and in the synchronous mode:
+    /// `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
-    /// It has a number in its channel, although no executor moves it.
+    /// Whether the message has a number in its channel, although no executor moves it.
     pub(crate) counted: bool,
-    /// Its memory, while the peer may pull it.
+    /// The send's memory, while the peer may pull it.
     pub(crate) exposed: Option<Box<Exposed>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// Its first packet waits for room.
+    /// The first packet waits for room.
     Queued,
-    /// It leaves eagerly in pieces; the bytes from `next` on wait for room.
+    /// The message leaves eagerly in pieces; the bytes from `next` on wait for room.
     Begun { next: usize },
-    /// An executor moves it. Its announcement may wait for room, and it may be over before that has left.
+    /// An executor moves the message. The announcement may still wait for room, and the executor may end
+    /// before the announcement has left.
     Handed { key: HandoffKey, has_left: bool, is_over: bool },
-    /// The peer knows of it and must speak next.
+    /// The peer has the offer and must answer next.
     Offered,
     /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.
     Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
-/// Reads under way for one receive that pulls.
+/// The most reads under way for one receive that pulls.
 pub(crate) const PIECES_MAX: u32 = 2;
 
 /// A receive that pulls.
@@ -77,7 +79,7 @@ pub(crate) struct Pulling {
     /// The sender's ticket.
     pub(crate) theirs: u64,
     pub(crate) far: Far,
-    /// Our own memory, once it is exposed.
+    /// The receive's own memory, once it is exposed.
     pub(crate) own: Option<Exposed>,
     /// The next byte for which no read has started, and the end.
     pub(crate) next: u64,
@@ -91,7 +93,7 @@ impl Pulling {
         Pulling { peer, theirs, far, own: None, next: 0, end, under_way: 0, has_failed: false }
     }
 
-    /// Bytes for which no read has started.
+    /// The bytes for which no read has started.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.next
     }
@@ -107,7 +109,7 @@ impl Request {
         Request { stage: Stage::Send(stage), data, detached, outcome: Outcome::default() }
     }
 
-    /// A receive that has not matched; the caller sets its stage at once.
+    /// A receive that has not matched. The caller sets its stage at once.
     pub(crate) fn receive(buffer: Buffer) -> Request {
         Request { stage: Stage::Done, data: Data::User(buffer), detached: false, outcome: Outcome::default() }
     }
@@ -138,14 +140,14 @@ impl Request {
         }
     }
 
-    /// Marks it done. Returns what it held.
+    /// Marks the operation as ended. Returns its buffer.
     #[inline]
     pub(crate) fn end(&mut self) -> Data {
         self.stage = Stage::Done;
         std::mem::replace(&mut self.data, Data::None)
     }
 
-    /// Notes what a receive was matched with. Returns how many bytes of it the buffer takes.
+    /// Notes the message that a receive has matched. Returns how many of its bytes the buffer takes.
     #[inline]
     pub(crate) fn begin(&mut self, envelope: Envelope, bytes: u64) -> usize {
         let (taken, outcome) = received(envelope.source, envelope.tag, bytes, self.data.bytes());
@@ -154,7 +156,7 @@ impl Request {
     }
 }
 
-/// The number of a request that is never taken back.
+/// The attempt of an ASK whose receiver will not read (`rendezvous.rs`).
 pub(crate) const FINAL: i32 = 0;
 
 /// A receive that waits for DATA and could read instead.
@@ -162,7 +164,7 @@ pub(crate) const FINAL: i32 = 0;
 pub(crate) struct ReadFallback {
     pub(crate) ours: u64,
     pub(crate) address: u64,
-    /// How far it was when it last lost patience.
+    /// How far the receive was when its polls last ran out.
     pub(crate) seen: u64,
     pub(crate) polls_left: u32,
 }

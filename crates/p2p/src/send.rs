@@ -2,7 +2,7 @@
 //! Starting a send.
 //!
 //! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane,
-//! behind the sends that were started before it (`flush.rs`). Either way its protocol is asked once.
+//! behind the sends that were started before it (`flush.rs`). Its protocol is decided once in both cases.
 
 use crate::data::Data;
 use crate::lane::Outgoing;
@@ -21,11 +21,11 @@ use transport::route::Sent;
 /// Whether a message has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// It has.
+    /// The message has left.
     Now,
-    /// It must wait for room, or be offered: `P2p::isend_later` goes on.
+    /// The message must wait for room, or be offered: `P2p::isend_later` continues.
     Later(Protocol),
-    /// It has not, and nothing is known of its peer yet.
+    /// The message has not left: there is no connection to its peer yet.
     ToUnknown,
 }
 
@@ -64,7 +64,7 @@ impl P2p {
         if left { Leaves::Now } else { Leaves::Later(protocol) }
     }
 
-    /// Any other send: to a new peer, with gaps, synchronous or overlapped.
+    /// Starts any other send: to a new peer, with gaps, synchronous or overlapped.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
@@ -80,8 +80,8 @@ impl P2p {
         self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
-    /// Starts a send that `send_now` left: it waits for room, begins with an offer, or goes to this process
-    /// itself. Errors: as `isend`.
+    /// Starts a send that `send_now` did not send: it waits for room, starts with an offer, or goes to this
+    /// process itself. Errors: as `isend`.
     #[cold]
     pub fn isend_later(
         &mut self,
@@ -92,7 +92,7 @@ impl P2p {
     ) -> Result<Ticket> {
         if dest == self.rank {
             let ticket = self.isend_loopback(mode, protocol, context, tag, buffer);
-            // Another thread of this process may sleep in its wait for the message, and no peer rings.
+            // Another thread of this process may sleep while it waits for this message, and no peer rings.
             self.reach.ring_own();
             return ticket;
         }
@@ -108,8 +108,8 @@ impl P2p {
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// What a send that does not end at once reads from (in the buffered mode a copy), and whether its ticket
-    /// is not used. If the attached buffer is full, messages that could leave by now do so first.
+    /// The bytes of a send that does not end at once (in the buffered mode, a copy), and whether its request
+    /// is detached. If the attached buffer is full, messages that could leave by now do so first.
     pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
             Mode::Standard | Mode::Synchronous | Mode::Overlapped => Ok((Data::User(buffer), false)),
@@ -122,7 +122,7 @@ impl P2p {
         }
     }
 
-    /// Sends what waits for a peer, and remembers the peer if something still does.
+    /// Sends the packets that wait for a peer, and remembers the peer if some still wait.
     pub(crate) fn flush(&mut self, number: u32) -> bool {
         let peer = known(&mut self.peers, number);
         let sent = peer.flush(&mut self.matcher);
@@ -134,7 +134,7 @@ impl P2p {
 }
 
 impl Connection {
-    /// Sends a message in one packet, if it can leave at once.
+    /// Sends a message in one packet, if it can leave at once. Returns whether it has left.
     #[inline(always)]
     fn send_packet(
         &mut self,

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of unexpected messages, kept for the next ones: the allocator gives memory at the end of the heap
-//! back to the system, and a page fault per page then cost ten times the copy.
+//! Memory of unexpected messages, kept for later ones: the allocator returns memory at the end of the heap to
+//! the system, and the page faults that followed cost ten times the copy.
 
 use transport::owned::Memory;
 
-/// Free pieces by the logarithm of their lengths.
+/// Free blocks by the logarithm of their lengths.
 pub(crate) struct Spares {
     free: [Vec<Memory>; LOG_MAX + 1],
     bytes: usize,
 }
 
-/// Longer pieces are not kept.
+/// The logarithm of the longest block that is kept.
 const LOG_MAX: usize = 16;
-/// The most bytes that are kept, of all lengths together.
+/// The most bytes that are kept, in all blocks together.
 const BYTES_MAX: usize = 1 << 20;
 
 impl Spares {
@@ -20,7 +20,7 @@ impl Spares {
         Spares { free: std::array::from_fn(|_| Vec::new()), bytes: 0 }
     }
 
-    /// Memory of undefined content, at least so long.
+    /// Memory of undefined content, at least `bytes` long.
     pub(crate) fn take(&mut self, bytes: usize) -> Memory {
         let length = bytes.next_power_of_two();
         match self.free.get_mut(length.trailing_zeros() as usize) {
@@ -35,7 +35,7 @@ impl Spares {
         }
     }
 
-    /// Keeps memory, or gives it back.
+    /// Keeps a block for later, or frees it.
     pub(crate) fn give(&mut self, memory: Memory) {
         let length = memory.len();
         let log = length.trailing_zeros() as usize;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All state of point-to-point of one process, and the questions that every operation answers.
-//!
-//! The other modules add what moves it: `send.rs`, `receive.rs`, `poll.rs`.
+//! All point-to-point state of one process, and its simple queries. The other modules change this state:
+//! `send.rs`, `receive.rs`, `poll.rs`.
 
 use crate::buffered::Buffered;
 use crate::channel::Handoff;
@@ -23,52 +22,52 @@ use transport::owned::Memory;
 use transport::route::{Reach, Route};
 use transport::route_fabric::Port;
 
-/// Point-to-point of one process. Any thread may use it, one at a time.
+/// Point-to-point messages of one process. Any thread may use it, one at a time.
 pub struct P2p {
     pub(crate) rank: u32,
     pub(crate) reach: Reach,
     pub(crate) config: Config,
-    /// By number; made on first use.
+    /// The connections by peer; each is made on first use.
     pub(crate) peers: Vec<Option<Box<Connection>>>,
-    /// Peers that have ever written to us: the rings to look at.
+    /// The peers that have ever written to this process: their rings are polled.
     pub(crate) writers: Vec<u32>,
-    /// Peers for which packets wait.
+    /// The peers for which packets wait.
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: Deferred,
     pub(crate) matcher: Matcher,
-    /// What executors have carried, until asked; only if messages are timed.
+    /// How executors have moved messages, until `carried` takes it; only while messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
-/// The way to a peer, and what waits to go there.
+/// The route to a peer, and the packets that wait for it.
 pub(crate) struct Connection {
     pub(crate) route: Route,
     pub(crate) lane: Lane,
 }
 
-/// All that does not belong to one peer.
+/// All state that does not belong to one peer.
 pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// Messages that a matched probe has taken out of the queue.
     pub(crate) messages: Tickets<(matching::Envelope, Message)>,
-    /// Receives, by ticket.
+    /// The posted receives, as tickets.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<Message>,
-    /// Messages in pieces that are in that queue, or that a matched probe has taken.
+    /// Messages in pieces that are unexpected, or that a matched probe has taken.
     pub(crate) early: Tickets<Early>,
     pub(crate) spares: Spares,
-    /// Receives that read their peer's memory, by ticket.
+    /// The tickets of receives that read their peer's memory.
     pub(crate) reading: VecDeque<u64>,
-    /// Receives whose network reads it and that could start another read; and how many pull in all.
+    /// The tickets of receives that pull and could start another read; and how many receives pull in all.
     pub(crate) pulling: VecDeque<u64>,
     pub(crate) pulls_open: usize,
     pub(crate) pull_bytes_min: usize,
-    /// Receives that will read it if the peer sends nothing for too long.
+    /// Receives that will read their peer's memory if the peer sends nothing for too long.
     pub(crate) fallbacks: Vec<ReadFallback>,
-    /// Bytes on their way to a receive buffer with gaps.
+    /// The block through which bytes are read into a receive buffer with gaps.
     pub(crate) bounce: Option<Memory>,
     pub(crate) buffered: Buffered,
-    /// Sends that have not ended: MPI_Finalize waits for them.
+    /// The number of sends that have not ended: MPI_Finalize waits for them.
     pub(crate) sends_open: usize,
     pub(crate) large_protocol: LargeProtocol,
     pub(crate) patience_polls: u32,
@@ -77,13 +76,13 @@ pub(crate) struct Matcher {
     pub(crate) pull_piece_bytes: usize,
     /// What executors are to do, in order.
     pub(crate) handoffs: VecDeque<Handoff>,
-    /// Channels named so far.
+    /// The number of channels named so far.
     pub(crate) channels: u32,
     pub(crate) counters: &'static Page,
 }
 
 impl P2p {
-    /// A process that has done nothing yet. It counts in the telemetry page that is attached by now.
+    /// A process without operations. It counts in the telemetry page that is attached now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let large_protocol = match config.large_protocol {
             LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
@@ -130,12 +129,12 @@ impl P2p {
         self.rank
     }
 
-    /// The way to other hosts, if the job has any, for packets that are not messages.
+    /// The port to other hosts, if the job has any, for packets that are not messages.
     pub fn network(&mut self) -> Option<&mut Port> {
         self.reach.network()
     }
 
-    /// Whether an operation has ended. The ticket must not have been freed, here and below.
+    /// Whether an operation has ended. The ticket must not have been freed, here and in the functions below.
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
         let is_done = |posted| self.matcher.requests.get(posted).is_some_and(Request::is_done);
@@ -168,12 +167,12 @@ impl P2p {
 
     #[inline(always)]
     pub(crate) fn take_posted(&mut self, ticket: u64) -> Option<Outcome> {
-        // An ended operation has given its buffer up: the outcome is all it holds.
+        // An ended operation has given its buffer up: the request holds only the outcome.
         let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
         self.matcher.requests.remove_if(ticket, outcome)
     }
 
-    /// Gives up a ticket. The operation goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
+    /// Frees a ticket. The operation continues to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
     pub fn free(&mut self, ticket: Ticket) {
         if let Some(posted) = self.give_up_ticket(ticket)
             && let Some(request) = self.matcher.requests.get_mut(posted)
@@ -205,7 +204,7 @@ impl P2p {
         !(self.blocked.is_empty() && reading.is_empty() && pulling.is_empty() && fallbacks.is_empty())
     }
 
-    /// Whether nothing has come and nothing waits.
+    /// Whether no packet has come and no packet or read waits.
     #[inline]
     pub fn is_idle(&self) -> bool {
         let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
@@ -214,12 +213,13 @@ impl P2p {
             && !self.writers.iter().filter_map(route).any(Route::ready)
     }
 
-    /// Whether the process may sleep, asked with its doorbell armed: nothing has come, and what comes rings.
+    /// Whether the process may sleep, asked with its doorbell armed: no packet has come, and every later one
+    /// rings.
     pub fn may_sleep(&self) -> bool {
         self.is_idle() && self.reach.may_sleep()
     }
 
-    /// Whether no message of ours in a context waits for its receive. MPI_Comm_disconnect waits for this.
+    /// Whether no send of this process in a context is under way. MPI_Comm_disconnect waits for this.
     pub fn is_quiet_on(&self, context: u64) -> bool {
         let sends = |request: &Request| match &request.stage {
             Stage::Send(send) => send.envelope.context == context,
@@ -228,7 +228,7 @@ impl P2p {
         self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
     }
 
-    /// Drops all connections, once nothing is under way. Later operations make them again.
+    /// Drops all connections, once no operation is under way. Later operations make them again.
     pub fn release(&mut self) {
         self.peers.iter_mut().for_each(|peer| *peer = None);
         self.writers.clear();
@@ -241,8 +241,7 @@ impl P2p {
         matches!(self.reach, Reach::Nodes(_))
     }
 
-    /// Opens the way to processes of other hosts, where this process had none before. Errors: those of
-    /// `open`.
+    /// Opens the network to other hosts, where this process had none before. Errors: those of `open`.
     pub fn add_network(
         &mut self,
         open: impl FnOnce() -> Result<transport::route_fabric::Port>,
@@ -250,7 +249,8 @@ impl P2p {
         self.reach.add_network(open)
     }
 
-    /// Begins anew with a peer whose place another process may have taken. The rings go on where they are.
+    /// Starts anew with a peer whose number another process may have by now. The rings continue where they
+    /// are.
     pub fn renew(&mut self, number: u32) {
         self.reach.renew(number);
         let generation = self.reach.generation(number);
@@ -261,7 +261,7 @@ impl P2p {
         }
     }
 
-    /// Makes the way to a peer, where there is none yet.
+    /// Connects a peer, if it is not connected yet.
     #[inline]
     pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
         if let Some(Some(_)) = self.peers.get(number as usize) { Ok(()) } else { self.make_way(number) }
@@ -295,7 +295,7 @@ impl Matcher {
         self.counters.count(bytes, length as u64);
     }
 
-    /// Ends an operation. Forgets it if its ticket is not used any more.
+    /// Ends an operation. Removes its request if the ticket has been freed.
     #[inline]
     pub(crate) fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
@@ -313,13 +313,13 @@ impl Matcher {
     }
 }
 
-/// The process's lock gives it to one thread after another.
+/// The process's lock passes the value from one thread to another.
 const _: fn() = || {
     fn may_change_threads<T: Send>() {}
     may_change_threads::<P2p>();
 };
 
-/// The peer, which `connect` has made.
+/// The connection that `connect` has made.
 pub(crate) fn known(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
     peers[number as usize].as_deref_mut().expect("a peer in use was connected")
 }

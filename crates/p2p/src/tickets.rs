@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table whose keys do not come back: index and generation.
+//! A table whose keys are never used twice: a key is an index and a generation.
 
-/// Values by ticket. A ticket of a removed value finds nothing, even after its place was used again.
+/// Values by ticket. The ticket of a removed value finds no value, even after its slot is used again.
 pub(crate) struct Tickets<T> {
     slots: Vec<Cell<T>>,
     free: Vec<u32>,
@@ -31,7 +31,7 @@ impl<T> Tickets<T> {
         self.enter(value).0
     }
 
-    /// As `insert`; also returns the value.
+    /// Does the same as `insert`; also returns the value.
     #[inline]
     pub(crate) fn enter(&mut self, value: T) -> (u64, &mut T) {
         let index = match self.free.pop() {
@@ -57,7 +57,8 @@ impl<T> Tickets<T> {
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
-    /// Removes a value once it has an answer, which must leave nothing in it that needs to be dropped.
+    /// Removes a value if `answer` returns Some, and returns that answer. `answer` must leave nothing in the
+    /// value that needs to be dropped.
     #[inline(always)]
     pub(crate) fn remove_if<R>(
         &mut self,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Peers that send what no honest one would: an error that names them, and nothing else.
+//! Peers that send what no honest peer would: the result is an error that names them, and nothing else.
 
 mod job;
 
@@ -12,21 +12,22 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: nothing that a peer can send makes more than an error that names it. Method: packets of every kind
-/// that no honest peer would send now, and random ones; afterwards an honest message still comes through.
+/// Goal: whatever a peer sends, the result is at most an error that names this peer. Method: packets of every
+/// kind that no honest peer would send now, and random ones; afterwards an honest message still comes
+/// through.
 #[test]
 fn corrupt_packets_are_errors() {
     seeds(500, |seed| {
         let mut job = Job::new(3, seed, Conditions { payload_bytes_max: 100, ..CALM }, small());
         let (from, into) = (Bytes::new(600).holding(1), Bytes::new(600));
-        // A send and a receive of rank 0 with rank 2, whose tickets are small numbers that a forger can
+        // Rank 0 has a send and a receive with rank 2. Their tickets are small numbers, which a forger can
         // guess.
         let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 2, 5, from.buffer()).unwrap();
         let receive = job.ranks[0].irecv(CONTEXT, Some(2), Some(5), into.buffer());
         let network = job.network.clone();
         let mut faults = 0;
         for _ in 0..20 {
-            // Kinds 1, 2 and 8 carry an envelope, which anybody may send, so they are forged for another
+            // Kinds 1, 2 and 8 carry an envelope, which any peer may send, so they are forged for another
             // context.
             let kind = network.below(11) as u8;
             let ticket = if network.below(2) == 0 { network.below(3) } else { network.below(u64::MAX) };
@@ -56,9 +57,9 @@ fn corrupt_packets_are_errors() {
     });
 }
 
-/// Goal: even the partner of an operation cannot make us crash or touch what is not the operation's. Method:
-/// it sends random packets about the real send and the real receive, whose bytes it may spoil, but nothing
-/// else.
+/// Goal: even the partner of an operation cannot make us crash or touch other memory than the operation's.
+/// Method: it sends random packets about the real send and the real receive. It may spoil their bytes, but
+/// nothing else.
 #[test]
 fn a_corrupt_partner_crashes_nobody() {
     seeds(2000, |seed| {
@@ -99,8 +100,8 @@ fn a_corrupt_partner_crashes_nobody() {
     });
 }
 
-/// Goal: pieces that make no sense touch nothing but the receive's buffer, taken with a request or without;
-/// the next poll reports them. Method: a beginning, then random pieces.
+/// Goal: invalid pieces touch only the receive's buffer, with a request or without, and the next poll reports
+/// them. Method: a BEGIN, then random pieces.
 #[test]
 fn corrupt_pieces_are_errors() {
     let mut faults = 0;

@@ -10,7 +10,7 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 3;
 
-/// What a table says that reads exchanged messages where `reads`.
+/// A table by which exchanged messages are read if `reads`.
 fn exchange(reads: bool) -> tuning::Tuning {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
@@ -18,8 +18,8 @@ fn exchange(reads: bool) -> tuning::Tuning {
     tuning
 }
 
-/// Goal: a rank that sends and receives a long message reads it, and needs only the offer of its sender; a
-/// rank that only receives is sent it. Method: only the receiver is polled once the offers are there.
+/// Goal: a rank that both sends and receives a long message reads it, and needs only its sender's offer; a
+/// rank that only receives asks for it. Method: only the receiver is polled once the offers are there.
 #[test]
 fn an_exchange_is_read() {
     for (reads, sends, comes) in [(true, true, true), (false, true, false), (true, false, false)] {
@@ -47,8 +47,8 @@ fn an_exchange_is_read() {
     }
 }
 
-/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: so many rounds that
-/// every entry held another receive before, into which the second message would fit.
+/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: enough rounds that
+/// every entry has held another receive before, which the second message would fit.
 #[test]
 fn the_message_behind_one_in_pieces_stays() {
     let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
@@ -67,8 +67,8 @@ fn the_message_behind_one_in_pieces_stays() {
     }
 }
 
-/// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB,
-/// to one that writes it over and over.
+/// Goal: lengths beyond 32 bits work with every protocol. Method: a little more than 2 GiB, from a layout
+/// that repeats 1 MiB to a layout that overwrites it again and again.
 #[test]
 fn messages_beyond_two_gib() {
     let pieces = 2049;
@@ -88,8 +88,8 @@ fn messages_beyond_two_gib() {
     }
 }
 
-/// Goal: a long send beside which its process computes leaves before its receive is known, while there is
-/// credit for it and up to the limit; another one waits.
+/// Goal: a long send beside which its process computes leaves before its receive is known, while the credit
+/// lasts and up to the limit; a longer one waits.
 #[test]
 fn an_overlapped_send_does_not_wait_for_its_receive() {
     for (mode, bytes, leaves) in [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages over a network that loses packets, repeats them, lets them overtake each other, and in which a
-//! peer stops for a while: the numbers of `transport/src/sequence.rs` put all that right.
+//! Messages over a network that loses, repeats and reorders packets, while a peer stops for a time: the
+//! sequence numbers of `transport/src/sequence.rs` hide all that.
 
 mod job;
 
@@ -12,8 +12,8 @@ const CONTEXT: u64 = 7;
 const RANKS: u32 = 3;
 const MESSAGES: u64 = 12;
 
-/// Goal: each message arrives once and in its order, even if a rank does nothing for a long time. Method:
-/// everybody sends to everybody; the seed draws the network, who stops, and for how long.
+/// Goal: each message arrives once and in order, even if a rank does nothing for a long time. Method: every
+/// rank sends to every rank; the seed draws the network, which rank stops, and for how long.
 #[test]
 fn everything_arrives_whatever_the_network_does() {
     seeds(500, |seed| {
@@ -66,8 +66,8 @@ fn everything_arrives_whatever_the_network_does() {
     });
 }
 
-/// Goal: two that write to each other for the first time lose nothing if their first packets are lost, as
-/// libfabric's tcp does with what it took before it chose one of two connections.
+/// Goal: two ranks that write to each other for the first time lose no message if their first packets are
+/// lost. libfabric's tcp loses them when it chooses one of two connections.
 #[test]
 fn first_packets_that_are_lost_come_again() {
     seeds(100, |seed| {

@@ -9,9 +9,9 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: every message arrives whole, whatever becomes of its pulls, and nothing stays exposed. Method:
+/// Goal: every message arrives whole, whatever happens to its pulls, and no memory stays exposed. Method:
 /// several messages both ways at once, some longer than their receives, some with gaps; the simulator fails
-/// if a pull touches memory that is exposed no more.
+/// if a pull touches memory that is no longer exposed.
 #[test]
 fn messages_are_pulled_whole_whatever_fails() {
     let (mut pulled, mut failed) = (0, 0);

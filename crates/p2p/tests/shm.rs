@@ -10,7 +10,7 @@ use transport::route_fabric;
 use transport::route_shm::Port;
 use transport::shm::{Member, Segment, Shape, cma};
 
-/// What carries the packets of a test.
+/// The carrier of a test's packets.
 #[derive(Clone, Copy)]
 enum Carrier {
     /// A segment.
@@ -19,7 +19,7 @@ enum Carrier {
     Tcp,
 }
 
-/// The ways in of all ranks, each of them a node of its own, over the network.
+/// The `Reach` of every rank, each a node of its own, over the network.
 fn fabric_ports(ranks: u32) -> Vec<Reach> {
     let node_of: Vec<u32> = (0..ranks).collect();
     let join = |rank| {
@@ -60,7 +60,7 @@ fn run(carrier: Carrier, ranks: u32, config: Config, body: impl Fn(&mut P2p) + S
             scope.spawn(move || {
                 let mut p2p = P2p::new(port, config);
                 body(&mut p2p);
-                // As in MPI_Finalize: a peer may still need an answer.
+                // MPI_Finalize does the same: a peer may still need an answer.
                 while !p2p.is_quiet() {
                     turn(&mut p2p);
                 }
@@ -80,8 +80,9 @@ fn turn(p2p: &mut P2p) {
     }
 }
 
-/// Goal: a sleeper is woken by whatever comes, and no rank sleeps over its own work. Method: both ranks sleep
-/// on their bells whenever a poll finds nothing, for minutes; a lost wake-up hangs the test.
+/// Goal: a sleeping rank is woken by everything that comes, and no rank sleeps while it has work. Method:
+/// both ranks sleep on their doorbells whenever a poll finds nothing, for minutes; a lost wake-up hangs the
+/// test.
 #[test]
 fn sleepers_are_woken() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
@@ -97,7 +98,7 @@ fn sleepers_are_woken() {
             for bytes in [8, 5000, 600_000] {
                 let (from, into) = (Bytes::new(bytes).holding(round), Bytes::new(bytes));
                 let first = p2p.irecv(1, None, None, into.buffer());
-                // One rank answers what the other begins, so one of them always sleeps.
+                // One rank answers what the other starts, so one of them always sleeps.
                 if rank == 1 {
                     sleep_until(&mut p2p, &segment, first);
                 }
@@ -155,8 +156,8 @@ fn configs() -> [Config; 3] {
     ]
 }
 
-/// Goal: every length and form arrives whole, by every protocol. Method: both directions at once, around all
-/// the borders.
+/// Goal: every length and layout arrives whole, by every protocol. Method: both directions at once, around
+/// all limits.
 #[test]
 fn every_length() {
     for (carrier, config) in carriers_and_configs() {
@@ -205,7 +206,7 @@ fn every_length() {
 }
 
 /// Goal: a flood in every direction, far beyond rings and credits, stays in order. Method: four ranks send
-/// each other messages of drawn lengths before they receive any.
+/// each other messages of random lengths before they receive any.
 #[test]
 fn floods_stay_in_order() {
     seeds(6, |seed| {
@@ -242,7 +243,7 @@ fn floods_stay_in_order() {
     });
 }
 
-/// Goal: where cross-memory attach is forbidden, long messages come all the same.
+/// Goal: long messages arrive even where cross-memory attach is forbidden.
 #[test]
 fn without_cma() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The protocols on simulated networks: MPI's order and every ending, whatever the network does.
+//! The protocols on simulated networks: MPI's order and every outcome, whatever the network does.
 
 mod job;
 
@@ -10,7 +10,8 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: messages with one envelope arrive in the order sent, whatever their lengths and modes make them do.
+/// Goal: messages with one envelope arrive in the order sent, whatever protocols their lengths and modes
+/// select.
 #[test]
 fn order_survives_delay() {
     seeds(500, |seed| {
@@ -42,7 +43,7 @@ fn order_survives_delay() {
     });
 }
 
-/// Goal: a message that is received without a request is the next in order, or else a receive must be
+/// Goal: a message that is received without a request is the next in order; otherwise a receive must be
 /// started.
 #[test]
 fn the_next_message_needs_no_request() {
@@ -104,7 +105,7 @@ fn the_next_message_needs_no_request() {
     assert!(without > 1000 && begun > 100, "{without} messages whole, {begun} in part");
 }
 
-/// Goal: a message that was received without a request gives its credit back. Method: more of them than the
+/// Goal: a message that was received without a request gives its credit back. Method: more messages than the
 /// credit lasts for.
 #[test]
 fn the_next_message_gives_credit_back() {
@@ -114,7 +115,7 @@ fn the_next_message_gives_credit_back() {
         let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
         assert_eq!(send, Ticket::DONE, "message {id} left at once");
         if id == 0 {
-            // The first makes the way to the peer.
+            // The first message connects the peer.
             let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
             job.wait(1, receive);
         } else {
@@ -146,8 +147,8 @@ fn synchronous_waits_for_the_receive() {
     }
 }
 
-/// Goal: what a peer must keep for us is bounded. Method: send far beyond the credit, with nobody receiving;
-/// what was not sent eagerly is only offered, and costs its receiver no copy.
+/// Goal: the memory that a peer needs for our messages is bounded. Method: send far beyond the credit, with
+/// no receives; messages that are not eager are only offered, and cost the receiver no copy.
 #[test]
 fn credit_bounds_unexpected_bytes() {
     for (dest, bytes) in [(1, 100), (1, 0), (0, 100)] {
@@ -171,7 +172,7 @@ fn credit_bounds_unexpected_bytes() {
         for send in sends {
             job.wait(0, send);
         }
-        // All credit came back: as many leave at once again.
+        // All credit came back: as many messages leave at once again.
         let again: Vec<Ticket> = messages[..4000 / (256 + bytes)]
             .iter()
             .map(|message| job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 5, message.buffer()).unwrap())
@@ -181,11 +182,10 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
-/// Goal: credit also comes back from messages that are matched as they arrive: all of a hundred leave at
-/// once.
+/// Goal: credit also comes back from messages that match as they arrive: all of a hundred leave at once.
 #[test]
 fn credit_comes_back_at_once() {
-    // To oneself; to a receive that waits, or is posted; whole, or in pieces.
+    // To the sender itself; to a receive that waits, or is posted; whole, or in pieces.
     for (dest, is_posted, bytes) in [(0, false, 100), (1, false, 100), (1, false, 400), (1, true, 400)] {
         let mut job = Job::new(2, 1, CALM, Config { eager_bytes_max: 400, ..small() });
         let send = |job: &mut Job, from: &Bytes| {
@@ -210,8 +210,8 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message longer than the buffer is the receiver's error, with the facts; the sender ends well.
-/// Method: every way a message can travel.
+/// Goal: a message longer than the buffer is an error of the receiver, which states the facts; the send
+/// succeeds. Method: every protocol.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -245,8 +245,8 @@ fn truncation_names_the_facts() {
     }
 }
 
-/// Goal: a long message comes although its sender computes, and the sender is told afterwards. Method: poll
-/// the receiver only, from the start, or after the sender has answered with some packets and left.
+/// Goal: a long message arrives while its sender computes, and the sender is informed afterwards. Method:
+/// poll the receiver only, from the start, or after the sender has answered with some packets and left.
 #[test]
 fn an_absent_sender_is_read() {
     for polls_of_sender in [0, 1, 2] {
@@ -292,9 +292,9 @@ fn cancel() {
     b.assert_holds(6, 500);
 }
 
-/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of
-/// every later one, however many. Method: few, and more than have room; one is cancelled and one freed, the
-/// others are asked for from the last to the first.
+/// Goal: receives that are not posted yet behave like others: they are cancelled and freed at once, and come
+/// before every later receive, however many there are. Method: few, and more than the table holds; one is
+/// cancelled and one freed, and the outcomes of the others are taken from the last to the first.
 #[test]
 fn receives_that_are_not_posted() {
     let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
@@ -336,8 +336,9 @@ fn receives_that_are_not_posted() {
     }
 }
 
-/// Goal: asking for one receive that is not posted takes what has come for those before it, too: each into
-/// its own buffer, each peer's in its order. What has come has ended, whatever is done with its ticket.
+/// Goal: taking one receive that is not posted also takes the messages for those before it: each into its own
+/// buffer, in order for each peer. A receive whose message has come has ended, whatever is done with its
+/// ticket.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -350,7 +351,7 @@ fn messages_come_for_all_that_are_not_posted() {
         job.wait(1, receive);
     }
     let [first, freed, short, last, others, behind] = [0, 1, 2, 3, 4, 5].map(|at: usize| {
-        // Every message would fit the other peer's receive but for its source.
+        // Every message would fit the other peer's receive, except for its source.
         let (source, tag) = if at == 4 { (2, None) } else { (0, Some(at as i32)) };
         job.ranks[1].irecv(CONTEXT, Some(source), tag, into[at].buffer())
     });
@@ -377,7 +378,7 @@ fn messages_come_for_all_that_are_not_posted() {
 }
 
 /// Goal: a send that has not matched can be cancelled in the queue, at the peer and at its own process; its
-/// message is not received. A send that a probe has matched cannot.
+/// message is not received. A send that a probe has matched cannot be cancelled.
 #[test]
 fn cancel_sends() {
     for seed in 0..20 {
@@ -412,8 +413,8 @@ fn cancel_sends() {
 }
 
 /// Goal: a message of which some pieces have come is a message like others: probed with its whole length,
-/// taken by a matched probe, received into any buffer, thrown away; the rest follows it. Its send can no
-/// longer be cancelled, and messages behind it wait. Method: a ring that holds three packets, so that it
+/// taken by a matched probe, received into any buffer, dropped; the remaining pieces follow it. Its send can
+/// no longer be cancelled, and messages behind it wait. Method: a ring that holds three packets, so that it
 /// stops before each number of pieces.
 #[test]
 fn messages_of_which_a_part_has_come() {
@@ -467,7 +468,7 @@ fn messages_of_which_a_part_has_come() {
     }
 }
 
-/// Goal: a message that a matched probe has taken is found no more; after a plain probe it is.
+/// Goal: a message that a matched probe has taken is found no more; after MPI_Iprobe it still is.
 #[test]
 fn probes() {
     for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
@@ -498,7 +499,7 @@ fn probes() {
     }
 }
 
-/// Goal: buffered sends end at once, from the user's memory, which comes back when all have left.
+/// Goal: buffered sends end at once, from the user's memory, which can be detached when all have left.
 #[test]
 fn buffered() {
     for automatic in [false, true] {
@@ -508,7 +509,7 @@ fn buffered() {
             let buffer =
                 if automatic { AttachedBuffer::Automatic } else { AttachedBuffer::User(room.span()) };
             let send = |job: &mut Job, id| {
-                // The message's own memory is gone when the send returns.
+                // The message's own memory is freed when the send returns.
                 let message = Bytes::new(600).holding(id);
                 job.ranks[0].isend(Mode::Buffered { session: 0 }, CONTEXT, dest, 5, message.buffer())
             };
@@ -538,7 +539,7 @@ fn buffered() {
     }
 }
 
-/// Goal: an operation whose ticket was freed still happens, and leaves nothing behind.
+/// Goal: an operation whose ticket was freed still completes, and leaves nothing behind.
 #[test]
 fn freed_operations_go_on() {
     let mut job = Job::new(2, 3, CALM, small());
@@ -562,8 +563,8 @@ fn a_stranger_is_refused() {
     assert_eq!(error.class, Class::Rank);
 }
 
-/// Goal: a message takes the most specific buffer, and a flush waits for the messages before it only. Method:
-/// three buffers of different room.
+/// Goal: a message goes into the most specific buffer, and a flush waits only for the messages before it.
+/// Method: three buffers with different room.
 #[test]
 fn specific_buffers() {
     let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());

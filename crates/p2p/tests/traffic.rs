@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random traffic on simulated networks, judged by the rules of MPI 5.0, section 3.5.
+//! Random traffic on simulated networks, checked against the rules of MPI 5.0, section 3.5.
 
 mod job;
 
@@ -19,17 +19,17 @@ struct Message {
     memory: Bytes,
 }
 
-/// A receive, or a matched probe, of one rank; its place in the rank's list is when it was posted.
+/// A receive, or a matched probe, of one rank. Its index in the rank's list is its order of posting.
 struct Receive {
     pattern: Pattern,
     ticket: Ticket,
     memory: Bytes,
-    /// The id of what it got.
+    /// The id of the message that it got.
     got: Option<u64>,
     cancelled: bool,
 }
 
-/// A send; its message is the one of this id.
+/// A send of the message with this id.
 struct Sent {
     id: u64,
     ticket: Ticket,
@@ -40,19 +40,20 @@ struct Sent {
 struct Traffic {
     job: Job,
     messages: Vec<Message>,
-    /// By rank: messages to send, in order.
+    /// By rank: the messages to send, in order.
     outbox: Vec<Vec<u64>>,
     sends: Vec<Sent>,
-    /// By rank.
+    /// By rank: its receives.
     receives: Vec<Vec<Receive>>,
-    /// Receives fit the next message of their source, and ranks hardly do anything else: then messages are
-    /// taken by receives that were never posted (`deferred.rs`).
+    /// Whether receives fit the next message of their source, and ranks do little else. Then receives that
+    /// were never posted take messages (`deferred.rs`).
     orderly: bool,
-    /// What moves the bytes of some messages, if it is asked.
+    /// What moves the bytes of some messages, if set.
     engines: Option<Engines>,
-    /// Nearly all messages are of one channel for each two ranks, so that receives know what will come.
+    /// Whether nearly all messages of two ranks are in one channel, so that receives know their messages in
+    /// advance.
     foreseen: bool,
-    /// By rank and source: the messages before this id have a receive that fits.
+    /// By rank and source: all messages before this id have a receive that fits.
     awaited: Vec<[u64; RANKS as usize]>,
 }
 
@@ -75,7 +76,7 @@ impl Traffic {
         let draw = |end: u64| job.network.below(end);
         let messages: Vec<Message> = (0..40)
             .map(|id| {
-                // Eight bytes hold the id, by which the judge knows the message again.
+                // Eight bytes hold the id, by which the check recognises the message.
                 let pieces = [1, 2, 5, 16, 90, 17][draw(if orderly { 5 } else { 6 }) as usize];
                 let source = draw(u64::from(RANKS)) as u32;
                 outbox[source as usize].push(id);
@@ -141,9 +142,9 @@ impl Traffic {
         }
     }
 
-    /// A receive for the first message of a source for which there is none, with its tag or any.
+    /// Posts a receive for the first message of a source that has none yet, with its tag or any tag.
     fn next_pattern(&mut self, rank: usize) -> Option<Pattern> {
-        // From another rank: what a rank sends to itself does not travel.
+        // The source is another rank: a message of a rank to itself does not travel.
         let source = (rank + 1 + self.draw(RANKS as usize - 1)) as u32 % RANKS;
         let first = self.awaited[rank][source as usize];
         let is_next = |message: &Message| (message.source, message.dest) == (source, rank as u32);
@@ -174,7 +175,7 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got: None, cancelled: false });
     }
 
-    /// A message that is received at once, without a ticket.
+    /// Receives a message at once, without a ticket.
     fn receive_next(&mut self, rank: usize, pattern: Pattern) {
         let Pattern { context, source: Some(source), tag } = pattern else { return };
         let memory = self.draw_memory();
@@ -186,7 +187,7 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
 
-    /// A matched probe counts as a receive posted now, if it finds something.
+    /// Tries a matched probe. If it finds a message, it counts as a receive that is posted now.
     fn probe(&mut self, rank: usize, pattern: Pattern) -> bool {
         let Pattern { context, source, tag } = pattern;
         let Some((message, _)) = self.job.ranks[rank].improbe(context, source, tag) else { return false };
@@ -235,7 +236,7 @@ impl Traffic {
         }
     }
 
-    /// A rank's progress, and perhaps that of executors.
+    /// Makes progress at a rank, and perhaps at its executors.
     fn step(&mut self) {
         self.job.step();
         let Some(engines) = &mut self.engines else { return };
@@ -246,7 +247,7 @@ impl Traffic {
         engines.carry(rank, &mut ranks[rank], draw);
     }
 
-    /// Takes outcomes, and checks each against the message that the bytes say it is.
+    /// Takes outcomes, and checks each against the message that its bytes name.
     fn collect(&mut self, rank: usize) {
         let first = self.draw(self.receives[rank].len() + 1);
         let (early, late) = self.receives[rank].split_at_mut(first);
@@ -268,8 +269,8 @@ impl Traffic {
         self.receives.iter().flatten().filter(|receive| receive.got.is_some()).count()
     }
 
-    /// Ends what random receives left over: cancels those that nothing fits, and takes every message that is
-    /// still there.
+    /// Ends the receives that are left over: cancels those that no message fits, and receives every message
+    /// that is still there.
     fn drain(&mut self) {
         for turn in 0..200_000 {
             self.collect_sends();
@@ -293,9 +294,9 @@ impl Traffic {
         panic!("only {} of {} messages came", self.received(), self.messages.len());
     }
 
-    /// MPI 5.0, section 3.5. Of two messages of one sender that both fit a receive, the one sent first must
-    /// have been taken by the time the other is: so by a receive posted no later. And no receive stays empty
-    /// while a later one takes what fits it.
+    /// Checks MPI 5.0, section 3.5. If two messages of one sender both fit a receive, then the one sent first
+    /// has been taken before the other: by a receive posted no later. And no receive stays empty while a
+    /// later one takes a message that fits the first.
     fn judge(&self) {
         let order: HashMap<u64, usize> = (0..RANKS as usize)
             .flat_map(|rank| {
@@ -343,7 +344,7 @@ fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) ->
     assert_eq!(message.dest as usize, rank);
     assert_eq!(outcome.bytes, message.bytes.min(memory.bytes));
     assert_eq!(outcome.error.is_some(), message.bytes > memory.bytes);
-    // The matcher's words, whoever moved the bytes.
+    // The matcher decides these, whoever moved the bytes.
     assert!(outcome.error.as_ref().is_none_or(|error| error.message.contains(&message.bytes.to_string())));
     memory.assert_holds(id, outcome.bytes);
     id
@@ -351,8 +352,8 @@ fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) ->
 
 /// Goal: MPI's order and whole messages under any traffic. Method: 40 random messages of all modes, with gaps
 /// and without, to random receives, matched probes and cancels, or nearly all to receives that fit, on a
-/// network of random moods; the bytes tell which message came, and the rules of the standard judge. Ids grow
-/// with the order of sending, per sender.
+/// network with random faults. The bytes tell which message came, and the rules of the standard are checked.
+/// Ids grow in the order of sending, per sender.
 #[test]
 fn random_traffic() {
     seeds(1500, |seed| {
@@ -360,7 +361,7 @@ fn random_traffic() {
     });
 }
 
-/// Goal: the same where executors move some of the bytes, whoever comes first.
+/// Goal: the same where executors move some of the bytes, in any order of arrival.
 #[test]
 fn random_traffic_by_executors() {
     let mut sums = [0; 3];
@@ -425,8 +426,9 @@ fn run(seed: u64, engines: Option<Engines>) -> Option<Engines> {
     traffic.engines
 }
 
-/// Goal: a sender that has forgotten a channel, because it has used more tags than it numbers, begins a new
-/// one, and the receiver, which waits for the next message of the old one, takes the first of the new one.
+/// Goal: a sender that has forgotten a channel, because it has used more tags than it numbers, starts a new
+/// channel. The receiver, which waits for the next message of the old channel, takes the first of the new
+/// one.
 #[test]
 fn forgotten_channels() {
     let mut job = Job::new(2, 1, moods(1), drawn(1));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Operations on a target's memory: put, get, accumulate and their relatives (MPI 5.0, section 12.3).
+//! Operations on a target's memory: put, get, accumulate and similar operations (MPI 5.0, section 12.3).
 //!
-//! The origin checks the bytes that an operation touches against what the target exposes, and moves them, or
-//! asks a target on another host to do so (`far.rs`).
-//! Each operation first tries the frequent case, one copy or update of mapped memory without gaps on both
-//! sides (`Target::direct`). All else, errors included, goes by *pieces*: memory addressable here, or private
-//! memory of another process.
+//! The origin checks the range of an operation against what the target exposes, and moves the bytes itself,
+//! or asks a target on another host to do so (`far.rs`). Each operation first tries the frequent case: one
+//! copy or update of mapped memory without gaps on both sides (`Target::direct`). Every other case, errors
+//! included, goes by *pieces*: memory addressable here, or private memory of another process.
 
 use crate::far::What;
 use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
@@ -41,8 +40,8 @@ impl Window {
         self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
-    /// As `copy`, of `here.bytes()` bytes without gaps at displacement `disp` of rank `rank`. Returns nothing
-    /// where that takes more than one copy, or is an error.
+    /// Does the same as `copy` for `here.bytes()` bytes without gaps, at displacement `disp` of rank `rank`.
+    /// Returns None if that takes more than one copy, or is an error.
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Way) -> Option<()> {
         let target = self.open_target(rank)?;
@@ -77,7 +76,7 @@ impl Window {
         range: TargetRange,
         way: Way,
     ) -> Result<()> {
-        // What is sent must fit where it is received (MPI 5.0, sections 12.3.1 and 12.3.2).
+        // The bytes sent must fit where they are received (MPI 5.0, sections 12.3.1 and 12.3.2).
         let (from, into) =
             if way == Way::Put { (origin.bytes(), range.bytes) } else { (range.bytes, origin.bytes()) };
         if from > into {
@@ -138,8 +137,8 @@ impl Window {
         result
     }
 
-    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. MPI_NO_OP has no `origin`, and fetches the whole
-    /// range. All elements are of the predefined datatype in `update`.
+    /// MPI_Accumulate, or MPI_Get_accumulate with `result`. MPI_NO_OP has no `origin`, and fetches the whole
+    /// range. All elements have the predefined datatype in `update`.
     #[inline(always)]
     pub fn accumulate(
         &mut self,
@@ -272,7 +271,7 @@ impl Window {
         target.swap_pieces(rma, swap, &pieces)
     }
 
-    /// A member that is known to be on this host.
+    /// The target of a member on this host.
     fn on_host(&self, member: usize) -> Result<&Target> {
         match self.here(member) {
             Some(target) => Ok(target),
@@ -280,7 +279,7 @@ impl Window {
         }
     }
 
-    /// Where the range lies, checked against what the target exposes.
+    /// Finds the memory of the range and checks it against what the target exposes.
     fn spot(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<Spot> {
         self.refresh(rma, target)?;
         self.on_host(target)?.spot(range)
@@ -288,9 +287,10 @@ impl Window {
 }
 
 impl Target {
-    /// Combines mapped memory with `from`. Stores the old content in `fetched` unless that is empty. One
-    /// element is updated atomically; more are faster in the latch, and are then updated as a whole: programs
-    /// that replace small structs as bytes expect that, although MPI 5.0, section 12.7.1 promises less.
+    /// Combines mapped memory with `from`. Stores the old content in `fetched`, unless `fetched` is empty.
+    /// One element is updated atomically. More elements are faster in the latch, and are then updated as a
+    /// whole: programs that replace small structs as bytes expect that, although MPI 5.0, section 12.7.1
+    /// promises less.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;
@@ -309,7 +309,7 @@ impl Target {
         datatype::compare_and_swap(basic, there, compare, origin, result);
     }
 
-    /// As `swap`, of pieces anywhere.
+    /// Does the same as `swap`, for pieces in any memory.
     pub fn swap_pieces(&self, rma: &mut Rma, swap: Swap, pieces: &[TargetPiece]) -> Result<()> {
         let Swap { basic, compare, origin, result } = swap;
         if let [TargetPiece::Here { span, mapped: true }] = pieces
@@ -328,7 +328,7 @@ impl Target {
         Ok(())
     }
 
-    /// As `update`, of pieces anywhere.
+    /// Does the same as `update`, for pieces in any memory.
     pub fn update_pieces(
         &self,
         rma: &mut Rma,
@@ -354,8 +354,8 @@ impl Target {
     }
 }
 
-/// Combines elements with `from` without atomic instructions. Stores the old content in `fetched` unless that
-/// is empty; `fetched` overlaps nothing else (MPI 5.0, section 12.3.4).
+/// Combines elements with `from` without atomic instructions. Stores the old content in `fetched`, unless
+/// that is empty; `fetched` must overlap no other argument (MPI 5.0, section 12.3.4).
 fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span) {
     if fetched.bytes() == 0 {
         return reduce(op, basic, there, from, there);
@@ -376,9 +376,9 @@ fn bytes_of(span: Span) -> Vec<u8> {
     bytes
 }
 
-/// The bytes that an accumulate moves.
+/// The number of bytes that an accumulate moves.
 ///
-/// Errors: they do not fit the target or what is fetched, or are no whole elements.
+/// Errors: the bytes do not fit the target or `result`, or are not whole elements.
 fn whole_elements(update: Update, origin: &Buffer, result: Option<&Buffer>, target: usize) -> Result<usize> {
     let total = if update.op == PredefinedOp::NoOp { target } else { origin.bytes() };
     if total > target {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A window's member as a target of other hosts: it carries out their requests in its calls of MPI.
+//! A window's member as a target of other hosts: it carries out their requests in its own MPI calls.
 //!
 //! Invariants: a request touches only memory that this process exposes in the window, and is answered once,
 //! in the order of its origin's requests. Updates take the same latch as those of origins on this host.
@@ -18,7 +18,8 @@ use sys::{Block, Span};
 use telemetry::{Counter, count};
 
 impl Window {
-    /// Carries out a request of a member on another host. The answer waits for `tell`, unless it has data.
+    /// Carries out a request of a member on another host. The answer is sent by `tell`, or now if it has
+    /// data.
     pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &Incoming) {
         count(Counter::WindowRequests, 1);
         let answer = match request.kind {
@@ -55,7 +56,7 @@ impl Window {
         }
     }
 
-    /// Tells members on other hosts which of their requests were carried out.
+    /// Reports to members on other hosts how many of their requests were carried out.
     pub fn tell(&mut self, rma: &mut Rma) {
         for at in 0..self.away.len() {
             let (member, key) = (self.away[at], self.key);
@@ -65,7 +66,8 @@ impl Window {
         }
     }
 
-    /// Tells members on other hosts that they hold locks for which they have waited; whether any does.
+    /// Grants locks to members on other hosts whose turn has come, and reports this to them. Returns whether
+    /// any was granted.
     pub fn grant(&mut self, rma: &mut Rma) -> bool {
         let mut granted = false;
         for at in 0..self.away.len() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Dynamic windows: what a member has attached, and how the others learn it (MPI 5.0, section 12.2.4).
+//! Dynamic windows: the regions that a member has attached, and how the others learn of them (MPI 5.0,
+//! section 12.2.4).
 
 use crate::process::Rma;
 use crate::record::ROW;
@@ -71,12 +72,12 @@ impl Window {
                 row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
             }
         });
-        // A member that still reads the old table sees by the version that it has changed.
+        // A member that still reads the old table sees by the version that the table has changed.
         old.map(|(offset, _)| allocator.free(offset));
         Ok(())
     }
 
-    /// Reads the table of a member again if it has changed. This process's own private memory is local.
+    /// Reads a member's table again if it has changed. This process's own private memory counts as local.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
         let Place::Here(Target { record, memory, .. }) = &mut self.members[member].place else {

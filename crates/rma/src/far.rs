@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A member of a window on another host, as an origin: operations that it asks for by messages.
+//! A member of a window on another host, seen by an origin: operations are sent to it as messages.
 //!
-//! An operation goes in parts of bounded length, in order, each answered once (`message.rs`); at most
-//! `PARTS_MAX` parts of one member have no answer. The rest waits here as a description of the program's
-//! memory, so that a call never waits and little is copied. A member carries out the requests of one origin
-//! in their order, which orders accumulates (MPI 5.0, section 12.7.2).
+//! An operation goes in parts of bounded length, in order. Each part is answered once (`message.rs`), and at
+//! most `PARTS_MAX` parts to one member are unanswered. The rest waits here as a description of the program's
+//! memory, so that no call waits and little is copied. A member carries out the requests of one origin in
+//! their order, which orders accumulates (MPI 5.0, section 12.7.2).
 
 use crate::message::{Incoming, Kind, Message, PART_BYTES, PIECES_MAX, Piece};
 use crate::outbox::Outbox;
@@ -16,31 +16,31 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use sys::Block;
 
-/// How many parts of a member may have no answer.
+/// The most parts to one member that may be unanswered.
 const PARTS_MAX: usize = 16;
 
-/// Where an operation's request learns that it is complete, and how it ended.
+/// The completion of an operation with a request: set to its result once the operation is complete.
 pub type Ended = Arc<OnceLock<Result<()>>>;
 
 /// A member on another host.
 pub(crate) struct Far {
     pub peer: u32,
-    /// What it exposes; of a dynamic window nothing that is known here.
+    /// The length of its memory; not used for a dynamic window, whose regions only the member knows.
     pub bytes: u64,
     pub disp_unit: i64,
-    /// Operations of which not all parts were asked for.
+    /// Operations of which some parts have not been sent.
     queue: VecDeque<Operation>,
-    /// Parts that were asked for, the oldest first.
+    /// Parts that were sent and not answered, the oldest first.
     unanswered: VecDeque<Part>,
-    /// What the oldest operation failed by.
+    /// The error of the oldest operation, if a part of it has failed.
     failing: Option<Error>,
     /// The first failure since the latest call that synchronizes.
     failed: Option<Error>,
-    /// Whether the lock that this process asked for is held.
+    /// Whether this process holds the lock that it asked for.
     pub granted: bool,
     /// The lock of this process's window that the member holds or waits for.
     pub asked: Option<Asked>,
-    /// Requests of the member that were carried out, and it does not know.
+    /// The number of the member's requests that were carried out and not yet reported to it.
     pub done: u64,
 }
 
@@ -51,34 +51,34 @@ pub(crate) struct Asked {
     pub held: bool,
 }
 
-/// What is asked of a member.
+/// An operation or a notice that is sent to a member.
 pub(crate) enum What {
     Put,
     Get,
     Accumulate(Update),
     FetchAndOp(Update),
     Swap(Swap),
-    /// A request without data: kind and argument.
+    /// A request without data: its kind and argument.
     Tell(Kind, u64),
 }
 
 pub(crate) struct Operation {
     what: What,
-    /// The program's data, and where what is fetched goes.
+    /// The program's data to send, and its buffer for fetched data.
     data: (Buffer, Buffer),
-    /// The target's data: its first element's offset, and how it lies.
+    /// The target's data: the offset of the first element, and the layout.
     base: usize,
     layout: Option<Arc<Layout>>,
-    /// Bytes of the target; those that were asked for.
+    /// The target's bytes, and how many of them were sent or asked for.
     bytes: usize,
     asked: usize,
     ended: Option<Ended>,
 }
 
 struct Part {
-    /// Where what is fetched goes; nothing of an operation that fetches nothing.
+    /// The buffer for fetched data; None if the operation fetches nothing.
     into: Option<Buffer>,
-    /// It is its operation's last.
+    /// Whether it is the last part of its operation.
     is_last: bool,
     ended: Option<Ended>,
 }
@@ -99,23 +99,23 @@ impl Far {
         }
     }
 
-    /// Whether all that this process has asked for was answered.
+    /// Whether all requests to this member were answered.
     pub fn is_quiet(&self) -> bool {
         self.queue.is_empty() && self.unanswered.is_empty()
     }
 
-    /// Whether this process's memory is no longer needed by what it has asked for: what is put was copied
-    /// when it was asked, and nothing is still to come.
+    /// Whether the requests to this member need this process's memory no more: the bytes to put were copied
+    /// into messages, and no fetched data are still to come.
     pub fn is_done_here(&self) -> bool {
         self.queue.is_empty() && self.unanswered.iter().all(|part| part.into.is_none())
     }
 
-    /// The first failure of an operation without a request, told once.
+    /// Takes the first failure of an operation without a request.
     pub fn failure(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Asks for what may be asked for.
+    /// Sends as many parts as may be unanswered.
     fn advance(&mut self, outbox: &mut Outbox, key: u64) {
         while self.unanswered.len() < PARTS_MAX
             && let Some(operation) = self.queue.front_mut()
@@ -129,7 +129,7 @@ impl Far {
         }
     }
 
-    /// Sends a message that asks for nothing but to be known.
+    /// Sends a request without data.
     pub fn tell(&mut self, outbox: &mut Outbox, key: u64, kind: Kind, argument: u64) {
         let what = What::Tell(kind, argument);
         let nothing = (Buffer::EMPTY, Buffer::EMPTY);
@@ -138,7 +138,7 @@ impl Far {
         self.enter(outbox, key, operation);
     }
 
-    /// Asks for an operation, once those before it were asked for.
+    /// Sends an operation after those before it.
     pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: Operation) {
         self.queue.push_back(operation);
         self.advance(outbox, key);
@@ -195,14 +195,14 @@ impl Far {
         }
         let failing = self.failing.take();
         match part.ended {
-            // It is set once: a part ends once.
+            // It is set only once, because a part ends once.
             Some(ended) => drop(ended.set(failing.map_or(Ok(()), Err))),
             None if self.failed.is_none() => self.failed = failing,
             None => {}
         }
     }
 
-    /// Where the latest operation will tell its end; nothing if all have ended.
+    /// The completion of the latest operation; None if all operations have ended.
     pub fn ended(&mut self) -> Option<Ended> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
@@ -211,8 +211,8 @@ impl Far {
 }
 
 impl Operation {
-    /// An operation on the program's data (what goes to the target, where what is fetched goes) and on the
-    /// target's: the offset of the first element, how elements lie, bytes.
+    /// An operation on the program's data (bytes to send, buffer for fetched data) and on the target's
+    /// (offset of the first element, layout, bytes).
     pub fn new(
         what: What,
         data: (Buffer, Buffer),
@@ -221,7 +221,7 @@ impl Operation {
         Operation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
     }
 
-    /// The message of the next part, and the part.
+    /// Makes the message of the next part, and the part.
     fn next_part(&mut self, key: u64) -> (Block, Part) {
         let mut pieces = Vec::new();
         let bytes = self.pieces_of_next(&mut pieces);
@@ -260,7 +260,7 @@ impl Operation {
         (block, Part { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
-    /// The pieces of the next part, of whole elements where they are combined; their bytes.
+    /// Lists the pieces of the next part, in whole elements if they are combined. Returns their bytes.
     fn pieces_of_next(&self, pieces: &mut Vec<Piece>) -> usize {
         let Some(layout) = &self.layout else { return 0 };
         let unit = match self.what {
@@ -280,13 +280,13 @@ impl Operation {
 }
 
 impl Far {
-    /// Sends an answer, after those that are due.
+    /// Sends an answer, after the report of earlier requests.
     pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
         self.tell_done(outbox, key);
         outbox.send(self.peer, answer);
     }
 
-    /// Tells how many of the member's requests were carried out.
+    /// Reports how many of the member's requests were carried out.
     pub fn tell_done(&mut self, outbox: &mut Outbox, key: u64) {
         if self.done > 0 {
             let done = Message::short(Kind::Done, key, std::mem::take(&mut self.done));

@@ -2,15 +2,13 @@
 //! Windows: one-sided communication (MPI 5.0, chapter 12), carried out by the origin alone on one host.
 //!
 //! Invariants: on one host an operation has moved its bytes when it returns, and the target takes no part.
-//! One element of 4 or 8 bytes in mapped memory is updated by an atomic instruction; all others hold the
-//! latch of the target's record.
+//! One element of 4 or 8 bytes in mapped memory is updated atomically; other updates hold the target's latch.
 //!
-//! Memory in an arena (MPI_Win_allocate, MPI_Win_allocate_shared, MPI_Alloc_mem) is reached by loads and
-//! stores, other memory by cross-memory attach, or, where that is refused, through a thread of its owner. A
-//! target on another host carries requests out itself, in its calls of MPI: messages, which abi carries.
+//! Memory in an arena is reached by loads and stores, other memory by cross-memory attach or, where that is
+//! refused, through a thread of its owner. A target on another host carries out requests, which abi brings as
+//! messages, in its own MPI calls.
 //!
-//! Read next: `window.rs` (members and epochs), `target.rs` (one member), `record.rs` (what members share),
-//! `access.rs` (operations), `serve.rs` (the thread), `remote.rs` and `answer.rs` (other hosts).
+//! Read next: `window.rs`, `target.rs`, `record.rs`, `access.rs` (operations), `serve.rs`, `remote.rs`.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages between members of a window on different hosts: their form, and reading one as from an enemy.
+//! Messages between members of a window on different hosts: their format, and reading them without trust. All
+//! words are in the sender's byte order, which the network's connection has compared.
 //!
-//! Words in the sender's byte order, which the network's connection has compared: kind, key of the window,
-//! argument, operator and machine type, number of pieces, bytes of the pieces. Then the pieces (offset and
-//! length in the target's memory), then data.
+//! | field | unit | meaning |
+//! |---|---|---|
+//! | kind, key, argument | 3 words | `Kind`; the window; by kind |
+//! | update | word | operator (bits 8 to 15) and machine type (bits 0 to 7) of an accumulate or swap, or 0 |
+//! | pieces, bytes | 2 words | the number of pieces; bytes of all pieces |
+//! | each piece | 2 words | its offset in the target's memory (dynamic window: address), its bytes |
+//! | data | bytes | what is put, combined, compared or fetched, or an error's sentence |
 
 use crate::update::Update;
 use datatype::{Basic, PredefinedOp, check_op};
@@ -13,16 +18,17 @@ use sys::{Block, Span};
 const HEADER_WORDS: usize = 6;
 const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
-/// Bytes of the target that one request moves.
+/// The most bytes of the target that one request moves.
 pub(crate) const PART_BYTES: usize = 32 << 10;
-/// Pieces of the target that one request names.
+/// The most pieces of the target that one request names.
 pub(crate) const PIECES_MAX: usize = 1 << 10;
-/// The longest message: within the eager limit, so that it comes in one go.
+/// The longest message: within the eager limit, so that it arrives as a whole.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + 16 * PIECES_MAX + PART_BYTES;
 /// The longest sentence of an error.
 const SENTENCE_BYTES: usize = 512;
 
-/// What a message asks of a target, or answers.
+/// The kind of a message: up to `Complete` a request of an origin, which the target answers in order with
+/// `Done`, `Fetched` or `Failed`; then the target's messages, which nobody answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -32,20 +38,20 @@ pub(crate) enum Kind {
     Accumulate,
     /// MPI_Get_accumulate.
     FetchAndOp,
-    /// MPI_Compare_and_swap; the data: what is compared, what is put.
+    /// MPI_Compare_and_swap; the data: the element to compare with, the element to put.
     Swap,
     /// MPI_Win_lock; the argument: 1 for an exclusive lock.
     Lock,
     Unlock,
     Post,
     Complete,
-    /// The oldest requests that have no answer were carried out; the argument: how many.
+    /// The oldest unanswered requests were carried out; the argument: how many.
     Done,
-    /// So was the oldest, and this is what it fetches.
+    /// The oldest unanswered request was carried out; the data: what it fetched.
     Fetched,
-    /// The oldest was not; the argument: the error's class, the data: its sentence.
+    /// The oldest unanswered request failed; the argument: the error's class, the data: its sentence.
     Failed,
-    /// The lock is held.
+    /// The origin now holds the lock for which it sent a `Lock` earlier.
     Granted,
 }
 
@@ -55,13 +61,13 @@ impl Kind {
         [Put, Get, Accumulate, FetchAndOp, Swap, Lock, Unlock, Post, Complete, Done, Fetched, Failed, Granted]
     };
 
-    /// Whether the receiver owes an answer.
+    /// Whether the receiver must answer it.
     pub fn is_request(self) -> bool {
         !matches!(self, Kind::Done | Kind::Fetched | Kind::Failed | Kind::Granted)
     }
 }
 
-/// A piece of the target's memory: its offset (in a dynamic window, its address), and bytes.
+/// A piece of the target's memory: its offset (in a dynamic window, its address), and its bytes.
 pub(crate) type Piece = (usize, usize);
 
 /// A message to be written.
@@ -74,12 +80,12 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message that is no more than its kind and argument.
+    /// A message with only a kind and an argument.
     pub fn short(kind: Kind, key: u64, argument: u64) -> Message<'a> {
         Message { kind, key, argument, update: None, pieces: &[] }
     }
 
-    /// The message with room for `bytes` bytes of data, and where these go.
+    /// Writes the message with room for `bytes` bytes of data. Returns it and the room.
     pub fn with_data(&self, bytes: usize) -> (Block, Span) {
         let before = HEADER_BYTES + 16 * self.pieces.len();
         let block = Block::new(before + bytes);
@@ -115,19 +121,19 @@ pub(crate) fn failed(key: u64, error: &Error) -> Block {
 #[derive(Debug)]
 pub struct Incoming {
     pub(crate) kind: Kind,
-    /// Names the window.
+    /// The key of the window.
     pub key: u64,
     pub(crate) argument: u64,
     update: u64,
     pub(crate) pieces: Vec<Piece>,
-    /// Bytes of all pieces.
+    /// The bytes of all pieces.
     pub(crate) bytes: usize,
-    /// In the memory from which the message was read.
+    /// The data, in the memory from which the message was read.
     pub(crate) data: Span,
 }
 
 impl Incoming {
-    /// Reads a message. Errors (MPI_ERR_INTERN): it is none.
+    /// Reads a message. Errors (MPI_ERR_INTERN): the bytes are not a valid message.
     pub fn read(message: Span) -> Result<Incoming> {
         let mut words = [0; HEADER_WORDS];
         if message.bytes() < HEADER_BYTES {
@@ -158,7 +164,7 @@ impl Incoming {
         Ok(message)
     }
 
-    /// Operator and machine type of an accumulate. Errors: MPI_ERR_OP, MPI_ERR_TYPE.
+    /// The operator and machine type of an accumulate. Errors: MPI_ERR_OP, MPI_ERR_TYPE.
     pub fn update(&self) -> Result<Update> {
         let number = |by: u32| u8::try_from(self.update >> by & 0xff).expect("a byte");
         let Some(op) = PredefinedOp::from_number(number(8)).filter(|_| self.update >> 16 == 0) else {
@@ -180,7 +186,7 @@ impl Incoming {
         }
     }
 
-    /// What `Failed` tells.
+    /// The error in a `Failed`.
     pub fn error(&self) -> Error {
         let class = i32::try_from(self.argument).ok().and_then(Class::numbered).unwrap_or(Class::Intern);
         let mut sentence = vec![0; self.data.bytes().min(SENTENCE_BYTES)];
@@ -220,8 +226,8 @@ mod tests {
         assert_eq!((told.class, told.to_string().len()), (Class::RmaRange, SENTENCE_BYTES));
     }
 
-    // Goal: no message brings the reader down or makes it believe more than there is. Method: seeded changes
-    // of a good message.
+    // Goal: no message makes the reader crash or believe in bytes that are not there. Method: random changes
+    // of a valid message.
     #[test]
     fn spoilt_messages_are_refused() {
         let mut random = SmallRng::seed_from_u64(1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages to other hosts that wait for who carries them.
+//! Messages to other hosts that wait until abi carries them.
 
 use std::collections::VecDeque;
 use sys::Block;
 
-/// Messages with the peers to which they go. All of one peer go in order.
+/// Messages with their peers. The messages to one peer leave in order.
 #[derive(Default)]
 pub(crate) struct Outbox(VecDeque<(u32, Block)>);
 

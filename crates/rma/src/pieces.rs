@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A target's data as pieces, and scratch memory for operations that move their bytes in two steps.
+//! A target's data as pieces, and scratch memory for operations that move bytes in two steps.
 
 use crate::serve::RemotePiece;
 use sys::Span;
@@ -20,7 +20,7 @@ pub(crate) enum ScratchUse {
 
 pub(crate) const BLOCK_BYTES: usize = 32 << 10;
 
-/// Bytes that are fetched, then combined: they stay in the first-level cache.
+/// The bytes that are fetched and combined at a time: they stay in the first-level cache.
 pub(crate) const STEP_BYTES: usize = 4 << 10;
 
 impl Scratch {
@@ -34,7 +34,7 @@ impl Scratch {
 /// A contiguous part of the target's data.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {
-    /// Addressable in this process. `mapped`: and in all others.
+    /// Addressable in this process. `mapped`: in every other process of the host, too.
     Here { span: Span, mapped: bool },
     /// In another process's private memory.
     There { address: usize, bytes: usize },

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What all windows of a process share: news from peers, and how private memory is reached.
+//! The state that all windows of a process share.
+//!
+//! | state | who changes it | who uses it |
+//! |---|---|---|
+//! | `window_news`, in shared memory | a peer that passes a lock, posts or completes | `poll`, `has_events` |
+//! | `outbox` | calls that ask a member on another host, or answer it | abi, by `next_outgoing` |
+//! | `waiting` | `Window::queue` adds a lock request of another host, `grant` ends it | `owes_locks` |
+//! | `reaches` | the first access to a peer's private memory tries the kernel | `Target::transfer_far` |
+//! | `asker` | `may_ask` makes it if some peer cannot be reached | `Target::transfer_far` |
+//! | `server` | `serve` starts its thread; dropping it ends the thread | peers that cannot reach us |
 
 use crate::message::{self, Incoming};
 use crate::outbox::Outbox;
@@ -24,7 +33,7 @@ pub struct Rma {
     pub(crate) asker: Option<Asker>,
     /// Messages to peers on other hosts.
     pub(crate) outbox: Outbox,
-    /// Locks for which members on other hosts wait here.
+    /// The locks for which members on other hosts wait here.
     pub(crate) waiting: usize,
     pub(crate) scratch: Scratch,
 }
@@ -37,7 +46,7 @@ impl Rma {
         Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, outbox, waiting: 0, scratch }
     }
 
-    /// The next message to be carried to a peer on another host. All of one peer must come in order.
+    /// Takes the next message to a peer on another host. The messages to one peer must arrive in order.
     pub fn next_outgoing(&mut self) -> Option<(u32, Block)> {
         self.outbox.next()
     }
@@ -47,7 +56,7 @@ impl Rma {
         !self.outbox.is_empty()
     }
 
-    /// Whether members on other hosts wait for locks: then windows are asked (`Window::grant`).
+    /// Whether members on other hosts wait for locks. Then the caller calls `Window::grant` for each window.
     #[inline]
     pub fn owes_locks(&self) -> bool {
         self.waiting > 0
@@ -68,7 +77,7 @@ impl Rma {
         std::mem::replace(&mut self.seen, now) != now
     }
 
-    /// What `poll` would return; asked before sleeping on the rank's doorbell.
+    /// What `poll` would return, without counting as a poll; asked before sleeping on the rank's doorbell.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.news() != self.seen
@@ -79,14 +88,15 @@ impl Rma {
         self.segment.rank(self.rank).window_news.load(Ordering::Acquire)
     }
 
-    /// Tells a peer that there is news for it.
+    /// Counts news for a peer and rings its doorbell.
     pub(crate) fn ring(&self, peer: LocalRank) {
         let page = self.segment.rank(peer);
         page.window_news.fetch_add(1, Ordering::Release);
         page.bell.ring();
     }
 
-    /// As `ring`, for a peer that a shared record names: only a broken process writes a number of no peer.
+    /// Does the same as `ring`, for a peer that a shared record names. Only a broken process writes an
+    /// invalid number there; it is ignored.
     pub(crate) fn ring_named(&self, peer: u32) {
         if let Some(peer) = self.segment.local(peer) {
             self.ring(peer);
@@ -94,12 +104,12 @@ impl Rma {
     }
 
     /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
-    /// MPI_ERR_NO_MEM if it has no room. `Window::free` frees it.
+    /// MPI_ERR_NO_MEM if the arena has no room. `Window::free` frees the record.
     pub fn record(&self, allocator: &mut Allocator, members: usize) -> Result<u64> {
         Record::create(allocator, members).map(|record| record.offset())
     }
 
-    /// The arena and the offset in it at which the memory lies, if it lies in one.
+    /// The rank whose arena holds the memory, and the offset there; None if the memory is in no arena.
     pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
         let (rank, offset) = self.segment.locate(span.address(), span.bytes() as u64)?;
         Some((rank.peer(), offset))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a member of a window shares with the others: a record in its arena, of atomic words.
+//! The record of a window's member: atomic words in its arena, which all members on the host use.
 //!
-//! An origin locks, posts or completes by writing into the records of other members and ringing those that
+//! An origin locks, posts or completes by writing into the records of other members, and rings those that
 //! wait. The lock is a queue of tickets, served in the order of requests; adjacent readers hold it together
-//! (MPI 5.0, section 12.5.3). Invariant: nothing here blocks, except for the end of others' updates in the
-//! latch, which are short.
+//! (MPI 5.0, section 12.5.3). Invariant: no function here blocks, except that the latch waits for updates of
+//! others, which are short.
 
 use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -12,8 +12,8 @@ use std::time::Duration;
 use sys::futex;
 use transport::shm::{Allocator, Arena, LocalRank, Segment, Words};
 
-// Words of a record. Words that different processes write at different times have cache lines of their own.
-/// Tickets given out.
+// Words of a record. Words that different processes write at different times are in different cache lines.
+/// The number of tickets given out.
 const TICKETS: usize = 0;
 /// The ticket that may read next.
 const READING: usize = 1;
@@ -21,14 +21,14 @@ const READING: usize = 1;
 const WRITING: usize = 2;
 /// The latch around updates without atomic instructions: 0 open, 1 shut, 2 shut with a sleeper.
 const LATCH: usize = 16;
-/// Access epochs (MPI_Win_start to MPI_Win_complete) that have ended at this member.
+/// The number of access epochs (MPI_Win_start to MPI_Win_complete) that have ended at this member.
 const COMPLETES: usize = 32;
 /// The table of attached regions: its version (odd during a change), its offset, its length.
 const VERSION: usize = 48;
 const TABLE: usize = 49;
 const REGIONS: usize = 50;
-/// One line per member: whether it is in an atomic update. Two tables follow, of one word per member: the
-/// peer that waits with ticket t (t modulo members), and the number of posts by each member.
+/// One cache line per member: whether it is in an atomic update. Two tables of one word per member follow:
+/// the peer that waits with ticket t (at t modulo members), and the number of posts by each member.
 const HEAD: usize = 64;
 
 const LINE: usize = 8;
@@ -55,7 +55,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// A new record in this process's arena; MPI_ERR_NO_MEM if it has no room.
+    /// Makes a record in this process's arena; MPI_ERR_NO_MEM if the arena has no room.
     pub fn create(allocator: &mut Allocator, members: usize) -> Result<Record> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
@@ -64,14 +64,14 @@ impl Record {
         Ok(Record { arena, offset, words, members })
     }
 
-    /// The record that peer `peer` has made at `offset` of its arena.
+    /// Opens the record that peer `peer` has made at `offset` of its arena.
     pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<Record> {
         let arena = segment.arena(peer)?;
         let words = arena.keep(offset, words(members))?;
         Ok(Record { arena, offset, words, members })
     }
 
-    /// Where it lies in its owner's arena.
+    /// The record's offset in its owner's arena.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -91,7 +91,7 @@ impl Record {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether it is the ticket's turn; then the lock is held. If not, `me` is rung when its turn may have
+    /// Whether it is the ticket's turn; then the lock is held. Otherwise `me` is rung when the turn may have
     /// come. `ring` rings the next reader.
     #[inline]
     pub fn granted(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
@@ -119,13 +119,14 @@ impl Record {
         if lock == Lock::Exclusive {
             self.word(READING).swap(ticket + 1, Ordering::SeqCst);
         }
-        // Added, not stored: after a writer, readers may have come and gone.
+        // The word is added to, not stored: readers may have come and gone after a writer.
         let next = self.word(WRITING).fetch_add(1, Ordering::SeqCst) + 1;
         self.call(next, ring);
     }
 
     /// Rings the peer whose ticket's turn may have come. The turn was updated by a sequentially consistent
-    /// instruction, so these loads, which are so too, need no fence. A ring too many does no harm.
+    /// instruction and these loads are sequentially consistent, so no fence is needed. One ring too many is
+    /// harmless.
     #[inline]
     fn call(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
@@ -141,8 +142,8 @@ impl Record {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch. Until the answer is dropped, no other process updates memory of the record's owner.
-    /// Hold it briefly.
+    /// Shuts the latch. Until the returned guard is dropped, no other process updates memory of the record's
+    /// owner. Hold it briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {
         let latch = self.word(LATCH);
@@ -169,14 +170,15 @@ impl Record {
                 return;
             }
         }
-        // There may be other sleepers, so the latch stays marked, and opening it wakes the next.
+        // Other processes may sleep, so the latch stays marked, and opening it wakes the next.
         while latch.swap(2, Ordering::SeqCst) != 0 {
             futex::wait_low(latch, 2, Some(Duration::from_millis(100)));
         }
     }
 
-    /// Waits until the latch is open. Until the answer is dropped, the latch stays open and an element may be
-    /// updated by an atomic instruction. `member`: this process's rank in the window; one thread at a time.
+    /// Waits until the latch is open. Until the returned guard is dropped, the latch stays open, and one
+    /// element may be updated by an atomic instruction. `member` is this process's rank in the window; only
+    /// one thread may call at a time.
     #[inline(always)]
     pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
         let busy = self.busy(member);
@@ -237,7 +239,8 @@ impl Record {
         self.word(VERSION).store(version + 2, Ordering::Release);
     }
 
-    /// The version of the owner's table, and its words. MPI_ERR_NO_MEM and the like: they cannot be mapped.
+    /// The version of the owner's table, and its words. Errors: the words cannot be mapped (MPI_ERR_NO_MEM
+    /// and others).
     pub fn table(&self) -> Result<(u64, Vec<u64>)> {
         loop {
             let version = self.version();
@@ -270,7 +273,7 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// This member's word that keeps the latch open.
+/// Keeps the latch open by this member's word.
 pub(crate) struct Unlatched<'a>(&'a AtomicU64);
 
 impl Drop for Unlatched<'_> {
@@ -280,10 +283,10 @@ impl Drop for Unlatched<'_> {
     }
 }
 
-/// Looks at a shut latch before sleeping: about a microsecond, longer than most updates.
+/// The number of looks at a shut latch before sleeping: about a microsecond, longer than most updates.
 const LATCH_LOOKS: u32 = 50;
 
-/// Words of a row in the table of regions.
+/// The words of a row in the table of regions.
 pub(crate) const ROW: usize = 4;
 
 #[cfg(test)]
@@ -332,7 +335,8 @@ mod tests {
         assert_eq!(granted(4, read), (true, None));
     }
 
-    // Goal: a writer is alone. Method: threads with seeded kinds of locks count the threads inside.
+    // Goal: a writer holds the lock alone. Method: threads with random kinds of locks count the threads
+    // inside.
     #[test]
     fn writers_are_alone() {
         const THREADS: usize = 4;
@@ -374,7 +378,7 @@ mod tests {
     }
 
     // Goal: no turn is lost where a reader comes and goes before the writer ahead of it has left. Method:
-    // threads read and write in turn without pause, so that some thread is always leaving.
+    // threads read and write in turn without a pause, so that some thread is always leaving.
     #[test]
     fn readers_may_overtake_a_leaving_writer() {
         const LOOKS_MAX: u64 = 1 << 26;
@@ -402,8 +406,8 @@ mod tests {
         });
     }
 
-    // Goal: no update is lost. Method: some threads add to one element by an atomic instruction, others to
-    // all without; each yields inside its update.
+    // Goal: no update is lost. Method: some threads add to one element by an atomic instruction, others add
+    // to all elements in the latch; each yields inside its update.
     #[test]
     fn the_latch_keeps_single_updates_out() {
         const THREADS: usize = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A window's members on other hosts: what it asks of them, and what they answer.
+//! A window's members on other hosts: the requests to them, and their answers.
 //!
 //! Read next: `far.rs` (one such member), `answer.rs` (the target's side).
 
@@ -12,8 +12,8 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 
 impl Window {
-    /// Asks a member on another host for an operation on `bytes` bytes of a range, which were checked to fit
-    /// those of `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
+    /// Sends a member on another host an operation on `bytes` bytes of a range. The caller has checked that
+    /// these fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
     pub(crate) fn ask_for(
         &mut self,
         rma: &mut Rma,
@@ -27,7 +27,7 @@ impl Window {
         let Place::Away(far) = &mut self.members[member].place else {
             fail!(Class::Intern, "member {member} of a window is on this host");
         };
-        // Only the target knows what it has attached.
+        // Only the target knows the regions that it has attached.
         let base =
             if is_dynamic { range.disp } else { checked_offset(range, far.disp_unit, far.bytes, far.peer)? };
         if bytes > 0 {
@@ -37,18 +37,19 @@ impl Window {
         Ok(())
     }
 
-    /// Whether members are on other hosts.
+    /// Whether the window has members on other hosts.
     #[inline]
     pub fn spans_hosts(&self) -> bool {
         !self.away.is_empty()
     }
 
-    /// Whether all that was asked of a member (none: of all) on another host was answered.
+    /// Whether all requests to a member on another host (None: to all members) were answered.
     pub fn is_quiet(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, Far::is_quiet)
     }
 
-    /// Whether what was asked of a member (none: of all) on another host needs this process's memory no more.
+    /// Whether the requests to a member on another host (None: to all members) need this process's memory no
+    /// more.
     pub fn is_done_here(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, Far::is_done_here)
     }
@@ -60,7 +61,8 @@ impl Window {
         })
     }
 
-    /// The first failure of an operation at a member (none: at any), told once, by a call that synchronizes.
+    /// Takes the first failure of an operation at a member (None: at any member); called by calls that
+    /// synchronize.
     pub fn failure(&mut self, rank: Option<i32>) -> Result<()> {
         let mut outcome = Ok(());
         for member in &self.away {
@@ -73,7 +75,7 @@ impl Window {
         outcome
     }
 
-    /// Where the latest operation at a member will tell that it is complete; nothing if it is.
+    /// The completion of the latest operation at a member; None if all its operations have ended.
     pub fn ended(&mut self, rank: i32) -> Option<Ended> {
         match &mut self.members.get_mut(rank as usize)?.place {
             Place::Away(far) => far.ended(),
@@ -81,7 +83,7 @@ impl Window {
         }
     }
 
-    /// Takes a message of another host. A request is answered, whatever it is.
+    /// Takes a message of another host. Every request is answered, even an invalid one.
     pub fn take(&mut self, rma: &mut Rma, source: u32, message: &Incoming) -> Result<()> {
         let found = self
             .away

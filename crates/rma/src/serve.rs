@@ -2,12 +2,12 @@
 //! A thread that copies private memory for peers where cross-memory attach is refused, as it is for a
 //! device's memory.
 //!
-//! The asking process writes a request into its mailbox, in its own arena: addresses in the owner's memory,
-//! and the bytes. It puts the mailbox's offset into its slot of the owner's inbox, wakes the owner's thread,
-//! and sleeps until the mailbox says that it is done.
+//! The requesting process writes a request into its mailbox, in its own arena: addresses in the owner's
+//! memory, and the bytes. It stores the mailbox's offset in its slot of the owner's inbox, wakes the owner's
+//! thread, and sleeps until the mailbox's state is DONE or REFUSED.
 //!
 //! Invariants: the thread copies only memory that the owner exposes, whatever a request says. It takes no
-//! lock of MPI calls, so an owner that computes or waits serves all the same.
+//! lock of MPI calls, so it serves while its owner computes or waits.
 
 use error::{Class, Error, Result, fail};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,26 +33,26 @@ const ASKED: u64 = 1;
 const DONE: u64 = 2;
 const REFUSED: u64 = 3;
 
-/// Words of an inbox before the slots, one for each rank.
+/// The words of an inbox before the slots, one of which belongs to each rank.
 const SLOTS: usize = 16;
 /// The first word of an inbox: the number of requests so far, on which the thread sleeps.
 const BELL: usize = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the target.
+    /// Bytes go from the target to the origin.
     Fetch,
-    /// To the target.
+    /// Bytes go from the origin to the target.
     Put,
 }
 
-/// A piece of private memory: its address in the owner, and bytes.
+/// A piece of private memory: its address in the owner, and its bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
-/// Memory that the thread serves, by window.
+/// The memory that the thread serves, each span with the number of its window.
 type Exposed = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// The thread's owner. The thread starts when it is first needed.
+/// The owner of the thread, which starts when it is first needed.
 #[derive(Default)]
 pub(crate) struct Server {
     exposed: Exposed,
@@ -72,7 +72,7 @@ impl Server {
         self.regions().push((window, span));
     }
 
-    /// Undoes `expose`: for one span, or for the whole window.
+    /// Undoes `expose`, for one span or for the whole window.
     pub fn conceal(&self, window: u64, span: Option<Span>) {
         self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
     }
@@ -81,7 +81,7 @@ impl Server {
         self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread unless it runs, and shows its inbox. Returns the inbox's offset in the arena.
+    /// Starts the thread, unless it runs, and publishes its inbox. Returns the inbox's offset in the arena.
     pub fn start(&mut self, segment: &Segment, rank: LocalRank, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);
@@ -148,7 +148,7 @@ impl ServerThread {
         futex::wake_low(&mailbox.words[STATE], 1);
     }
 
-    /// Copies what a request names; false where that is not exposed.
+    /// Copies the bytes that a request names. Returns false if they are not exposed.
     fn copy(&self, mailbox: &Mailbox) -> bool {
         let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;
@@ -163,7 +163,7 @@ impl ServerThread {
                 return false;
             }
             let there = mailbox.bytes.slice(done, bytes);
-            // The memory may be a device's; a freed one is refused.
+            // The memory may be a device's; if it was freed, the copy is refused.
             let is_put = mailbox.words[WAY].load(Ordering::Relaxed) == Way::Put as u64;
             let copied = if is_put { device::copy(here, there) } else { device::copy(there, here) };
             if copied.is_err() {
@@ -285,8 +285,8 @@ mod tests {
         Span::of(Box::leak(bytes.to_vec().into_boxed_slice()))
     }
 
-    // Goal: bytes arrive whatever the pieces, and memory that is not exposed is unchanged. Method: two ranks
-    // in one process.
+    // Goal: bytes arrive for any pieces, and memory that is not exposed is unchanged. Method: two ranks in
+    // one process.
     #[test]
     fn a_thread_copies_what_is_exposed_and_nothing_else() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();

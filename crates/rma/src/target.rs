@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One member of a window on this host as an origin sees it: where its memory is, and how bytes get there.
+//! A member of a window on this host, seen by an origin: where its memory is, and how bytes get there.
 
 use crate::pieces::TargetPiece;
 use crate::process::Rma;
@@ -17,20 +17,20 @@ use transport::shm::{LocalRank, cma};
 /// The range of the target's memory that an operation touches.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
-    /// Displacement in the target's units; in a dynamic window, an address.
+    /// The displacement in the target's units; in a dynamic window, an address.
     pub disp: i64,
     pub count: usize,
-    /// Data bytes of all elements.
+    /// The data bytes of all elements.
     pub bytes: usize,
     pub layout: &'a Arc<Layout>,
 }
 
-/// One member on this host.
+/// A member on this host.
 pub(crate) struct Target {
     pub record: Record,
-    /// This process's rank in the window, by which the record knows it.
+    /// This process's rank in the window, which names it in the record.
     pub me: usize,
-    /// Its rank in the job.
+    /// The member's rank in the job.
     pub peer: LocalRank,
     pub bytes: u64,
     pub disp_unit: i64,
@@ -39,30 +39,30 @@ pub(crate) struct Target {
 
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// By loads and stores, from all members: it lies in an arena.
+    /// Memory in an arena: all members reach it by loads and stores.
     Mapped(Span),
-    /// This process's own private memory. Others update it in the latch, so this process does too.
+    /// This process's own private memory. Others update it in the latch, so this process does, too.
     Local(Span),
-    /// Another process's private memory, at this address there; or this one's on a device, which its own
-    /// thread copies, too.
+    /// Another process's private memory, at this address there; or this process's memory on a device, which
+    /// its own thread copies as well.
     Private(usize),
-    /// What the member has attached, as of the latest look.
+    /// The regions that the member has attached, as last read.
     Dynamic(Regions),
 }
 
 impl Memory {
-    /// This process's own private memory.
+    /// Makes the memory of this process's own private span.
     pub fn own(span: Span) -> Result<Memory> {
         let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
         Ok(if is_on_device { Memory::Private(span.address()) } else { Memory::Local(span) })
     }
 }
 
-/// What a member of a dynamic window has attached.
+/// The regions that a member of a dynamic window has attached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     pub version: Option<u64>,
-    /// Address, bytes, memory; ascending, disjoint, none empty.
+    /// Address, bytes and memory of each; ascending, disjoint, none empty.
     pub known: Arc<[(usize, usize, Memory)]>,
 }
 
@@ -73,8 +73,8 @@ impl Regions {
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
 
-    /// Appends the pieces of `bytes` bytes at `address`, which may cross regions that touch. Returns what is
-    /// not attached, if anything.
+    /// Appends the pieces of `bytes` bytes at `address`, which may cross adjacent regions. Returns the first
+    /// part that is not attached, if there is one.
     fn pieces(
         &self,
         mut address: usize,
@@ -94,8 +94,8 @@ impl Regions {
         None
     }
 
-    /// The range as one buffer if it lies in one region that is addressable here; else it is taken piece by
-    /// piece.
+    /// The range as one buffer, if it is in one region that is addressable here; otherwise to be taken piece
+    /// by piece.
     fn spot(&self, range: TargetRange) -> Spot {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
@@ -115,7 +115,7 @@ impl Regions {
     }
 }
 
-/// Bytes from the start of the target's memory to a range. Errors: MPI_ERR_RMA_RANGE.
+/// The bytes from the start of the target's memory to a range. Errors: MPI_ERR_RMA_RANGE.
 #[inline]
 fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
     match range.disp.checked_mul(disp_unit) {
@@ -124,7 +124,7 @@ fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
     }
 }
 
-/// The same of a range that must lie in the `bytes` bytes that `peer` exposes.
+/// The offset of a range that must be inside the `bytes` bytes that `peer` exposes.
 pub(crate) fn checked_offset(
     range: TargetRange,
     disp_unit: i64,
@@ -150,13 +150,13 @@ fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display
     )
 }
 
-/// The target's data of one operation.
+/// The target's data of one operation, as this process reaches them.
 pub(crate) enum Spot {
     Here {
         buffer: Buffer,
         mapped: bool,
     },
-    /// Elements from this address on in the target's process.
+    /// Elements from this address on, in the target's process.
     There(usize),
 }
 
@@ -167,17 +167,17 @@ impl Target {
         if range.layout.is_contiguous() { self.mapped(range.disp, range.bytes) } else { None }
     }
 
-    /// The same for `bytes` bytes at displacement `disp`.
+    /// The mapped memory of `bytes` bytes at displacement `disp`, if they are inside what the target exposes.
     #[inline(always)]
     pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
         let Memory::Mapped(span) = &self.memory else { return None };
-        // A negative offset becomes a great one, which is outside.
+        // A negative offset becomes a huge one, which is outside.
         let offset = disp.checked_mul(self.disp_unit)? as usize;
         let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
         inside.then(|| span.slice(offset, bytes))
     }
 
-    /// Where the range lies, checked against what the target exposes.
+    /// Finds the memory of the range and checks it against what the target exposes.
     pub fn spot(&self, range: TargetRange) -> Result<Spot> {
         match &self.memory {
             Memory::Mapped(span) => self.within(*span, range, true),
@@ -200,8 +200,8 @@ impl Target {
         }
     }
 
-    /// Appends the memory of `bytes` bytes at an offset of this process's own memory, of a dynamic window at
-    /// an address. Errors: MPI_ERR_RMA_RANGE.
+    /// Appends the memory of `bytes` bytes at an offset (in a dynamic window, at an address) of this
+    /// process's own memory. Errors: MPI_ERR_RMA_RANGE.
     pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
         let (span, mapped) = match &self.memory {
             Memory::Mapped(span) => (*span, true),
@@ -297,7 +297,7 @@ impl Target {
                     count(Counter::CmaBytes, here.bytes() as u64);
                     return Ok(());
                 }
-                // Perhaps a device's memory; its owner has noticed, and serves it.
+                // It may be a device's memory; its owner has noticed that, and serves it.
                 Err(error) => refused = Some(error),
             }
         }

@@ -11,12 +11,12 @@ pub struct Update {
     pub basic: Basic,
 }
 
-/// What MPI_Compare_and_swap compares, puts and fetches: one element each.
+/// The elements that MPI_Compare_and_swap compares, puts and fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct Swap {
     pub basic: Basic,
     pub compare: Span,
     pub origin: Span,
-    /// Receives the target's element as it was.
+    /// Receives the target's old element.
     pub result: Span,
 }

@@ -2,9 +2,9 @@
 //! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
 //!
 //! Invariants: operations at members on this host move their bytes before they return, so closing or flushing
-//! an epoch only orders memory and informs others. Before an epoch that reaches other hosts is closed or
-//! flushed, the caller waits until these have answered (`is_quiet`). Functions here never wait: the caller
-//! asks again until they succeed.
+//! an epoch only orders memory and informs others. Before the caller closes or flushes an epoch that reaches
+//! other hosts, it waits until these have answered (`is_quiet`). Functions here never wait: the caller asks
+//! again until they succeed.
 
 use crate::far::Far;
 use crate::message::Kind;
@@ -29,17 +29,17 @@ pub enum Flavor {
     Dynamic,
 }
 
-/// What one member tells the others when a window is made, in an allgather.
+/// The facts that each member sends the others in an allgather when a window is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// Offset of its record in its arena.
+    /// The offset of its record in its arena.
     pub record: u64,
-    /// Address of its memory in its own process.
+    /// The address of its memory in its own process.
     pub base: usize,
     pub bytes: u64,
-    /// Bytes per unit of displacement.
+    /// The bytes per unit of displacement.
     pub disp_unit: i64,
-    /// The rank and the offset of the arena in which the memory lies, if it lies in one.
+    /// The rank whose arena holds the memory, and the offset there; None if it is in no arena.
     pub mapped: Option<(u32, u64)>,
 }
 
@@ -80,11 +80,11 @@ enum AccessEpoch {
 /// A member of a window.
 pub(crate) struct Member {
     pub place: Place,
-    /// The lock that this process holds, or waits for.
+    /// The lock that this process holds or waits for.
     held: Option<Held>,
-    /// Whether the present MPI_Win_start names it.
+    /// Whether the current MPI_Win_start names it.
     started: bool,
-    /// How many of its posts this process has answered.
+    /// How many of its posts this process has answered by MPI_Win_start.
     answered: u64,
 }
 
@@ -92,35 +92,36 @@ pub(crate) struct Member {
 pub(crate) enum Place {
     /// On this host.
     Here(Target),
-    /// On another.
+    /// On another host.
     Away(Box<Far>),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
     lock: Lock,
-    /// None under MPI_MODE_NOCHECK, where the program excludes conflicts. On another host: any number.
+    /// The ticket in the record's queue; any number for a member on another host; None under
+    /// MPI_MODE_NOCHECK, where the program excludes conflicts.
     ticket: Option<u64>,
 }
 
 pub struct Window {
     pub flavor: Flavor,
-    /// Its name in messages to other hosts: the same at all members.
+    /// Names the window in messages to other hosts: the same at all members.
     pub key: u64,
-    /// Its number in this process, which names it to the serving thread.
+    /// Names the window to the serving thread of this process.
     pub(crate) id: u64,
     pub(crate) rank: usize,
     pub(crate) members: Vec<Member>,
     /// The members on other hosts.
     pub(crate) away: Vec<usize>,
-    /// Whether plain stores have gone to targets since the latest flush.
+    /// Whether stores that are not atomic have gone to targets since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
     /// The count of completions for which MPI_Win_wait waits, if an exposure epoch is open.
     posted: Option<u64>,
     /// Completions in earlier exposure epochs.
     completed: u64,
-    /// Of a dynamic window: what this process has attached; offset and rows of its table.
+    /// For a dynamic window: the regions that this process has attached; offset and rows of its table.
     pub(crate) attached: Vec<Attached>,
     pub(crate) table: Option<(u64, usize)>,
 }
@@ -128,13 +129,13 @@ pub struct Window {
 /// Memory that this member has attached.
 pub(crate) struct Attached {
     pub span: Span,
-    /// The rank and the offset of the arena in which it lies, if it lies in one.
+    /// The rank whose arena holds it, and the offset there; None if it is in no arena.
     pub mapped: Option<(LocalRank, u64)>,
 }
 
 impl Window {
-    /// The window of `peers` with what they expose. `memory` is this process's memory; `key` names the window
-    /// in messages.
+    /// Makes the window of `peers` with what they expose. `memory` is this process's memory; `key` names the
+    /// window in messages.
     pub fn new(
         rma: &mut Rma,
         (flavor, key): (Flavor, u64),
@@ -183,19 +184,19 @@ impl Window {
         })
     }
 
-    /// Frees the record and the table. All members must have stopped using them.
+    /// Frees the record and the table. All members must have stopped using these.
     pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
         rma.server.conceal(self.id, None);
         allocator.free(self.mine().record.offset());
         self.table.map(|(offset, _)| allocator.free(offset));
     }
 
-    /// This process as a member.
+    /// This process's own member.
     pub(crate) fn mine(&self) -> &Target {
         self.here(self.rank).expect("a process is on its own host")
     }
 
-    /// A member on this host.
+    /// The target of a member on this host; None if the member is on another host.
     #[inline(always)]
     pub(crate) fn here(&self, member: usize) -> Option<&Target> {
         match &self.members[member].place {
@@ -226,7 +227,7 @@ impl Window {
         }
     }
 
-    /// As `target`; nothing instead of an error.
+    /// Does the same as `target`; returns None instead of an error.
     #[inline(always)]
     pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
         let member = usize::try_from(rank).ok().filter(|member| *member < self.members.len())?;
@@ -284,14 +285,14 @@ impl Window {
         Ok(())
     }
 
-    /// All members have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
+    /// Notes that all members have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
     pub fn fenced(&mut self, opens: bool) -> Result<()> {
         fence(Ordering::SeqCst);
         self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
         self.failure(None)
     }
 
-    /// Checks that an access epoch may be opened: none is open but a fence's without operations.
+    /// Checks that an access epoch may be opened: no epoch is open, except a fence's without operations.
     #[inline]
     fn may_open(&self, call: &str) -> Result<()> {
         match self.access {
@@ -322,7 +323,7 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_start: opens an access epoch, which has begun once `has_started`.
+    /// MPI_Win_start: opens an access epoch, which has started once `has_started` is true.
     pub fn start(&mut self, targets: &[usize]) -> Result<()> {
         self.may_open("MPI_Win_start")?;
         self.access = AccessEpoch::Start;
@@ -360,8 +361,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// MPI_Win_test, and the condition of MPI_Win_wait: whether all origins have completed. Then the exposure
-    /// epoch ends.
+    /// MPI_Win_test, and the condition of MPI_Win_wait: returns whether all origins have completed. If so,
+    /// the exposure epoch ends.
     pub fn has_completed(&mut self) -> Result<bool> {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
@@ -374,7 +375,7 @@ impl Window {
         Ok(true)
     }
 
-    /// MPI_Win_lock: asks for the lock of one member, which is held once `is_granted`.
+    /// MPI_Win_lock: asks for the lock of one member. The lock is held once `is_granted` is true.
     #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
@@ -443,8 +444,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// MPI_Win_flush and its relatives, once members on other hosts have answered: they only order memory. No
-    /// `rank` means all members.
+    /// MPI_Win_flush and its variants, once members on other hosts have answered: only orders memory. A
+    /// `rank` of None means all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
@@ -454,7 +455,7 @@ impl Window {
         if !open {
             fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
         }
-        // Only plain stores need a full fence; loads and atomic updates are in order.
+        // Only stores that are not atomic need a full fence; loads and atomic updates are in order.
         fence(if std::mem::take(&mut self.stored) { Ordering::SeqCst } else { Ordering::AcqRel });
         if self.spans_hosts() { self.failure(rank) } else { Ok(()) }
     }
@@ -470,8 +471,8 @@ impl Window {
         }
     }
 
-    /// MPI_Win_shared_query: size, displacement unit and local address of a member's memory, if it is
-    /// addressable.
+    /// MPI_Win_shared_query: size, displacement unit and local address of a member's memory, or None if it is
+    /// not addressable here.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let member = self.member(rank)?;
         let Some(Target { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
@@ -501,7 +502,7 @@ impl Member {
         self.held = Some(Held { lock, ticket });
     }
 
-    /// Releases the lock; false if none is held.
+    /// Releases the lock. Returns false if none is held.
     #[inline]
     fn release(&mut self, rma: &mut Rma, key: u64) -> bool {
         let Some(held) = self.held.take() else { return false };

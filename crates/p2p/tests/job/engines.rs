@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What stands for executors in a test: moves the bytes of messages once both sides have started, at any
+//! A stand-in for executors in a test: it moves the bytes of messages once both sides have started, at any
 //! time.
 
 use datatype::Buffer;
 use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use sys::Block;
 
-/// Sides of messages, under way.
+/// The sides of messages that are under way.
 #[derive(Default)]
 pub struct Engines {
     sides: Vec<Side>,
-    /// Receives that wait until an earlier one with their key is gone.
+    /// Receives that wait until an earlier receive with the same key has gone.
     later: Vec<(usize, Handoff)>,
     /// Messages whose receiver started first.
     pub foreseen: u64,
@@ -24,10 +24,10 @@ struct Side {
     key: HandoffKey,
     sends: bool,
     buffer: Buffer,
-    /// For how many more turns a receive that was withdrawn keeps its key.
+    /// How many more turns a withdrawn receive keeps its key.
     lingers: Option<u64>,
     is_over: bool,
-    /// It took only a part of its message.
+    /// Whether the receive took only a part of its message.
     is_short: bool,
 }
 
@@ -47,7 +47,7 @@ impl Engines {
         });
     }
 
-    /// Starts a send that an executor moves, or, if it has no memory, any other.
+    /// Starts a send that an executor moves; without memory, any other send.
     pub fn send(
         &mut self,
         (rank, p2p): (usize, &mut P2p),
@@ -67,7 +67,7 @@ impl Engines {
         ticket
     }
 
-    /// As the process that uses p2p does in its progress.
+    /// Takes handoffs as a process does in its progress.
     pub fn carry(&mut self, rank: usize, p2p: &mut P2p, draw: impl Fn(u64) -> u64) {
         let mut due: Vec<_> = self.later.extract_if(.., |(owner, _)| *owner == rank).collect();
         due.extend(std::iter::from_fn(|| p2p.next_handoff()).map(|handoff| (rank, handoff)));
@@ -107,7 +107,7 @@ impl Engines {
         });
     }
 
-    /// Moves a message both of whose sides are there.
+    /// Moves a message whose two sides are there.
     pub fn step(&mut self, draw: impl Fn(u64) -> u64) {
         if self.sides.is_empty() {
             return;
@@ -134,7 +134,7 @@ impl Engines {
         self.sides[into].is_short = is_short;
     }
 
-    /// Cancels an operation, as the process that uses p2p does.
+    /// Cancels an operation as a process does.
     pub fn cancel(&mut self, rank: usize, p2p: &mut P2p, ticket: Ticket) {
         let mut is_free = true;
         for other in p2p.depending(ticket) {

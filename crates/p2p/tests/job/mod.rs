@@ -20,23 +20,24 @@ pub struct Bytes {
     pub bytes: usize,
 }
 
-/// What gaps, and receive buffers before a message comes, hold.
+/// The content of gaps, and of receive buffers before a message comes.
 const UNTOUCHED: u8 = 0xee;
 
 impl Bytes {
-    /// `bytes` untouched bytes in one stretch.
+    /// Makes `bytes` untouched bytes without gaps.
     pub fn new(bytes: usize) -> Bytes {
         Bytes::with_gaps(bytes, bytes.max(1), 0)
     }
 
-    /// `bytes` untouched bytes with `gap` bytes between elements of `piece` bytes, which must divide `bytes`.
+    /// Makes `bytes` untouched bytes with `gap` bytes between elements of `piece` bytes, which must divide
+    /// `bytes`.
     pub fn with_gaps(bytes: usize, piece: usize, gap: usize) -> Bytes {
         assert_eq!(bytes % piece, 0);
         let memory = vec![UNTOUCHED; bytes / piece * (piece + gap)].into_boxed_slice();
         Bytes { memory, layout: Arc::new(element(piece, piece + gap)), piece, gap, bytes }
     }
 
-    /// The same, holding message `id`.
+    /// Makes the same with the content of message `id`.
     pub fn holding(mut self, id: u64) -> Bytes {
         let (piece, step) = (self.piece, self.piece + self.gap);
         for at in 0..self.bytes {
@@ -55,13 +56,13 @@ impl Bytes {
         unsafe { Span::claim(self.memory.as_ptr() as usize, self.memory.len()) }
     }
 
-    /// The data without gaps.
+    /// The packed data.
     pub fn packed(&self) -> Vec<u8> {
         let (piece, step) = (self.piece, self.piece + self.gap);
         (0..self.bytes).map(|at| self.memory[at / piece * step + at % piece]).collect()
     }
 
-    /// Fails unless it holds the first `bytes` bytes of message `id`, and nothing else was written.
+    /// Fails unless the memory holds the first `bytes` bytes of message `id`, and nothing else was written.
     #[track_caller]
     pub fn assert_holds(&self, id: u64, bytes: usize) {
         let packed = self.packed();
@@ -81,7 +82,7 @@ impl Bytes {
     }
 }
 
-/// An element of `piece` bytes and any extent.
+/// A datatype of `piece` bytes with any extent.
 pub fn element(piece: usize, extent: usize) -> Layout {
     let mark = Layout::contiguous(1).to_words()[0];
     let words = [mark, piece as u64, 0, extent as u64, 0, 1, 0, piece as u64, 1, 0];
@@ -96,7 +97,7 @@ pub fn byte_of(id: u64, at: usize) -> u8 {
     }
 }
 
-/// A simulated job that the test moves on.
+/// A simulated job, in which the test makes the progress.
 pub struct Job {
     pub network: Network,
     pub ranks: Vec<P2p>,
@@ -118,7 +119,7 @@ impl Job {
         self.ranks[rank].poll().expect("no rank is corrupt");
     }
 
-    /// Polls everybody often enough for everything that can happen to happen.
+    /// Polls every rank often enough for everything that can happen to happen.
     pub fn settle(&mut self) {
         for _ in 0..self.settling_polls * self.ranks.len() {
             self.step();
@@ -138,7 +139,7 @@ impl Job {
     }
 }
 
-/// A network without moods.
+/// A network without faults.
 pub const CALM: Conditions = Conditions {
     ring_packets: 8,
     payload_bytes_max: 256,
@@ -151,7 +152,7 @@ pub const CALM: Conditions = Conditions {
     is_disordered: false,
 };
 
-/// Small numbers, so that every protocol is reached by small messages.
+/// A configuration with small limits, so that small messages reach every protocol.
 pub fn small() -> Config {
     Config {
         eager_bytes_max: 128,
@@ -165,8 +166,8 @@ pub fn small() -> Config {
     }
 }
 
-/// The same, with a longest eager message drawn from a seed. Every second seed reads the messages of an
-/// exchange.
+/// The same configuration, with the longest eager message drawn from a seed. Every second seed reads the
+/// messages of an exchange.
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
@@ -174,7 +175,7 @@ pub fn drawn(seed: u64) -> Config {
     Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
 }
 
-/// Runs `test` for many seeds, SEEDS if that is set, or for SEED alone; a failure prints its seed.
+/// Runs `test` for many seeds (SEEDS sets how many), or for SEED alone. A failure prints its seed.
 pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
     let count = std::env::var("SEEDS").map_or(count, |count| count.parse().expect("SEEDS is a number"));
     let seeds = match std::env::var("SEED") {
@@ -199,9 +200,9 @@ impl Drop for PrintOnPanic {
     }
 }
 
-/// What a seed lets the network below the numbers of packets do: from nothing to heavy losses.
+/// The faults of the network below the sequence numbers that a seed draws: from none to heavy losses.
 pub fn weather(seed: u64) -> Conditions {
-    // Neighbouring seeds differ in all of it.
+    // Neighbouring seeds differ in all parts.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let pick = |choices: &[u64], shift: u64| choices[(mixed >> shift) as usize % choices.len()];
     Conditions {
@@ -212,7 +213,8 @@ pub fn weather(seed: u64) -> Conditions {
     }
 }
 
-/// Moods drawn from a seed: from calm to a network that delays, refuses, loses, and hides memory.
+/// The faults that a seed draws: from none to a network that delays, refuses, loses packets, and hides
+/// memory.
 pub fn moods(seed: u64) -> Conditions {
     let pick = |choices: &[u64], shift: u64| choices[(seed >> shift) as usize % choices.len()];
     Conditions {
