@@ -9,7 +9,7 @@ use coll::carrier::{
     self, Asked, Carrier, Facts as CallFacts, Library, Policy, Slots, Space, Terms, Way, Why, choose, execute,
 };
 use schedule::simulate::{Network, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, Facts, NodeMap, Order, Params};
+use schedule::{ALGORITHMS, Algorithm, Collective, Facts, NodeMap, Order, Params, Schedule, Side};
 use telemetry::Unit;
 use telemetry::summary::short;
 
@@ -52,6 +52,10 @@ pub struct Plan {
     /// Assume an operator that is not commutative.
     #[arg(long)]
     ordered: bool,
+    /// Say which steps the rank carries out, and which a proxy on another computer, such as a data processing
+    /// unit (`mpirun --dpu-hostfile`).
+    #[arg(long, conflicts_with_all = ["bytes", "list"])]
+    dpu: bool,
     /// Print the protocol of messages between two ranks of a node, by length.
     #[arg(long, conflicts_with_all = ["collective", "list", "bytes"])]
     p2p: bool,
@@ -133,11 +137,28 @@ impl Plan {
                 .expect("a String takes all");
             match right(facts) {
                 false => writeln!(text, "  not for operators that are not commutative"),
-                true => writeln!(text, "{}", facts.algorithm.plan(&params)),
+                true => writeln!(text, "{}", self.steps(&facts.algorithm.plan(&params))),
             }
             .expect("a String takes all");
         }
+        if self.dpu {
+            text += "host: the rank, in the call that starts the operation and those that wait for it; dpu: the proxy\n";
+        }
         Ok(text)
+    }
+
+    /// A schedule in words, with `--dpu` the side of each step, too.
+    fn steps(&self, schedule: &Schedule) -> String {
+        let words = schedule.to_string();
+        if !self.dpu {
+            return words;
+        }
+        let placement = self.placement();
+        let node = |rank: u32| placement.map().map(|nodes| nodes.of(rank));
+        let sides = schedule.sides(|peer| node(peer) == node(self.rank));
+        let sides = sides.iter().map(|side| if *side == Side::Host { "host" } else { "dpu" });
+        let lines = words.lines().zip([""].into_iter().chain(sides));
+        lines.map(|(line, side)| format!("{side:<5}{line}\n")).collect()
     }
 }
 
@@ -317,12 +338,21 @@ mod tests {
             bytes: None,
             in_place: false,
             ordered: false,
+            dpu: false,
             fabric: None,
             p2p: false,
         };
         let text = plan.run().unwrap();
         assert!(text.contains("rank 3 of 8") && text.matches("recv").count() == 3, "{text}");
-        assert!(Plan { rank: 8, ..plan }.run().unwrap_err().contains("below 8"));
+        // Rank 3 has rank 2 on its node, ranks 1 and 5 elsewhere, and the same distances the other way.
+        let divided = Plan { nodes: 4, dpu: true, ..plan };
+        let text = divided.run().unwrap();
+        let of = |side: &str, action: &str| {
+            text.lines().filter(|line| line.starts_with(side) && line.contains(action)).count()
+        };
+        assert_eq!((of("host ", "recv"), of("dpu ", "recv")), (1, 2), "{text}");
+        assert_eq!((of("host ", "send"), of("dpu ", "send")), (0, 3), "{text}");
+        assert!(Plan { rank: 8, ..divided }.run().unwrap_err().contains("below 8"));
     }
 
     #[test]
@@ -340,6 +370,7 @@ mod tests {
                 fabric: Some(fabric.into()),
                 in_place: false,
                 ordered: false,
+                dpu: false,
                 p2p: false,
             };
             let settings = settings::parse(&[]).unwrap();
@@ -373,6 +404,7 @@ mod tests {
                 fabric: None,
                 in_place: false,
                 ordered: false,
+                dpu: false,
                 p2p: false,
             };
             let variables: Vec<_> = variables.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
