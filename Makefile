@@ -109,9 +109,12 @@ aarch64 ppc64le: setup  ## build everything for that processor, and run programs
 	tools/setup --$@
 	tests/emulated $@
 
-proxy-aarch64 proxy-ppc64le: setup  ## build mpirun and outboard-proxy for that processor (the Arm cores of a DPU) into dist/, and run their unit tests under qemu-user
+# Ranks of this machine's processor beside proxies of that one.
+proxy-aarch64: build
+proxy-aarch64 proxy-ppc64le: setup  ## build mpirun and outboard-proxy for that processor (the Arm cores of a DPU) into dist/, and run their unit tests under qemu-user; aarch64: a job, too (root)
 	tools/setup --$(@:proxy-%=%)
 	tools/packages --arch $(@:proxy-%=%) proxy tests
+	$(if $(findstring aarch64,$@),tools/setup --hosts && tests/hosts/run --arm)
 
 test-1024: build  ## run one job of 1,024 ranks on 32 test hosts, with a proxy for each, and one with computers for proxies (half an hour; 14 GB of memory; root)
 	tools/setup --hosts
