@@ -103,6 +103,28 @@ def ranks_and_proxies_on_other_computers_share_collectives_of_all_programs(hosts
 
 @jobs.rare
 @test
+def mpi4pys_suite_runs_with_proxies_on_other_computers(hosts):
+    file = lab.STATE / "dpus"
+    file.write_text("h3\nh4\n")
+    code, output = jobs.on(hosts.hosts[0], *jobs.MPI4PY, "--hosts", "h1:2,h2:2", "--dpu-hostfile", file, "--ranks", 4, "--timeout", 1500, timeout=1800)
+    expect(code == 0, f"{code}\n{output}")
+    jobs.nothing_left(hosts)
+    return output.splitlines()[-1]
+
+
+@jobs.rare
+@test
+def mpichs_lists_run_with_proxies_on_other_computers(hosts):
+    file = lab.STATE / "dpus"
+    file.write_text("h3\nh4\n")
+    code, output = jobs.on(hosts.hosts[0], *jobs.CONFORMANCE, "coll", "pt2pt", "part", "--quick", "--hosts", "h1:8,h2:8", "--dpu-hostfile", file, timeout=3600)
+    expect(code == 0, f"{code}\n{output}")
+    jobs.nothing_left(hosts)
+    return output.splitlines()[-1]
+
+
+@jobs.rare
+@test
 def a_proxy_on_another_computer_serves_two_ranks_of_a_host(hosts):
     output = Offload(hosts, 1, ranks=2).ends_well()
     expect(counted(output, "offloaded") > 0 and not counted(output, "recovered"), output)

@@ -13,6 +13,7 @@ MANY = {"p2p_ways": 3, "p2p_modes": 4, "p2p_probe": 5, "p2p_requests": 6, "p2p_r
         "coll_derived": 6, "coll_operators": 7, "neighbors": 8, "intercomms": 6,
         "split_types": 8, "persistent": 4, "partitioned": 4, "threads": 4, "types": 2, "topologies": 8}
 MPI4PY = [HERE / "mpi4py/run", "--abi", "standard"]
+CONFORMANCE = [HERE / "conformance/run"]
 # Tests of `--more` only.
 RARE = []
 
