@@ -24,7 +24,7 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<
 
 /// Deletes all attributes of an object that is about to be freed, the latest first.
 ///
-/// Errors: a delete callback refuses; the attributes from that one on stay.
+/// Errors: a delete callback refuses; its attribute and those not deleted yet stay.
 pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
@@ -144,7 +144,7 @@ fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut At
     }
 }
 
-/// The address of a predefined attribute's value; for MPI_WIN_BASE the value itself.
+/// The address of a predefined attribute's value, or for MPI_WIN_BASE the value itself.
 pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
     match predefined(guard, object, keyval)? {
         Some(value) => Ok(value),
@@ -152,7 +152,7 @@ pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -
     }
 }
 
-/// The address of a comm's predefined attribute's value (MPI 5.0, section 9.1.2); nothing if the keyval is
+/// The address of a comm's predefined attribute's value (MPI 5.0, section 9.1.2), or None if the keyval is
 /// the program's.
 pub(crate) fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
     if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Functions beside the standard's, for programs with device memory and for bindings of other languages
-//! (include/mpi-ext.h, docs/gpu.md).
+//! Functions that the standard does not have, for programs with device memory and for bindings of other
+//! languages (include/mpi-ext.h, docs/gpu.md).
 //!
-//! Contract of every function, kept by the program: its arguments are what the header asks.
+//! Contract of every function, kept by the program: its arguments are as the header demands.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use crate::args::{Address, Out};
@@ -33,7 +33,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// `MPIX_Query_cuda_support` of MPICH and Open MPI: 1 if MPI calls take CUDA memory in this process.
+    /// `MPIX_Query_cuda_support` of MPICH and Open MPI: 1 if MPI calls accept CUDA memory in this process.
     MPIX_Query_cuda_support PMPIX_Query_cuda_support() {
         c_int::from(backend() == Some("cuda"))
     }
@@ -53,7 +53,7 @@ functions! {
         })
     }
 
-    /// Memory of the current device.
+    /// Allocates memory of the current device.
     MPIX_Device_alloc PMPIX_Device_alloc(bytes: usize, memory: *mut *mut c_void) {
         anytime("MPIX_Device_alloc", || {
             let out = Address(memory.expose_provenance());
@@ -83,12 +83,12 @@ functions! {
         })
     }
 
-    /// Frees a stream of `MPIX_Device_stream_create`, whose work is over.
+    /// Frees a stream of `MPIX_Device_stream_create` whose work is over.
     MPIX_Device_stream_free PMPIX_Device_stream_free(stream: *mut c_void) {
         anytime("MPIX_Device_stream_free", || device::destroy_stream(stream.addr()))
     }
 
-    /// Copies as `MPIX_Device_copy`, when the stream comes to it.
+    /// Copies like `MPIX_Device_copy`, in the order of the stream.
     MPIX_Device_stream_copy PMPIX_Device_stream_copy(
         to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
     ) {
@@ -98,12 +98,13 @@ functions! {
         })
     }
 
-    /// Waits until a stream's work is over. Other threads may go on with MPI meanwhile.
+    /// Waits until a stream's work is over. Other threads may use MPI meanwhile.
     MPIX_Device_stream_synchronize PMPIX_Device_stream_synchronize(stream: *mut c_void) {
         anytime("MPIX_Device_stream_synchronize", || device::created_stream(stream.addr())?.synchronize())
     }
 
-    /// For a binding that passes a copy of the program's memory: the functions that move the bytes.
+    /// Gives a request the functions of a binding that passes a copy of the program's memory, and moves the
+    /// bytes itself.
     MPIX_Request_attach PMPIX_Request_attach(
         request: usize, start: Function, end: Function, release: Function, state: *mut c_void
     ) {
@@ -113,7 +114,8 @@ functions! {
         (shim.code)(call("MPIX_Request_attach", On::Nothing, |guard| request::attach(guard, request, attached)))
     }
 
-    /// For tests: lets the CPU touch an allocation of sentinel memory, or no longer (`device::set_open`).
+    /// Lets the CPU touch an allocation of sentinel memory, or forbids it again; for tests
+    /// (`device::set_open`).
     MPIX_Device_open PMPIX_Device_open(memory: *mut c_void, open: c_int) {
         anytime("MPIX_Device_open", || device::set_open(memory.expose_provenance(), open != 0))
     }
@@ -126,14 +128,14 @@ fn span(address: usize, bytes: usize) -> Result<Span> {
     }
 }
 
-/// Runs the body of a function, which needs nothing of the process, so that any thread may call it. Returns
-/// its code as the program's ABI has it.
+/// Runs the body of a function that needs nothing of the process, so that any thread may call it. Returns its
+/// code in the form of the program's ABI.
 fn anytime(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     let Err(error) = body() else { return SUCCESS };
     (shim::get().code)(process::anytime(name, On::Nothing, |_| Err(error)))
 }
 
-/// The name of this process's backend; it may be asked before MPI_Init.
+/// The name of this process's backend. It may be asked before MPI_Init.
 fn backend() -> Option<&'static str> {
     settings::load().and_then(staging::start).ok()?;
     device::name()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! From the arguments of file functions to calls of `io`: positions, data representations, shared pointers.
+//! Makes calls of `io` from the arguments of file functions: positions, data representations, shared file
+//! pointers.
 
 use crate::args::{Address, Handle};
 use crate::collective::opened;
@@ -17,7 +18,7 @@ use sys::Block;
 /// The position at which an access begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// At an offset in etypes.
+    /// At an offset, in etypes.
     Offset(i64),
     /// At the individual file pointer.
     Pointer,
@@ -41,7 +42,7 @@ pub(crate) struct Wanted {
 }
 
 impl Guard {
-    /// A datatype as a representation lays it out in the file.
+    /// The layout of a datatype in the file, in a data representation.
     pub(crate) fn in_file(
         &mut self,
         representation: &Representation,
@@ -70,8 +71,8 @@ impl Guard {
         }
     }
 
-    /// Starts an access. Its outcome is in bytes of the program's memory. `blocking`: the caller only waits
-    /// for it.
+    /// Starts an access. Its outcome is in bytes of the program's memory. `blocking`: whether the caller only
+    /// waits for it.
     pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Promise<Result<u64>>> {
         let file = self.job().files.get(wanted.fh)?;
         file.check_way(wanted.way)?;
@@ -138,7 +139,7 @@ impl Guard {
         Ok(number)
     }
 
-    /// The offset of an access of `bytes` bytes in the file, and its length, by which its pointer advances:
+    /// The offset of an access of `bytes` bytes in the file, and the length by which its pointer advances,
     /// both in etypes. The offset of an ordered access is not known yet.
     fn position(&mut self, wanted: Wanted, bytes: u64) -> Result<(i64, i64)> {
         let file = self.job().files.get_mut(wanted.fh)?;
@@ -152,7 +153,7 @@ impl Guard {
         Ok((position, etypes))
     }
 
-    /// An access in a data representation of the program. This rank makes it now and alone, since the
+    /// Makes an access in a data representation of the program. This rank makes it now and alone, since the
     /// program's functions are called only within the MPI call that moves the data.
     fn access_by_user(
         &mut self,
@@ -227,7 +228,7 @@ impl Guard {
 }
 
 impl Process {
-    /// A new shared file pointer at `etypes`, a word in this rank's arena.
+    /// A new shared file pointer with the value `etypes`, a word in this rank's arena.
     pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
         let job = self.job();
         let offset = job.coll.memory().alloc(8)?;

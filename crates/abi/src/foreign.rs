@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What MPICH's bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) need: attributes as
-//! integers, callbacks in their own form. It is not in the standard; the MPICH shim exports it
-//! (`mpich/extra.rs`).
+//! Functions for MPICH's bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12): attributes as
+//! integers, and callbacks in the languages' own form. The standard does not have them; the MPICH shim
+//! exports them (`mpich/extra.rs`).
 
 use crate::args::{Handle, Out};
 use crate::attribute;
@@ -12,7 +12,7 @@ pub use objects::Kind;
 use objects::{Registered, Value, constants as c};
 use std::sync::Arc;
 
-/// How a language keeps an attribute, in MPICH's numbers.
+/// The forms in which a language keeps an attribute, by MPICH's numbers.
 const ADDRESS: i32 = 1;
 const INTEGER: i32 = 3;
 
@@ -33,8 +33,8 @@ pub fn set_attribute(
     attribute::set(guard, on, object, keyval, value)
 }
 
-/// MPI_Comm_get_attr and its like, for a language. Of a predefined attribute Fortran gets the value, C its
-/// address.
+/// MPI_Comm_get_attr and its like, for a language. Fortran gets the value of a predefined attribute, C the
+/// value's address.
 pub fn get_attribute(
     guard: &mut Guard,
     on: Kind,
@@ -70,7 +70,7 @@ pub fn get_attribute(
     })
 }
 
-/// Makes the library call a keyval's callbacks through a language's proxies, one for copies and one for
+/// Makes the library call a keyval's callbacks through a language's functions, one for copies and one for
 /// deletions.
 pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
     let Registered { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
@@ -78,7 +78,7 @@ pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -
     Ok(())
 }
 
-/// Notes that a generalized request's functions are Fortran's.
+/// Notes that a generalized request's functions have the Fortran form.
 pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     match &mut guard.job().requests.get_mut(request)?.work {
         Some(Work::Generalized { functions, .. }) => functions.is_fortran = true,
@@ -87,17 +87,17 @@ pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request is over. It stays, and no progress is made.
+/// Whether a request is over. The request stays, and no progress is made.
 pub fn is_complete(guard: &mut Guard, request: Handle) -> bool {
     guard.peek(request).unwrap_or(false)
 }
 
-/// Makes progress once.
+/// Makes one round of progress.
 pub fn progress(guard: &mut Guard) {
     guard.progress();
 }
 
-/// The error of a function that MPICH has and this library does not.
+/// The error for a function of MPICH that this library does not have.
 pub fn refuse(name: &str) -> Result<()> {
     fail!(
         Class::UnsupportedOperation,

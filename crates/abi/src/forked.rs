@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a child that the program forks may do with the job's memory: read it. Its writes stay its own.
+//! A child that the program forks may read the job's memory, but its writes stay its own.
 //!
-//! Invariant: the child maps everything anew, privately, before fork returns in it. Of a page that it has not
-//! written it goes on to see what the processes of the job write.
+//! Invariant: before fork returns in the child, the child maps all shared memory anew, as private copies. A
+//! page that the child has not written still shows what the processes of the job write.
 
 use std::sync::OnceLock;
 use transport::shm::Segment;
 
 static SEGMENT: OnceLock<&'static Segment> = OnceLock::new();
 
-/// Arranges it for all children of this process. Without the handler they would share the memory, as before.
+/// Installs the handler for all children of this process. If that fails, children share the memory.
 pub(crate) fn keep_writes_apart(segment: &'static Segment) {
     let mut is_new = false;
     SEGMENT.get_or_init(|| {

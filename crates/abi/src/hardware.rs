@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Kinds of hardware: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
 //!
-//! A process is restricted to an instance of a kind if it may run on that instance's cpus only.
+//! A process is restricted to an instance of a kind if it may run only on the cpus of that instance.
 
 use objects::{Info, constants as c};
 use sys::topology::{KINDS, Place, place};
@@ -14,8 +14,8 @@ pub fn kinds() -> impl Iterator<Item = String> {
     KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
 }
 
-/// A number for the instance to which this process is restricted: equal for all such processes. MPI_UNDEFINED
-/// if there is none.
+/// A number for the instance to which this process is restricted, equal for all such processes, or
+/// MPI_UNDEFINED if the process is not restricted to one instance.
 pub fn color(kind: &str) -> i32 {
     if kind == "mpi_shared_memory" {
         return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a program has not freed when it finalizes MPI: with OUTBOARD_CHECK=2, one line each.
+//! The report of what a program has not freed when it finalizes MPI: one line each, with OUTBOARD_CHECK=2.
 
 use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
@@ -8,7 +8,7 @@ use objects::context::{CONNECT_CONTEXT, PORT_CONTEXT, WINDOW_CONTEXT};
 use objects::{Handle, Table};
 use p2p::{Pending, Probe};
 
-/// A message that came and was never received.
+/// A message that arrived and was never received.
 pub(crate) struct Lost {
     context: u64,
     message: Probe,
@@ -18,7 +18,7 @@ pub(crate) struct Lost {
 /// sends would never end.
 pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     let job = guard.job();
-    // Those that matched probes took out of the queue.
+    // Messages that matched probes took out of the queue.
     let probed: Vec<Handle> = job.messages.iter().map(|(handle, _)| handle).collect();
     for handle in probed {
         if let Ok(taken) = job.messages.remove(handle)
@@ -28,7 +28,7 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
             job.p2p.free(ticket);
         }
     }
-    // What others ask of this rank's windows is carried out until all have left.
+    // Requests of other ranks on this rank's windows are carried out until all ranks have left.
     let sent = job
         .p2p
         .drain(|context| context != WINDOW_CONTEXT)
@@ -37,15 +37,15 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
-/// Whether a message is the library's own about a connection. An attempt that was given up leaves some, and
-/// the program knows of it.
+/// Whether a message is the library's own about a connection. A failed attempt leaves such messages, and the
+/// program has got its error.
 fn is_of_port(context: u64) -> bool {
     [PORT_CONTEXT, CONNECT_CONTEXT].contains(&context)
 }
 
 /// Prints a line for each thing that was not freed. All processes are in MPI_Finalize.
 pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
-    // The last messages may lie in the rings.
+    // The last messages may still be in the rings.
     guard.progress();
     let mut lines: Vec<String> = Vec::new();
     for Lost { context, message } in lost {
@@ -82,7 +82,7 @@ fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &Table<T>) {
     lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
 }
 
-/// The comm of a context, if it is still alive.
+/// The comm of a context, in words.
 fn comm_of(guard: &Guard, context: u64) -> String {
     let comms = &guard.objects.comms;
     let named = [objects::constants::COMM_WORLD, objects::constants::COMM_SELF];
@@ -98,7 +98,7 @@ fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }:
     format!("message of {bytes} bytes from rank {source_peer}, tag {tag}, {comm}, was never received")
 }
 
-/// A point-to-point operation that has not ended.
+/// The line for a point-to-point operation that has not ended.
 fn in_words(guard: &Guard, pending: Pending) -> String {
     match pending {
         Pending::Receive { pattern, capacity } => {
@@ -118,7 +118,7 @@ fn in_words(guard: &Guard, pending: Pending) -> String {
     }
 }
 
-/// A request that was not completed or freed; nothing if its receive is reported already.
+/// The line for a request that was not completed or freed, or None if its receive is reported already.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the standard forbids or leaves open, and MPICH, Open MPI and Intel MPI all accept: so does Outboard.
-//! OUTBOARD_CHECK=1 warns once of each kind; docs/debugging.md lists them.
+//! Arguments that the standard forbids or leaves open, and that MPICH, Open MPI, Intel MPI and Outboard all
+//! accept. OUTBOARD_CHECK=1 warns once of each kind; docs/debugging.md lists them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A kind of what is accepted.
+/// A kind of argument that is accepted.
 #[derive(Clone, Copy)]
 pub(crate) enum Taken {
     /// An operator on characters.
     Characters,
     /// MPI_DATATYPE_NULL where no element is moved.
     NullDatatype,
-    /// Bits that are no access mode.
+    /// Bits that do not belong to an access mode.
     AccessMode,
-    /// A number that is no error code, for an error handler.
+    /// A number that is not an error code, for an error handler.
     ErrorCode,
 }
 
 /// The kinds of which the user has been warned, as bits.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Warns that something is accepted.
+/// Warns that an argument of a kind is accepted.
 #[cold]
 pub(crate) fn take(what: Taken) {
     let settings = settings::get();

@@ -33,5 +33,5 @@ mod staging;
 mod stdio;
 pub mod stream;
 
-/// Which functions have a body: one line each, with the name and 1 or 0. Generated.
+/// The functions that have a body: one line each, with the name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

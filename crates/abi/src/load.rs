@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is done when the library is loaded, before `main`: where the process has one thread, and before the
-//! program chooses otherwise.
+//! What happens when the library is loaded, before `main`. At that time the process has one thread, and the
+//! program has not chosen otherwise.
 
 use crate::stdio;
 

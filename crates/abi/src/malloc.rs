@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), so that peers and
-//! proxies reach them without the kernel: `liboutboard_malloc.so`, which `mpirun` loads before the program's
-//! libraries, has extents of the arena as its pool.
+//! proxies reach them without the kernel. `mpirun` loads `liboutboard_malloc.so` before the program's
+//! libraries; its pool is extents of the arena.
 //!
-//! Invariants: the pool has a lock of its own, for a program allocates at any time, and this library does
-//! inside of calls; what the pool's own tables need is glibc's. The pool stays mapped after MPI_Finalize. A
-//! forked child writes into a copy of its own (`forked.rs`), and gives nothing back.
-//! Read next: `crates/malloc/src/lib.rs`.
+//! Invariants: the pool has a lock of its own, because a program allocates at any time, and this library
+//! allocates inside calls. The pool's own tables are allocated by glibc. The pool stays mapped after
+//! MPI_Finalize. A forked child writes into a private copy (`forked.rs`), and frees nothing in the pool. Read
+//! next: `crates/malloc/src/lib.rs`.
 
 use settings::{Malloc, Settings};
 use std::cell::RefCell;
@@ -17,14 +17,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
 use transport::shm::{Allocator, Arena};
 
-/// What the pool is divided with.
+/// The allocator that divides the pool.
 static PARTS: Mutex<Option<Allocator>> = Mutex::new(None);
 static POOL: OnceLock<Pool> = OnceLock::new();
-/// This process is a child that the rank forked.
+/// Whether this process is a child that the rank forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Offers a pool of up to `bytes_max` bytes of the arena, if the program's allocations are to come from
-/// there: how many bytes it may take. What hinders that is said, and glibc serves the program.
+/// Offers a pool of up to `bytes_max` bytes of the arena to the malloc library, if the settings ask for that.
+/// Returns how many bytes the pool may take. If something prevents it, prints the reason, and glibc serves
+/// the program.
 pub(crate) fn offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> u64 {
     if settings.malloc != Malloc::Arena {
         return 0;
@@ -75,12 +76,12 @@ fn lock() -> Parts {
 }
 
 thread_local! {
-    /// The lock, from before a fork of this thread to after it; borrowed while this thread divides the pool.
-    /// Without a destructor: a thread that ends may free in its last one.
+    /// The lock, held from before a fork of this thread to after it, and borrowed while this thread divides
+    /// the pool. There is no destructor, because the last destructor of a thread may free memory.
     static HELD: RefCell<Option<ManuallyDrop<Parts>>> = const { RefCell::new(None) };
 }
 
-/// Calls `divide`, but not for what it needs itself, since its tables grow.
+/// Calls `divide`, or returns None for allocations that `divide` makes itself as its tables grow.
 fn with_parts<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     HELD.with(|held| match held.try_borrow_mut().ok()?.as_mut() {
         Some(parts) => parts.as_mut().map(divide),
@@ -88,7 +89,7 @@ fn with_parts<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     })
 }
 
-/// `bytes` bytes; null in a child.
+/// Allocates `bytes` bytes. Returns null in a child.
 extern "C" fn alloc(bytes: usize) -> *mut c_void {
     if IS_CHILD.load(Ordering::Relaxed) {
         return std::ptr::null_mut();
@@ -101,7 +102,7 @@ extern "C" fn alloc(bytes: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address.flatten().unwrap_or(0))
 }
 
-/// Lets the other library know the extents that were taken since the last allocation.
+/// Reports to the malloc library the extents that were taken since the last allocation.
 fn note_extents(parts: &Allocator) -> Option<()> {
     let pool = POOL.get()?;
     for extent in parts.extents().skip(pool.count.load(Ordering::Relaxed)) {
@@ -138,7 +139,8 @@ unsafe extern "C" fn before_fork() {
     HELD.set(Some(ManuallyDrop::new(lock())));
 }
 
-/// In the parent. The child must not find the lock held by a thread that it has not.
+/// Releases the lock in the parent. `before_fork` takes it so that the child does not find it held by a
+/// thread that the child does not have.
 unsafe extern "C" fn after_fork() {
     HELD.take().map(ManuallyDrop::into_inner);
 }

@@ -3,8 +3,8 @@
 //! callbacks, in the values of predefined attributes, in texts.
 //!
 //! Invariants: a library has one shim, the standard's unless the shim's crate calls `choose` when it is
-//! loaded. A shim converts parameters itself, and tells the wrappers of `args` how its programs keep what
-//! they point to (`Foreign`).
+//! loaded. A shim converts parameters itself, and gives the wrappers of `args` the form of its programs' data
+//! (`Foreign`).
 
 use crate::args::{Foreign, Status};
 use error::{Class, Result, fail};
@@ -12,18 +12,18 @@ use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-/// The forms in which the program's functions get and give MPI's numbers: from ours to the program's, except
-/// `code_from`.
+/// The forms in which functions of the program get and return MPI's numbers. Each converts our number to the
+/// program's, except `code_from` and `handle_from`.
 #[derive(Debug)]
 pub struct Shim {
-    /// Its name, for MPI_Get_library_version.
+    /// The shim's name, for MPI_Get_library_version.
     pub name: &'static str,
-    /// Major and minor version, for MPI_Abi_get_version; -1 where it is not the standard's.
+    /// The major and minor version, for MPI_Abi_get_version; -1 if the shim is not the standard's.
     pub version: (i32, i32),
-    /// A handle, as the bits of an argument. A pointer to it serves handles of any width, since machines are
-    /// little-endian.
+    /// A handle, as the bits of an argument. A pointer to these bits serves handles of any width, since
+    /// machines are little-endian.
     pub handle: fn(Handle) -> usize,
-    /// The inverse; only the bits of the program's type count.
+    /// The handle of an argument's bits. Only the bits of the program's type count.
     pub handle_from: fn(usize) -> Handle,
     /// A keyval.
     pub keyval: fn(i32) -> i32,
@@ -31,18 +31,18 @@ pub struct Shim {
     pub attribute: fn(i32, i32) -> i32,
     /// An error class or code.
     pub code: fn(i32) -> i32,
-    /// A code that a function of the program returned, as ours.
+    /// Our code for a code that a function of the program returned.
     pub code_from: fn(i32) -> i32,
     /// MPI_BSEND_OVERHEAD.
     pub bsend_overhead_bytes: usize,
     /// Converts the constants among the integers of MPI_Type_get_contents, given the combiner and whether
     /// counts are large.
     pub contents: fn(i32, bool, &mut [i32]),
-    /// How programs keep statuses.
+    /// The form in which programs keep statuses; None if it is ours.
     pub status: Option<&'static Foreign<Status>>,
 }
 
-/// The standard ABI's shim. Its numbers are ours.
+/// The shim of the standard ABI. Its numbers are ours.
 static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
@@ -59,7 +59,7 @@ static STANDARD: Shim = Shim {
 
 static CHOSEN: OnceLock<&'static Shim> = OnceLock::new();
 
-/// Makes `shim` this library's. Called when the library is loaded, before anything else.
+/// Makes `shim` this library's shim. Called when the library is loaded, before anything else.
 pub fn choose(shim: &'static Shim) {
     let _ = CHOSEN.set(shim);
 }

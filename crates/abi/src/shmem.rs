@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `liboshmem.so` needs of this library beside MPI's functions: a way to end the job, and the words and
-//! calls by which OUTBOARD_STATS, `outboard top` and traces see OpenSHMEM. No header has them.
+//! Functions for `liboshmem.so` that MPI does not have: one that ends the job, and those by which
+//! OUTBOARD_STATS, `outboard top` and traces see OpenSHMEM. No header declares them.
 //!
-//! Contract of every function, kept by that library: MPI is initialised, and addresses are good.
+//! Contract of every function, kept by that library: MPI is initialised, and addresses are valid.
 #![allow(non_snake_case)]
 
 use crate::process::{Guard, On, beside, call, raise};
@@ -34,7 +34,7 @@ fn name(what: c_int) -> &'static str {
     }
 }
 
-/// How many words `MPIX_Shmem_words` tells of.
+/// How many addresses `MPIX_Shmem_words` stores.
 const WORDS: usize = 1 + Counted::ALL.len();
 
 /// Ends the job with a code that may be 0, and does not return.
@@ -52,7 +52,7 @@ pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     c_int::from(!raise::leaves() && goes_on())
 }
 
-/// Tells where the word lies that is not 0 while calls are timed, and the counters.
+/// Stores the address of the word that is not 0 while calls are timed, and the addresses of the counters.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     let page = telemetry::page();
@@ -64,7 +64,8 @@ pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     unsafe { words.write(found) };
 }
 
-/// A call begins that moves bytes to or from a PE, or waits, for none: what its end is told with.
+/// Starts the record of a call that moves bytes to or from a PE (none: a call that waits). Returns the value
+/// for `MPIX_Shmem_leave`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     match u32::try_from(pe) {
@@ -73,14 +74,15 @@ pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     }
 }
 
-/// A call is over.
+/// Ends the record of a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_leave(begun: u64) {
     telemetry::leave(begun);
 }
 
-/// Shows in which call this process waits, from now or `since`, which it returns; or, with -1, that it does
-/// not. A wait calls it again and again, and so answers whoever asks what this process does.
+/// Shows in which call this process waits, from `since` or, if that is 0, from now; with -1, that it does not
+/// wait. Returns the start of the wait. A wait calls this again and again, so that a request for a report is
+/// answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Device memory of the program: blocks of host memory stand in for it while an operation runs.
+//! Device memory of the program. While an operation runs, a *stand-in* takes its place: a block of host memory
+//! with the packed bytes. So all crates below see host memory only. A binding that passes a copy of the
+//! program's memory moves the bytes itself (`Attached`). Read next: `device/src/lib.rs`.
 //!
-//! `args/memory.rs`, where an address becomes a claim, asks `stand_in`. A stand-in holds the packed bytes,
-//! filled at once, and copied back when the operation is over. Until then it belongs to this thread's list,
-//! which the end of the call takes; or to the request that the call makes, which takes the list.
-//! So all crates below see host memory only, and blocking, nonblocking and persistent calls share this place.
-//! A binding that passes a copy of the program's memory moves the bytes itself (`Attached`).
-//! Read next: `device/src/lib.rs`.
+//! | state of a stand-in | who moves it there |
+//! |---|---|
+//! | empty, in this thread's list | `stand_in`, when `args/memory.rs` makes a claim from an address |
+//! | filled with the program's bytes | `stand_in` (`Fill::Now`); `fill`, `Unfilled::filled` (`Fill::Later`) |
+//! | exported: peers read the device memory | `Unfilled::filled_or_lent`, for long sends within a host |
+//! | owned by a request | `taken`, when the call makes a request |
+//! | delivered: copied back, then freed | `end` of the call, or `StandIns::deliver` of the request |
 
 use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp};
 use device::kernel::{Reduction, Strip};
@@ -20,24 +23,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// Device memory and its stand-in.
+/// Device memory of the program, and its stand-in.
 #[derive(Debug)]
 pub struct Staged {
     user: Buffer,
     block: Memory,
-    /// The operation may write it.
+    /// Whether the operation may write the stand-in.
     is_written: bool,
-    /// It holds what the program's memory held when the operation started.
+    /// Whether the stand-in has the bytes that the program's memory had when the operation started.
     is_filled: bool,
-    /// Offsets and lengths of what the program has got already, of a partitioned receive.
+    /// For a partitioned receive: offsets and lengths of the bytes that the program has got already.
     delivered: Mutex<Vec<(usize, usize)>>,
-    /// Bytes that the program gets when the running call ends.
+    /// How many bytes the program gets when the running call ends.
     arrived: usize,
-    /// `device::lend` knows it.
+    /// Whether `device::lend` has exported or expects this memory.
     is_entered: bool,
 }
 
-/// What stands in: the host's memory, or for a collective library a device's.
+/// The memory of a stand-in: the host's, or a device's for a collective library.
 #[derive(Debug)]
 pub(crate) enum Memory {
     Host(Block),
@@ -65,21 +68,22 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Memory::Device(span) = self {
-            // A device that refuses its own memory has failed; the next call of it says so.
+            // A device that refuses its own memory has failed; its next call reports that.
             let _ = device::free(span.address());
         }
     }
 }
 
-/// From so many pieces on, a kernel moves them. A guess: a launch takes about as long as a few copies.
+/// The number of pieces from which on a kernel moves them. An estimate: a launch takes about as long as a few
+/// copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
 /// When a stand-in gets the program's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// At once.
+    /// When the stand-in is made.
     Now,
-    /// By `fill`, once it is known who carries out the operation.
+    /// Later, by `fill`, once it is known what carries out the operation.
     Later,
 }
 
@@ -118,7 +122,7 @@ pub enum StandIns {
 }
 
 impl StandIns {
-    /// Fills them again, before their operation starts once more.
+    /// Fills the stand-ins again, before their operation starts once more.
     pub(crate) fn fetch(&self) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes())),
@@ -129,8 +133,7 @@ impl StandIns {
         }
     }
 
-    /// Copies them back, when their operation is over.
-    /// `received`: how many bytes a receive got.
+    /// Copies the stand-ins back, when their operation is over. `received`: how many bytes a receive got.
     pub(crate) fn deliver(&self, received: Option<u64>) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| {
@@ -144,7 +147,7 @@ impl StandIns {
         }
     }
 
-    /// Those of device memory, whose bytes may be copied in parts.
+    /// The stand-ins of device memory, whose bytes may be copied in parts.
     pub(crate) fn of_device(&self) -> &[Staged] {
         match self {
             StandIns::Device(all) => all,
@@ -181,10 +184,10 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// What stands in for a buffer: itself, unless a part of it is on a device. An address, as many elements, and
-/// their layout.
+/// The memory for a buffer of the program: the buffer itself, or a stand-in if a part of it is on a device.
+/// Returns an address, a number of elements, and their layout.
 ///
-/// Errors: those of `device::holds` and `device::copy`.
+/// Errors: `device::holds` or `device::copy` fails.
 #[cold]
 #[inline(never)]
 pub(crate) fn stand_in(
@@ -227,7 +230,7 @@ impl Staged {
         self.block.span().address()
     }
 
-    /// Fetches all bytes, unless they are there.
+    /// Fetches all bytes of the program, unless they are there.
     pub(crate) fn fill(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.is_filled, true) {
             self.fetch(0, self.user.bytes())?;
@@ -235,7 +238,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Says what an operation that begins now does with it.
+    /// Sets whether the operation that starts now reads and writes the stand-in, and fills it if needed.
     pub(crate) fn use_for(&mut self, is_read: bool, is_written: bool) -> Result<()> {
         self.is_written = is_written;
         self.is_filled = !is_read;
@@ -261,7 +264,7 @@ impl Staged {
         self.each(offset, bytes, device::copy)
     }
 
-    /// Moves many pieces by a kernel of the device, if that can.
+    /// Moves many pieces by a kernel of the device. Returns false if no kernel can.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
         if matches!(self.block, Memory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
@@ -279,7 +282,7 @@ impl Staged {
         Ok(moved)
     }
 
-    /// As `deliver`, before the operation is over. Then these bytes are the program's.
+    /// Delivers bytes before the operation is over. From then on these bytes are the program's.
     pub(crate) fn deliver_early(&self, offset: usize, bytes: usize) -> Result<()> {
         let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
         if delivered.contains(&(offset, bytes)) {
@@ -289,7 +292,8 @@ impl Staged {
         self.deliver(offset, bytes)
     }
 
-    /// Delivers what of the first `bytes` bytes the program has not got yet, and forgets that.
+    /// Delivers those of the first `bytes` bytes that were not delivered early, and clears the list of early
+    /// ones.
     fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
@@ -325,22 +329,22 @@ impl Drop for Staged {
     }
 }
 
-/// Gives the stand-ins of the running call the program's bytes.
+/// Fills the stand-ins of the running call with the program's bytes.
 pub(crate) fn fill() -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().try_for_each(Staged::fill))
 }
 
-/// Takes this thread's list, for a request or for the time of a function of the program.
+/// Takes this thread's list, for a request or while a function of the program runs.
 pub(crate) fn take() -> Vec<Staged> {
     LIST.take()
 }
 
-/// Gives this thread the list back that `take` took.
+/// Puts back the list that `take` took.
 pub(crate) fn put_back(list: Vec<Staged>) {
     LIST.set(list);
 }
 
-/// As `take`; nothing if it is empty.
+/// The list of `take`, or None if it is empty.
 pub(crate) fn taken() -> Option<Arc<StandIns>> {
     let list = take();
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
@@ -351,7 +355,7 @@ pub(crate) fn any() -> bool {
     LIST.with_borrow(|list| !list.is_empty())
 }
 
-/// The running call only reads what stands in for this buffer, if it is a stand-in.
+/// Notes that the running call only reads this buffer, if it is a stand-in.
 pub(crate) fn reads(buffer: &Buffer) {
     LIST.with_borrow_mut(|list| {
         list.iter_mut()
@@ -360,8 +364,8 @@ pub(crate) fn reads(buffer: &Buffer) {
     });
 }
 
-/// The running call receives into what stands in for this buffer, if it is a stand-in. So it needs no bytes,
-/// and those of a device of this host go past it.
+/// Notes that the running call receives into this buffer, if it is a stand-in. So the stand-in needs no bytes
+/// of the program, and bytes from a device of this host go past it.
 #[cold]
 pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
@@ -375,7 +379,7 @@ pub(crate) fn receives(buffer: &Buffer) {
     .expect("nothing here fails");
 }
 
-/// The receive of the running call got so many bytes.
+/// Notes how many bytes the receive of the running call got.
 #[cold]
 pub(crate) fn received(bytes: usize) {
     LIST.with_borrow_mut(|list| {
@@ -384,8 +388,8 @@ pub(crate) fn received(bytes: usize) {
     });
 }
 
-/// The buffer of a send, for which a stand-in without the program's bytes may stand. The ways to the buffer
-/// give it these bytes, or lend the device memory instead.
+/// The buffer of a send, which may be a stand-in that is not filled yet. The functions that return the buffer
+/// fill it, or export the device memory instead.
 #[derive(Clone, Debug)]
 pub struct Unfilled(Buffer);
 
@@ -394,25 +398,26 @@ impl Unfilled {
         Unfilled(buffer)
     }
 
-    /// Bytes of data.
+    /// The bytes of data.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
 
-    /// Whether it stands in for device memory.
+    /// Whether the buffer stands in for device memory.
     #[cold]
     pub(crate) fn is_stand_in(&self) -> bool {
         LIST.with_borrow(|list| list.iter().any(|staged| staged.stands_for(&self.0)))
     }
 
-    /// The buffer with the program's bytes.
+    /// The buffer, filled with the program's bytes.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {
         self.filled_or_lent(|| Ok(false))
     }
 
-    /// The buffer with the program's bytes; or `lends` says that peers get them from the device memory.
+    /// The buffer, filled with the program's bytes. If `lends` returns true, peers read the device memory
+    /// instead.
     #[inline(always)]
     pub(crate) fn filled_or_lent(self, lends: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
         if device::on() {
@@ -422,7 +427,7 @@ impl Unfilled {
     }
 }
 
-/// Gives what stands in for a buffer its bytes, if it is a stand-in; or lends the device memory instead.
+/// Fills a buffer, if it is a stand-in, or exports the device memory instead.
 #[cold]
 fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
     with(buffer, |staged| {
@@ -433,7 +438,8 @@ fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
     })
 }
 
-/// `into = left op into` by a kernel, if both are device memory and one can. `stride`: of the elements.
+/// Computes `into = left op into` by a kernel, if both are device memory and a kernel exists. `stride` is
+/// that of the elements. Returns whether a kernel did.
 pub(crate) fn reduce(
     op: PredefinedOp,
     basic: Basic,
@@ -450,12 +456,12 @@ pub(crate) fn reduce(
     Ok(reduced)
 }
 
-/// Calls `each` with what stands in for a buffer, if it is a stand-in.
+/// Calls `each` with the stand-in that a buffer is, if it is one.
 fn with(buffer: &Buffer, each: impl FnOnce(&mut Staged) -> Result<()>) -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().find(|staged| staged.stands_for(buffer)).map_or(Ok(()), each))
 }
 
-/// The program's buffer for which this one may stand in.
+/// The program's buffer for which this buffer stands in, else this buffer.
 pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     LIST.with_borrow(|list| {
         let staged = list.iter().find(|staged| staged.stands_for(buffer));
@@ -463,18 +469,18 @@ pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     })
 }
 
-/// Ends a call: copies back what has not gone to a request.
+/// Ends a call: copies back the stand-ins that have not gone to a request.
 pub(crate) fn end(result: Result<()>) -> Result<()> {
     let list = take();
     let delivered = list.iter().try_for_each(|staged| staged.deliver_rest(staged.arrived));
     if result.is_err() {
-        // An operation that the call has begun may still use it.
+        // An operation that the call has started may still use the stand-ins.
         std::mem::forget(list);
     }
     result.and(delivered)
 }
 
-/// Errors (MPI_ERR_BUFFER): the memory is a device's. `what` must be the host's.
+/// Checks memory, called `what`, that must be the host's. Errors (MPI_ERR_BUFFER): it is a device's.
 pub(crate) fn host_only(address: usize, bytes: usize, what: &str) -> Result<()> {
     if device::on() && bytes > 0 && device::holds(address, bytes)? {
         fail!(Class::Buffer, "{what} at {address:#x} is device memory; it must be the host's");

@@ -2,9 +2,9 @@
 //! Standard output under `mpirun`. It is a pipe, so the C library would buffer 4 KiB, which a crash would
 //! lose.
 //!
-//! Here each line is written when it ends, as on a terminal. That is set up when the library is loaded,
-//! before `main`, so a setvbuf of the program overrides it. C++ prints through the same stream, unless it is
-//! not synchronised with C's.
+//! Here each line is written when it ends, as on a terminal. This is set up when the library is loaded,
+//! before `main`, so a setvbuf of the program overrides it. C++ prints through the same stream, unless that
+//! is not synchronised with C's.
 
 use std::ptr::null_mut;
 
@@ -12,7 +12,7 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-/// Sets that up; called when the library is loaded.
+/// Makes standard output write each line when it ends. Called when the library is loaded.
 pub(crate) fn write_lines_as_they_end() {
     // The settings are not read yet: the program may change them before MPI_Init.
     if settings::foreign::variable("OUTBOARD_RANK").is_none() || !sys::file::is_pipe(libc::STDOUT_FILENO) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
 //!
-//! A call `..._enqueue` gives the operation to a thread, and the stream two commands: to say that it has come
-//! to the operation, and to wait until that is over (`device::Stream::hand_over`). The thread then makes the
-//! MPI call of that name. So the program's thread waits for nothing, and order is kept.
-//! Invariants: a thread for each stream, so streams need not agree on an order; while there is one, calls
-//! take the process's lock. Datatypes and operators that an operation names are held until it is over.
-//! Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
+//! A call `..._enqueue` gives the operation to a thread, and two commands to the stream: to signal that the
+//! stream has reached the operation, and to wait until the operation is over (`device::Stream::hand_over`).
+//! The thread then makes the MPI call of that name. So the program's thread waits for nothing, and order is
+//! kept. Invariants: each stream has a thread, so streams need not agree on an order. While there is such a
+//! thread, calls take the process's lock. The datatype and operator that an operation names are held until it
+//! is over. Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
 
 use crate::args::{self, Handle, In, Out, Text};
 use crate::body;
@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Looks at the stream's word without a sleep between.
+/// Looks at the stream's word without a sleep in between.
 const LOOKS: u32 = 200;
-/// The sleep between later ones. A device writes memory; it rings no bell.
+/// The sleep between later looks. A device writes memory, and rings no bell.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// The thread of a stream.
+/// The function of a stream's thread.
 fn serve(line: &Line) {
     sys::signal::block_all();
     loop {
@@ -55,7 +55,7 @@ fn serve(line: &Line) {
     }
 }
 
-/// MPIX_Stream_create: with the info keys `type` and `value` (bytes in hexadecimal) a device's stream.
+/// MPIX_Stream_create: with the info keys `type` and `value` (bytes in hexadecimal), a stream of a device.
 pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
     stream.check()?;
     let info = guard.objects.info_or_empty(info)?;
@@ -94,7 +94,7 @@ fn of_hex(text: &str) -> Result<usize> {
     }
 }
 
-/// MPIX_Stream_free: it waits for what was enqueued.
+/// MPIX_Stream_free: waits until the enqueued operations are over.
 pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
     let number = stream.get()?;
     let comms = guard.job().streams.get(number)?.comms;
@@ -115,7 +115,7 @@ pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
     error.map_or(Ok(()), Err)
 }
 
-/// MPIX_Stream_comm_create and, of several streams, MPIX_Stream_comm_create_multiplex.
+/// MPIX_Stream_comm_create, and MPIX_Stream_comm_create_multiplex for several streams.
 pub fn comm_create(guard: &mut Guard, comm: Handle, streams: &[i32], newcomm: Out<Handle>) -> Result<()> {
     let numbers: Vec<i32> = streams.iter().copied().filter(|number| *number != STREAM_NULL).collect();
     numbers.iter().try_for_each(|number| guard.job().streams.get(*number).map(|_| ()))?;
@@ -162,9 +162,9 @@ pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)
 }
 
-/// Enqueues the call `name` on the stream of a stream comm. `uses`: its datatype and its operator.
+/// Enqueues the call `name` on the stream of a stream comm. `uses` is its datatype and its operator.
 ///
-/// Errors: the comm has no device's stream, or several; an operation enqueued before has failed.
+/// Errors: the comm has no stream of a device, or several; an operation enqueued before has failed.
 pub fn enqueue(
     name: &'static str,
     comm: Handle,
@@ -214,7 +214,8 @@ fn hand_over(
     Ok(())
 }
 
-/// Enqueues the start of a nonblocking operation, and makes its request: only an enqueued wait ends it.
+/// Enqueues the start of a nonblocking operation, and makes its request. Only an enqueued wait ends the
+/// request.
 pub fn enqueue_start(
     name: &'static str,
     comm: Handle,
@@ -268,7 +269,7 @@ pub fn enqueue_wait(
     })
 }
 
-/// Holds a datatype and an operator until `release`. A bad handle stays as it is: the operation says so.
+/// Holds a datatype and an operator until `release`. A bad handle stays, and the operation reports it.
 fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<Held> {
     let mut held = Held { datatype, op, owns_datatype: false, owns_op: false };
     if let Ok(found) = guard.objects.datatype(datatype)
@@ -296,8 +297,8 @@ fn release(guard: &mut Guard, held: Held) {
 }
 
 /// Exports the functions of streams in an ABI, whose handles have the type `handle`. `out` makes an
-/// `Out<Handle>` of an address, and `shim` has the MPI functions. The file that uses it has a function `code`
-/// for what a function returns.
+/// `Out<Handle>` from an address, and `shim` has the MPI functions. The file that uses this macro has a
+/// function `code`, which converts the codes that functions return.
 #[macro_export]
 macro_rules! stream_functions {
     (handle: $handle:ty, from: $from:path, to: $to:path, out: $out:path, shim: $shim:path) => {

@@ -5,15 +5,14 @@ use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
 use objects::constants;
 
-/// How the programs of another shim keep a `T` in memory. The standard's shim has none: its programs use our
-/// form.
+/// The form of a `T` in the memory of another shim's programs. Programs of the standard's shim use our form.
 #[derive(Debug)]
 pub struct Foreign<T> {
-    /// From one element of an array to the next.
+    /// The distance from one element of an array to the next.
     pub bytes: usize,
-    /// Reads the element at an address. The contract of `args/mod.rs` says that there is one.
+    /// Reads the element at an address. By the contract of `args/mod.rs` there is one.
     pub load: unsafe fn(usize) -> T,
-    /// Writes the element at an address. The contract of `args/mod.rs` says that there is room for one.
+    /// Writes the element at an address. By the contract of `args/mod.rs` there is room for one.
     pub store: unsafe fn(usize, T),
 }
 
@@ -37,7 +36,8 @@ impl<T> Copy for Pointer<T> {}
 impl<T: Copy> Pointer<T> {
     #[inline(always)] // As cheap as a plain access where the shim has no form.
     fn check(self) -> Result<()> {
-        // Signed: no process has addresses in the upper half, where MPICH's MPI_IN_PLACE lies.
+        // The comparison is signed: no process has addresses in the upper half, where MPICH's MPI_IN_PLACE
+        // lies.
         if (self.address as isize) < NULL_PAGE_END as isize { null(self.name) } else { Ok(()) }
     }
     #[inline(always)]
@@ -51,7 +51,7 @@ impl<T: Copy> Pointer<T> {
         self.store(at, value);
         Ok(())
     }
-    /// The first `many` elements, each as `turn` converts it.
+    /// The first `many` elements, each converted by `turn`.
     #[inline]
     fn read<U>(self, many: usize, turn: impl Fn(T) -> U) -> Result<Vec<U>> {
         if many > 0 {
@@ -59,7 +59,7 @@ impl<T: Copy> Pointer<T> {
         }
         Ok((0..many).map(|at| turn(self.load(at))).collect())
     }
-    /// As `get`, after `check`.
+    /// Like `get`, once `check` has succeeded.
     #[inline(always)]
     fn load(self, at: usize) -> T {
         let Some(foreign) = self.foreign else {
@@ -71,7 +71,8 @@ impl<T: Copy> Pointer<T> {
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
     }
-    /// The element itself, to be changed at once, if it is in our form. After `check`.
+    /// The element itself, to be changed at once, or None if it is not in our form. To be called after
+    /// `check`.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
@@ -79,7 +80,7 @@ impl<T: Copy> Pointer<T> {
         // callers; the memory is the library's until the call returns.
         self.foreign.is_none().then(|| unsafe { &mut *pointer })
     }
-    /// As `set`, after `check`.
+    /// Like `set`, once `check` has succeeded.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
         let Some(foreign) = self.foreign else {
@@ -93,7 +94,7 @@ impl<T: Copy> Pointer<T> {
     }
 }
 
-/// Where a result goes.
+/// A pointer to a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Out<T: Copy + 'static>(pub(super) Pointer<T>);
 
@@ -108,15 +109,15 @@ impl<T: Copy> Out<T> {
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Out<T> {
         Out(Pointer { address, name, foreign: Some(form) })
     }
-    /// Whether it is null, which a few parameters may be.
+    /// Whether the pointer is null, which a few parameters may be.
     pub fn is_null(self) -> bool {
         self.is(0)
     }
-    /// Whether it is an address that means something else than a place.
+    /// Whether the pointer is `address`, one of the constants that are not the address of a value.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// MPI_ERR_ARG if it is null. A body checks all its outputs before it changes anything.
+    /// Returns MPI_ERR_ARG if the pointer is null. A body checks all its outputs before it changes anything.
     #[inline]
     pub fn check(self) -> Result<()> {
         self.0.check()
@@ -126,7 +127,7 @@ impl<T: Copy> Out<T> {
     pub fn set(self, value: T) -> Result<()> {
         self.0.set(0, value)
     }
-    /// The value before the call, of parameters that go in and out.
+    /// The value before the call, for parameters that go in and out.
     #[inline]
     pub fn get(self) -> Result<T> {
         self.0.get(0)
@@ -148,11 +149,11 @@ impl<T: Copy> In<T> {
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> In<T> {
         In(Pointer { address, name, foreign: Some(form) })
     }
-    /// Whether it is null.
+    /// Whether the pointer is null.
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
-    /// Whether it is one of the standard's addresses that mean something else than an array.
+    /// Whether the pointer is `address`, one of the standard's constants that are not an array.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
@@ -182,15 +183,15 @@ impl<T: Copy> Array<T> {
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Array<T> {
         Array(Pointer { address, name, foreign: Some(form) })
     }
-    /// Whether it is null.
+    /// Whether the pointer is null.
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
-    /// Whether it is one of the standard's addresses that mean something else than an array.
+    /// Whether the pointer is `address`, one of the standard's constants that are not an array.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Element `at`, as `In::get`.
+    /// Element `at`, which the caller knows to be within the array.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
         self.0.get(at)
@@ -214,7 +215,7 @@ impl<T: Copy> Array<T> {
     }
 }
 
-/// Counts or displacements: of C ints in a function, of MPI_Count or MPI_Aint in its `_c` form.
+/// Counts or displacements: C ints in a function, MPI_Count or MPI_Aint in its `_c` form.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
     /// 32 bits each.
@@ -224,7 +225,7 @@ pub enum Counts {
 }
 
 impl Counts {
-    /// The parameter `name` of the plain form.
+    /// The parameter `name` of the form without `_c`.
     #[inline]
     pub fn ints(address: usize, name: &'static str) -> Counts {
         Counts::Ints(In::new(address, name))
@@ -234,7 +235,7 @@ impl Counts {
     pub fn longs(address: usize, name: &'static str) -> Counts {
         Counts::Longs(In::new(address, name))
     }
-    /// Element `at`, as `In::get`.
+    /// Element `at`, which the caller knows to be within the array.
     #[inline]
     pub fn get(self, at: usize) -> Result<i64> {
         match self {
@@ -249,13 +250,13 @@ impl Counts {
             Counts::Longs(array) => array.read(many),
         }
     }
-    /// Whether it is the plain form, which constructors of datatypes record.
+    /// Whether this is the form without `_c`, which constructors of datatypes record.
     pub fn is_int(self) -> bool {
         matches!(self, Counts::Ints(_))
     }
 }
 
-/// Where a count goes: to a C int in a function, to an MPI_Count in its `_c` form.
+/// A pointer to a count: a C int in a function, an MPI_Count in its `_c` form.
 #[derive(Clone, Copy, Debug)]
 pub enum OutCount {
     /// 32 bits.
@@ -265,7 +266,7 @@ pub enum OutCount {
 }
 
 impl OutCount {
-    /// The parameter `name` of the plain form.
+    /// The parameter `name` of the form without `_c`.
     #[inline]
     pub fn int(address: usize, name: &'static str) -> OutCount {
         OutCount::Int(Out::new(address, name))
@@ -275,7 +276,7 @@ impl OutCount {
     pub fn long(address: usize, name: &'static str) -> OutCount {
         OutCount::Long(Out::new(address, name))
     }
-    /// Stores a count; MPI_ERR_VALUE_TOO_LARGE if it does not fit.
+    /// Stores a count. Returns MPI_ERR_VALUE_TOO_LARGE if it does not fit.
     pub fn set(self, value: i64) -> Result<()> {
         match self {
             OutCount::Long(out) => out.set(value),
@@ -285,7 +286,7 @@ impl OutCount {
             },
         }
     }
-    /// Stores a count, or MPI_UNDEFINED if it does not fit, as the standard lets some queries answer.
+    /// Stores a count, or MPI_UNDEFINED if it does not fit, as the standard allows for some queries.
     pub fn set_or_undefined(self, value: Option<u64>) -> Result<()> {
         let value = value.and_then(|value| i64::try_from(value).ok());
         match self {
@@ -302,14 +303,14 @@ impl OutCount {
             OutCount::Long(out) => out.get(),
         }
     }
-    /// MPI_ERR_ARG if it is null.
+    /// Returns MPI_ERR_ARG if the pointer is null.
     pub fn check(self) -> Result<()> {
         match self {
             OutCount::Int(out) => out.check(),
             OutCount::Long(out) => out.check(),
         }
     }
-    /// Whether it is the plain form.
+    /// Whether this is the form without `_c`.
     pub fn is_int(self) -> bool {
         matches!(self, OutCount::Int(_))
     }

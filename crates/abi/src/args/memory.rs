@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! User memory: the only place where an address of the program becomes a claim (`Buffer`, `Span`).
+//! Memory of the program. Only here an address of the program becomes a claim (`Buffer`, `Span`).
 //!
 //! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer holds as many elements of the
 //! datatype as the call says, and stays mapped until the operation has ended.
@@ -13,13 +13,13 @@ use p2p::AttachedBuffer;
 use std::sync::Arc;
 use sys::Span;
 
-/// More bytes than any process has: addresses have 57 bits at most, and the upper half is the kernel's.
+/// More bytes than any process has: addresses have at most 57 bits, and the upper half is the kernel's.
 pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
 /// A buffer for one call: `elements` elements of a layout, `bytes` bytes of data.
 ///
-/// Errors: it is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is right where the datatype's offsets are
-/// addresses.
+/// Errors: the address is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is valid where the datatype's
+/// offsets are addresses.
 #[inline(always)]
 pub(crate) fn lent(
     address: Address,
@@ -36,7 +36,7 @@ pub(crate) fn lent(
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
     }
-    // Plain words, so that a loan stays in registers where no device is on.
+    // The values are words, so that a loan stays in registers where no device is on.
     let (address, elements, layout) = if device::on() && bytes > 0 {
         staging::stand_in(address.0, elements, bytes, layout, fill)?
     } else {
@@ -48,7 +48,7 @@ pub(crate) fn lent(
 }
 
 impl Address {
-    /// A buffer of so many bytes without gaps; nothing if the address cannot be one.
+    /// A contiguous buffer of `bytes` bytes, or None if the address cannot be one.
     #[inline]
     pub(crate) fn plain(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
@@ -89,14 +89,14 @@ impl Address {
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores an address where this one points: some parameters are a `void *` that stands for a `void **`.
+    /// Stores an address at this address. Some parameters are a `void *` that stands for a `void **`.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }
 }
 
 impl Address {
-    /// Memory that a window exposes.
+    /// The memory of `bytes` bytes here, which a window exposes.
     pub(crate) fn exposed(self, bytes: u64) -> Span {
         // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or
         // detaches them (contract of this file; MPI 5.0, sections 12.2.1 and 12.2.4).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Wrappers of C arguments. Each holds a pointer of the program and the parameter's name, and checks for null
-//! before it reads or writes. None keeps a reference.
+//! before it reads or writes. No wrapper keeps a reference.
 //!
 //! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points
 //! to as many values of its type as the function's description says.
@@ -23,16 +23,16 @@ pub use text::{Text, TextOut};
 /// (vm.mmap_min_addr).
 const NULL_PAGE_END: usize = 1 << 16;
 
-/// A user's buffer, or another pointer that a body reads itself.
+/// A buffer of the program, or another pointer that a body reads itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub usize);
 
 impl Address {
-    /// Whether it is MPI_IN_PLACE.
+    /// Whether the address is MPI_IN_PLACE.
     pub fn is_in_place(self) -> bool {
         self.0 == constants::IN_PLACE
     }
-    /// Whether it is null, which is also MPI_BOTTOM.
+    /// Whether the address is null, which is also MPI_BOTTOM.
     pub fn is_null(self) -> bool {
         self.0 == 0
     }

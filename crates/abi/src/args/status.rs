@@ -27,13 +27,13 @@ impl Status {
         status.set_bytes(bytes);
         status
     }
-    /// The empty status (MPI 5.0, section 3.7.3): of null and inactive requests, and of sends.
+    /// The empty status (MPI 5.0, section 3.7.3), for null and inactive requests, and for sends.
     pub const EMPTY: Status =
         Status { source: constants::ANY_SOURCE, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
     /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Data bytes.
+    /// The data bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
     }
@@ -60,20 +60,20 @@ macro_rules! ignored {
             #[unsafe(no_mangle)]
             pub static $name: AtomicPtr<c_void> = AtomicPtr::new((&raw const NO_STATUS) as *mut c_void);
         )*
-        /// Whether `is` says so of an address that Fortran passes for MPI_STATUS_IGNORE.
+        /// Whether `is` holds for an address that Fortran passes for MPI_STATUS_IGNORE.
         fn is_ignored_by_fortran(is: impl Fn(usize) -> bool) -> bool {
             [$(&$name),*].iter().any(|place| is(place.load(Relaxed) as usize))
         }
     };
 }
 
-/// Where they point while no Fortran library is there.
+/// The target of these pointers while no Fortran library is loaded.
 static NO_STATUS: Status = Status::EMPTY;
 
 ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
 
-/// Copies a status between C and Fortran, whole. It has one form in each; MPI_STATUS_IGNORE is none (MPI
-/// 5.0, section 19.3.5).
+/// Copies a whole status between C and Fortran. A status has one form in each; MPI_STATUS_IGNORE is not a
+/// status (MPI 5.0, section 19.3.5).
 pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
     if is_ignored_by_fortran(|address| from.0.is(address) || to.0.is(address)) {
         fail!(Class::Arg, "MPI_STATUS_IGNORE is no status that can be converted");
@@ -82,7 +82,7 @@ pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
     to.change(|to| *to = status)
 }
 
-/// A status that the library reads; null is an error.
+/// A status that the library reads. Null is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusIn(In<Status>);
 
@@ -102,7 +102,7 @@ impl StatusIn {
     }
 }
 
-/// A status that the library writes; null is MPI_STATUS_IGNORE.
+/// A status that the library writes. Null is MPI_STATUS_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusOut(Out<Status>);
 
@@ -117,12 +117,12 @@ impl StatusOut {
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
         StatusOut(Out::foreign(address, name, form))
     }
-    /// Whether it is MPI_STATUS_IGNORE.
+    /// Whether the pointer is MPI_STATUS_IGNORE.
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores all but MPI_ERROR. Calls that complete one operation do not change that (MPI 5.0, section
-    /// 3.2.5).
+    /// Stores all fields but MPI_ERROR, which calls that complete one operation do not change (MPI 5.0,
+    /// section 3.2.5).
     #[inline]
     pub fn set(self, status: Status) {
         if !self.is_ignored() {
@@ -142,7 +142,7 @@ impl StatusOut {
     }
 }
 
-/// An array of statuses; null is MPI_STATUSES_IGNORE.
+/// An array of statuses. Null is MPI_STATUSES_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct Statuses(Array<Status>);
 
@@ -157,17 +157,18 @@ impl Statuses {
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
         Statuses(Array::foreign(address, name, form))
     }
-    /// Whether it is MPI_STATUSES_IGNORE.
+    /// Whether the pointer is MPI_STATUSES_IGNORE.
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores status `at`, all but MPI_ERROR.
+    /// Stores all fields of status `at` but MPI_ERROR.
     #[inline]
     pub fn set(self, at: usize, status: Status) {
         if self.is_ignored() {
             return;
         }
-        // Field by field: a move in wider words than the fields were written in would stall.
+        // The fields are stored one by one: a move in wider words than the fields were written in would
+        // stall.
         if let Some(Status { source, tag, hidden, .. }) = self.0.0.element(at) {
             (*source, *tag, *hidden) = (status.source, status.tag, status.hidden);
             return;

@@ -16,15 +16,15 @@ impl Text {
     pub fn new(address: usize, name: &'static str) -> Text {
         Text { address, name }
     }
-    /// Whether it is null.
+    /// Whether the pointer is null.
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// The string; bytes that are not UTF-8 are replaced.
+    /// The string, in which bytes that are not UTF-8 are replaced.
     pub fn read(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
-    /// The string as it is.
+    /// The bytes of the string.
     pub fn bytes(self) -> Result<Vec<u8>> {
         if self.address == 0 {
             return null(self.name);
@@ -36,7 +36,7 @@ impl Text {
 }
 
 impl Text {
-    /// The string as a file's name, whose bytes need not be UTF-8.
+    /// The string as the name of a file, whose bytes need not be UTF-8.
     pub fn path(self) -> Result<std::path::PathBuf> {
         if self.address == 0 {
             return null(self.name);
@@ -61,15 +61,15 @@ impl TextOut {
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// The parameter `name` of another shim, whose programs provide only so many bytes.
+    /// The parameter `name` of another shim, whose programs provide only `bytes_max` bytes.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }
-    /// Whether it is null.
+    /// Whether the pointer is null.
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// Stores at most `bytes_max` bytes including the final zero. Returns the bytes stored before that.
+    /// Stores at most `bytes_max` bytes, including the final zero. Returns the bytes stored before that zero.
     pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
         if self.address == 0 {
             return null(self.name);

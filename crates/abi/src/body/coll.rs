@@ -2,7 +2,7 @@
 //! Collective communication (MPI 5.0, chapter 6): the blocking, the nonblocking and the persistent form of
 //! each collective, by one row of `forms!`.
 //!
-//! `crate::collective` checks a call and plans it, for all forms. A persistent one is planned once; its
+//! `crate::collective` checks and plans the call of every form. A persistent collective is planned once; its
 //! initialization needs no traffic.
 
 use crate::args::{Address, Counts, Handle, In, Out};
@@ -11,9 +11,9 @@ use crate::process::Guard;
 use error::Result;
 use schedule::algorithm::Collective;
 
-/// Makes the three forms of each collective: a row has their names, the parameters that they share, and how
-/// they are planned. The nonblocking form also has a request, the persistent one an info and a request. A row
-/// names the collective that is planned, so that the choice of its carrier is compiled for that one.
+/// Makes the three forms of each collective. A row has their names, their common parameters, and how they are
+/// planned. The nonblocking form also has a request, the persistent form an info and a request. A row names
+/// the collective, so that the choice of the carrier is compiled for this collective.
 macro_rules! forms {
     ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident(
         $($parameter:ident: $type:ty),* $(,)?

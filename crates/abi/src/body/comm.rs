@@ -46,7 +46,7 @@ pub fn comm_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result
 
 /// MPI_Comm_get_name
 pub fn comm_get_name(guard: &mut Guard, comm: Handle, comm_name: TextOut, resultlen: Out<i32>) -> Result<()> {
-    // The null handle has a name too (MPI 5.0, section 7.8).
+    // The null handle has a name, too (MPI 5.0, section 7.8).
     let name = if comm == c::COMM_NULL { "MPI_COMM_NULL" } else { &guard.objects.comm(comm)?.name };
     resultlen.set(comm_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
 }
@@ -58,7 +58,7 @@ pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result
     Ok(())
 }
 
-/// An object's name, cut to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
+/// An object's name, truncated to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
 pub(crate) fn object_name(text: Text) -> Result<String> {
     let mut name = text.read()?;
     let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
@@ -75,7 +75,7 @@ pub fn comm_get_info(guard: &mut Guard, comm: Handle, info_used: Out<Handle>) ->
     enter_info(guard, info, info_used)
 }
 
-/// MPI_Comm_set_info: adds to the hints that are set. Keys that mean nothing to Outboard are ignored.
+/// MPI_Comm_set_info: adds to the hints that are set. Keys that Outboard does not know are ignored.
 pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()> {
     let hints = guard.objects.info_or_empty(info)?;
     guard.objects.comms.get_mut(comm)?.hint(&hints)
@@ -156,7 +156,7 @@ fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> C
     }
 }
 
-/// Enters a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
+/// Makes the handle of a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
 pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
     guard.reach_hosts(&new.everybody)?;
     let objects = &mut guard.objects;
@@ -170,8 +170,8 @@ pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: O
 pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let group = members(guard, comm, group)?;
-    // Every member of the parent counts the call, in the new comm or not. The comms that one call makes
-    // differ by their first member.
+    // Every member of the parent counts the call, whether it is in the new comm or not. The comms that one
+    // call makes differ by their first member.
     let parent = guard.objects.comms.get_mut(comm)?;
     let first = group.peers.first().filter(|_| parent.remote.is_none());
     let context = parent.child_context(first.map_or(c::UNDEFINED, |peer| *peer as i32));
@@ -184,7 +184,8 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     }
 }
 
-/// The remote group of MPI_Comm_create's new comm: the processes in the other side's new group, in its order.
+/// The remote group of MPI_Comm_create's new comm: the processes in the other side's new group, in that
+/// group's order.
 fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
     if guard.objects.comm(comm)?.remote.is_none() {
         return Ok(None);
@@ -223,7 +224,7 @@ pub fn comm_create_group(
     enter(guard, comm, Comm::new(context, group, ""), newcomm)
 }
 
-/// A comm that must be an intracommunicator.
+/// The comm, which must be an intracommunicator.
 pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     let found = guard.objects.comm(comm)?;
     if found.remote.is_some() {
@@ -232,7 +233,7 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     Ok(found)
 }
 
-/// A group of these processes.
+/// A group of the processes `peers`.
 pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
     Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.me))
 }
@@ -315,7 +316,7 @@ fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Han
     part(guard, comm, color, &words, newcomm)
 }
 
-/// Enters the comm of the processes with this color. `words` holds the color and the key of every member.
+/// Makes the comm of the processes with this color. `words` holds the color and the key of every member.
 fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out<Handle>) -> Result<()> {
     let parent = guard.objects.comms.get_mut(comm)?;
     let context = parent.child_context(color);
@@ -330,7 +331,7 @@ fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out
             .filter(|at| words[2 * at] == i64::from(color))
             .map(|at| (words[2 * at + 1], everybody[at]))
             .collect();
-        // Stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
+        // The sort is stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
         chosen.sort_by_key(|(key, _)| *key);
         group_of(guard, chosen.into_iter().map(|(_, peer)| peer))
     };
@@ -341,8 +342,8 @@ fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out
     }
 }
 
-/// MPI_Comm_free: the comm is freed at once. Operations under way on it hold what they need; those enqueued
-/// on its stream are awaited.
+/// MPI_Comm_free: frees the comm at once. Operations under way on it keep what they need, but the call waits
+/// for operations enqueued on the comm's stream.
 pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     guard.blame(On::Comm(handle));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How requests end: alone, as one of many, or many in one call (MPI 5.0, section 3.7.5). See `request.rs`.
+//! How requests end: alone, as one of many, or many in one call (MPI 5.0, section 3.7.5). Read next:
+//! `request.rs`.
 
 use crate::args::{Array, Handle, Out, Status, StatusOut, Statuses};
 use crate::process::{Guard, Job, On, Process};
@@ -7,7 +8,7 @@ use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
 
-/// An operation's failure goes to the error handler of the request's comm or file, if it has one.
+/// Directs an operation's failure to the error handler of the request's comm or file, if it has one.
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -18,7 +19,7 @@ pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -
     Err(error)
 }
 
-/// A call's failure goes to the same error handler as the failure of the request's operation.
+/// Directs a call's failure to the same error handler as a failure of the request's operation.
 pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
     let Err(error) = outcome else { return Ok(()) };
     let Job { requests, deferred, .. } = guard.job();
@@ -28,7 +29,7 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 }
 
 impl Completion {
-    /// Gives the status to the program, and returns the error.
+    /// Stores the status for the program, and returns the error.
     pub(crate) fn tell(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
@@ -37,15 +38,15 @@ impl Completion {
 
 /// A request that has ended.
 pub(super) struct Retired {
-    /// Its error handler gets a failure.
+    /// The comm or file whose error handler gets a failure.
     comm: Handle,
     completion: Completion,
-    /// The request is persistent, or null: the program's variable keeps it.
+    /// Whether the program's variable keeps the handle, because the request is persistent or null.
     stays: bool,
 }
 
 impl Retired {
-    /// Gives the status to the program, and returns the error.
+    /// Stores the status for the program, and returns the error.
     fn tell(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
         let completion = self.completion.ended(guard);
         status.set(completion.status);
@@ -65,7 +66,7 @@ pub(super) fn finish_one(
     retired.tell(guard, status)
 }
 
-/// The index of a request among many, and how it ended. `None` if no request is active.
+/// The index of a request among many, and how it ended. None if no request is active.
 pub(super) type FirstDone = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
@@ -114,10 +115,10 @@ pub(super) fn finish_many(
 pub(super) struct EndedRequests {
     requests: Array<Handle>,
     statuses: Statuses,
-    /// How many have ended. The next to end gets the status of this index.
+    /// How many requests have ended. The next to end gets the status at this index.
     count: usize,
     failed: Vec<(usize, Handle, Error)>,
-    /// Generalized requests. Their functions are called at the end, without the lock.
+    /// Generalized requests that have ended. Their functions are called at the end, without the lock.
     generalized: Vec<(usize, Handle, Completion)>,
 }
 
@@ -126,8 +127,8 @@ impl EndedRequests {
         EndedRequests { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
-    /// Retires the requests in order, from the first that has not ended to index `end`. `None` if one is not
-    /// complete.
+    /// Retires the requests in order, from the first that has not ended to index `end`. Returns None at the
+    /// first request that is not complete.
     #[inline(never)] // A wait calls it in several places.
     pub(super) fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
         while self.count < end {
@@ -191,7 +192,7 @@ impl EndedRequests {
 }
 
 impl Process {
-    /// How a request ended, if it is complete. It stays.
+    /// How a request ended, or None if it is not complete. The request stays.
     pub(super) fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
@@ -208,7 +209,7 @@ impl Process {
         Ok(Some(completion))
     }
 
-    /// As `look`, and ends the request: it is freed, or inactive if it is persistent.
+    /// Like `look`, but also ends the request: frees it, or makes it inactive if it is persistent.
     #[inline(always)] // Else its result is copied several times.
     pub(super) fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
@@ -247,9 +248,9 @@ impl Process {
         Ok(Some(Retired { comm, completion, stays }))
     }
 
-    /// Retires a complete request of the most frequent kinds: a send that was complete when it began, or a
-    /// receive whose message came before it was posted. Returns source, tag and bytes for the status; `None`
-    /// for any other request.
+    /// Retires a complete request of the most frequent kinds: a send that was complete when it started, or a
+    /// receive whose message arrived before it was posted. Returns source, tag and bytes for the status, or
+    /// None for any other request.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
         let Job { deferred, sent, p2p, .. } = self.job();
@@ -262,12 +263,13 @@ impl Process {
         Some((receive.rank, tag, bytes))
     }
 
-    /// Retires the first request that is active and complete. `Some(None)`: none is active.
+    /// Retires the first request that is active and complete. `Some(None)`: no request is active.
     pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<FirstDone>> {
         self.first_active(handles, |process, handle| process.retire(handle))
     }
 
-    /// The first active request for which `ask` has something, with its index. `Some(None)`: none is active.
+    /// The first active request for which `ask` returns a value, with its index. `Some(None)`: no request is
+    /// active.
     #[inline(always)]
     pub(super) fn first_active<T>(
         &mut self,
@@ -287,7 +289,8 @@ impl Process {
         Ok(if active { None } else { Some(None) })
     }
 
-    /// The indices of the active requests that are complete, if any is. `Some(None)`: none is active.
+    /// The indices of the active requests that are complete, or None if no active request is. `Some(None)`:
+    /// no request is active.
     pub(super) fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Option<Vec<usize>>>> {
         let (mut active, mut done) = (false, Vec::new());
         for (at, handle) in handles.iter().enumerate() {

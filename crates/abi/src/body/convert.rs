@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Handles as C ints and back (MPI 5.0, section 20.3.4): every handle is a positive int, so both ways are the
-//! identity. Statuses of C, `mpif.h` and `mpi_f08` as each other's (section 19.3.5).
+//! Conversions. Handles to C ints and back (MPI 5.0, section 20.3.4): every handle is a positive int, so both
+//! directions are the identity. Statuses of C, `mpif.h` and `mpi_f08` to each other (section 19.3.5).
 
 use crate::args::{Handle, StatusIn, StatusOut, convert};
 use crate::process::Guard;

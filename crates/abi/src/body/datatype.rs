@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Datatypes: making them and asking about them (MPI 5.0, section 5.1). Packing is in `pack.rs`.
+//! Datatypes: the calls that make them and inquire about them (MPI 5.0, section 5.1). Packing is in
+//! `pack.rs`.
 //!
-//! A datatype records whether the plain or the `_c` form made it, because MPI_Type_get_envelope reports it.
-//! Where no array argument shows the form, the `_c` form has a body of its own.
+//! A datatype records whether a call with or without the suffix `_c` made it, because MPI_Type_get_envelope
+//! reports that. Where no array argument shows which form was called, the `_c` form has a body of its own.
 
 use crate::args::{self, Array, Counts, Handle, In, Out, OutCount, Text, TextOut, length};
 use crate::attribute;
@@ -227,7 +228,7 @@ pub fn type_create_resized_c(
     make(guard, oldtype, newtype, |old| datatype::resized(Width::Count, lb, extent, old))
 }
 
-/// MPI_Type_dup: copies the attributes that their callbacks allow.
+/// MPI_Type_dup: copies the attributes whose callbacks allow it.
 pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);
@@ -242,7 +243,7 @@ pub fn type_commit(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Type_free: operations and datatypes that use it keep it.
+/// MPI_Type_free: operations and datatypes that use the datatype keep it.
 pub fn type_free(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     let handle = datatype.get()?;
     if guard.objects.datatype(handle)?.is_permanent() {
@@ -253,7 +254,7 @@ pub fn type_free(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     datatype.set(c::DATATYPE_NULL)
 }
 
-/// MPI_Type_size: MPI_UNDEFINED if an int cannot hold it.
+/// MPI_Type_size: stores MPI_UNDEFINED if an int cannot hold the size.
 #[inline(always)]
 pub fn type_size(guard: &mut Guard, datatype: Handle, size: OutCount) -> Result<()> {
     size.set_or_undefined(Some(guard.objects.datatype(datatype)?.size() as u64))
@@ -306,7 +307,7 @@ pub fn type_get_name(
     type_name: TextOut,
     resultlen: Out<i32>,
 ) -> Result<()> {
-    // The null handle has a name too (MPI 5.0, section 7.8).
+    // The null handle has a name, too (MPI 5.0, section 7.8).
     let name = if datatype == c::DATATYPE_NULL {
         "MPI_DATATYPE_NULL"
     } else {
@@ -416,7 +417,7 @@ pub fn type_get_contents_c(
     addresses.write(recipe.addresses())?;
     large_counts.write(recipe.counts())?;
     for at in 0..recipe.datatypes.len() {
-        // Looked up again for each part: entering a part may move the table.
+        // The datatype is looked up again for each part, because entering a part may move the table.
         let part = &guard.objects.datatype(datatype)?.recipe().datatypes[at];
         let handle = match part.predefined() {
             Some(number) => Handle(number as usize),
@@ -430,7 +431,7 @@ pub fn type_get_contents_c(
     Ok(())
 }
 
-/// How a datatype was made, if the plain forms can describe it.
+/// How a datatype was made, if the forms without `_c` can describe that.
 fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
     if !recipe.counts().is_empty() {
@@ -470,8 +471,8 @@ pub fn type_create_f90_integer(guard: &mut Guard, r: i32, newtype: Out<Handle>) 
     fortran(guard, datatype::f90_integer(r)?, newtype)
 }
 
-/// These datatypes are predefined and never freed, so the same arguments give the same handle (MPI 5.0,
-/// section 19.1.5).
+/// The handle of a predefined Fortran datatype. Such datatypes are never freed, so the same arguments give
+/// the same handle (MPI 5.0, section 19.1.5).
 fn fortran(guard: &mut Guard, new: Arc<Datatype>, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let same = |entry: &TypeEntry| {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Dynamic processes: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
+//! Dynamic processes: spawning, ports and service names, joining, disconnecting (MPI 5.0, chapter 11).
 //!
-//! All processes of a job are peers, whichever world and host they are in. So a connection is only a comm
-//! over processes that had none in common, with a context that both sides know.
+//! All processes of a job are peers, whatever their world and host. So a connection is only a comm between
+//! groups that have no comm yet, with a context that both sides know.
 //!
-//! Invariant: what only the root does reaches the other members by `agree`, with its error. So all members of
+//! Invariant: what only the root does, or its error, reaches the other members by `agree`. So all members of
 //! a comm return the same error.
 
 use super::comm::{comm_free, enter, group_of, intracomm};
@@ -126,7 +126,8 @@ fn spawn(
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
-/// On the root: has the launcher start the programs, which answers when all processes are in MPI_Init.
+/// Has the launcher start the programs; called on the root. The launcher answers when all the processes are
+/// in MPI_Init.
 fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
@@ -183,7 +184,7 @@ pub fn comm_connect(
     })
 }
 
-/// Makes an intercommunicator: the roots find each other (`find`), then tell their members.
+/// Makes an intercommunicator. The roots find each other by `find`, then send the result to their members.
 fn meet(
     guard: &mut Guard,
     root: i32,
@@ -248,7 +249,7 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     comm_free(guard, comm)
 }
 
-/// Gives the bytes that `find` makes on the root, or its error, to all members. Collective.
+/// Sends the bytes that `find` makes on the root, or its error, to all members. Collective.
 fn agree(
     guard: &mut Guard,
     comm: Handle,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and
-//! 20.2).
+//! Starting and ending MPI, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3
+//! and 20.2).
 
 use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
@@ -16,7 +16,7 @@ pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
     start(guard, c::THREAD_SINGLE)
 }
 
-/// MPI_Init_thread: every level is granted as asked.
+/// MPI_Init_thread: grants every level that a program asks for.
 pub fn init_thread(
     guard: &mut Guard,
     argc: Out<i32>,
@@ -26,7 +26,7 @@ pub fn init_thread(
 ) -> Result<()> {
     let _ = (argc, argv);
     let levels = [c::THREAD_SINGLE, c::THREAD_FUNNELED, c::THREAD_SERIALIZED, c::THREAD_MULTIPLE];
-    // Levels are ordered. A value between two of them asks for the higher (MPI 5.0, section 11.6.3).
+    // Levels are ordered. A value between two levels means the higher one (MPI 5.0, section 11.6.3).
     let level = levels.into_iter().find(|level| *level >= required).unwrap_or(c::THREAD_MULTIPLE);
     provided.check()?;
     start(guard, level)?;
@@ -56,16 +56,16 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 }
 
 /// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
-/// left, the process then makes progress until all have called. It drops messages that can no longer be
-/// received, so no sender waits for their receivers.
+/// open, the process then makes progress until all processes have called. It drops messages that can no
+/// longer be received, so no sender waits for their receivers.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
     }
     crate::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
-    // Where the end of an earlier session was the goodbye, others wait for this process no more: what comes
-    // may be of a session that they have begun since.
+    // If this process said goodbye at the end of an earlier session, others no longer wait for it: arriving
+    // messages may belong to a session that they have started since.
     let drains = departs && guard.departure == Departure::Needed;
     let mut lost = Vec::new();
     let mut silence = report::Silence::begin();
@@ -82,8 +82,8 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         super::session::say_goodbye(guard);
         let membership = guard.job().membership;
         guard.wait(|process| {
-            // Asked before draining: a process that has left may begin a session, whose messages must be
-            // kept.
+            // This is asked before draining: a process that has left may start a session, whose messages must
+            // be kept.
             let over = membership.may_leave() && process.job().communicators.have_left();
             if !over && drains {
                 leaks::drain(process, &mut lost);
@@ -162,11 +162,11 @@ pub fn wtick() -> f64 {
     sys::clock::resolution() as f64 * 1e-9
 }
 
-/// MPI_Pcontrol: no profiling levels exist, so any is accepted.
+/// MPI_Pcontrol: accepts any level, because there are no profiling levels.
 ///
-/// It is variadic in C, but only the named argument is read. On x86-64 and AArch64 (System V) named arguments
-/// are passed as in a function that is not variadic, and the caller removes the rest. So a fixed entry point
-/// serves.
+/// The function is variadic in C, but only the named argument is read. On x86-64 and AArch64 (System V) named
+/// arguments are passed as in a function that is not variadic, and the caller removes the others. So a fixed
+/// entry point serves.
 pub fn pcontrol(_: &mut Guard, level: i32) -> Result<()> {
     let _ = level;
     Ok(())
@@ -177,11 +177,11 @@ pub fn error_class(guard: &mut Guard, errorcode: i32, errorclass: Out<i32>) -> R
     errorclass.set(guard.objects.errors.class_of(errorcode)?)
 }
 
-/// MPI_Error_string: the text of the code and, if this process's latest error had the code, what happened
-/// then.
+/// MPI_Error_string: the text of the code. If this process's latest error had the code, the text also says
+/// what happened then.
 pub fn error_string(guard: &mut Guard, errorcode: i32, string: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut text = guard.objects.errors.text_of(errorcode)?;
-    // A code of the program's has the program's text alone (MPI 5.0, section 9.5).
+    // An error code of the program has only the program's text (MPI 5.0, section 9.5).
     if let Some((code, sentence)) = &guard.latest_error
         && *code == errorcode
         && errorcode <= c::ERR_LASTCODE
@@ -224,8 +224,8 @@ pub fn remove_error_string(guard: &mut Guard, errorcode: i32) -> Result<()> {
     guard.objects.errors.remove_text(errorcode)
 }
 
-/// MPI_Alloc_mem: memory in this rank's arena, which peers and proxies reach without the kernel. On the heap
-/// if the arena is full.
+/// MPI_Alloc_mem: allocates in this rank's arena, which peers and proxies reach without the kernel, or on the
+/// heap if the arena is full.
 pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -> Result<()> {
     let info = guard.objects.info_or_empty(info)?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
@@ -234,15 +234,15 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
     base.set(allocate(guard.job(), bytes, &info)?)
 }
 
-/// The info key by which a program asks how memory of MPI_Alloc_mem and of windows is aligned (MPI 5.0,
-/// sections 9.2 and 12.2.2).
+/// The info key for the alignment of memory that MPI_Alloc_mem and windows allocate (MPI 5.0, sections 9.2
+/// and 12.2.2).
 pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Allocates memory that `free_mem` frees, aligned as `info` asks.
+/// Allocates memory that `free_mem` frees, with the alignment in `info`.
 pub(crate) fn allocate(job: &mut Job, bytes: u64, info: &Info) -> Result<usize> {
     let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
     let align = if align.is_power_of_two() { align } else { 1 };
-    // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
+    // Allocations begin at multiples of 64 in the arena, and of 16 on the heap.
     let spare = if align > 16 { align } else { 0 };
     let Some(total) = bytes.max(1).checked_add(spare) else {
         fail!(Class::NoMem, "cannot allocate {bytes} bytes");
@@ -281,7 +281,7 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_version: -1 from a shim that is not the standard's (MPI 5.0, section 20.2).
+/// MPI_Abi_get_version: stores -1 if the shim is not the standard's (MPI 5.0, section 20.2).
 pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
     let (major, minor) = crate::shim::get().version;
     abi_major.set(major)?;
@@ -298,7 +298,7 @@ pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, facts, info)
 }
 
-/// MPI_Abi_set_fortran_info: once, by the Fortran bindings (MPI 5.0, section 20.4).
+/// MPI_Abi_set_fortran_info: called once, by the Fortran bindings (MPI 5.0, section 20.4).
 pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
     if guard.fortran_info.is_some() {
         fail!(Class::Abi, "the Fortran info has been set already");
@@ -307,7 +307,7 @@ pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_fortran_info: MPI_INFO_NULL before it is set.
+/// MPI_Abi_get_fortran_info: stores MPI_INFO_NULL if the info has not been set.
 pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     match guard.fortran_info.clone() {
         Some(facts) => enter_info(guard, facts, info),
@@ -315,7 +315,7 @@ pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> 
     }
 }
 
-/// MPI_Abi_set_fortran_booleans: once for each size of logical.
+/// MPI_Abi_set_fortran_booleans: called once for each size of logical.
 pub fn abi_set_fortran_booleans(
     guard: &mut Guard,
     logical_size: i32,

@@ -9,7 +9,7 @@ use objects::{Group, constants as c};
 use rma::Lock;
 use telemetry::Counter;
 
-/// Fails if `assert` has other bits than those that a call takes.
+/// Fails if `assert` has bits that the call does not accept.
 fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     if assert & !allowed != 0 {
         fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
@@ -17,8 +17,8 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_fence: of the assertions only MPI_MODE_NOSUCCEED has an effect, that no epoch is opened. What the
-/// others could save is less than the barrier costs.
+/// MPI_Win_fence: only the assertion MPI_MODE_NOSUCCEED has an effect: no epoch is opened. What the other
+/// assertions could save is less than the barrier costs.
 pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
@@ -30,7 +30,7 @@ pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.fenced(opens)
 }
 
-/// Tells the trace of a window's epoch, if there is one.
+/// Records in the trace, if there is one, that a call opens or closes an epoch of a window.
 #[inline(always)]
 fn trace(guard: &mut Guard, win: Handle, turn: Turn) -> Result<()> {
     if telemetry::tracing() { guard.trace_epoch(win, turn) } else { Ok(()) }
@@ -47,7 +47,7 @@ pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> R
     trace(guard, win, Turn::Post(&origins, begun))
 }
 
-/// MPI_Win_start: returns when all targets have posted.
+/// MPI_Win_start: returns once all targets have posted.
 pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
     check_assert(assert, c::MODE_NOCHECK)?;
     let targets = members(guard, group, win)?;
@@ -84,7 +84,7 @@ pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     flag.set(i32::from(completed.is_some()))
 }
 
-/// The ranks in the window of a group's members.
+/// The ranks of a group's members in the window.
 fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
     let (objects, job) = guard.parts();
     let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;
@@ -209,8 +209,8 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
     flushed_all(guard, win)
 }
 
-/// MPI_Win_sync: the private and the public copy are one, so it only orders memory. A program that polls with
-/// it waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
+/// MPI_Win_sync: only orders memory, since the private and the public copy are one. A program that polls with
+/// this call waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

@@ -75,7 +75,7 @@ pub fn file_open(
     fh.set(guard.job().files.insert(file)?)
 }
 
-/// Opens the window through which other hosts reach the shared pointer, which rank 0 has. Collective.
+/// Opens the window through which other hosts reach the shared file pointer, which rank 0 has. Collective.
 fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>) -> Result<Handle> {
     let (base, bytes) = pointer.map_or((0, 0), |pointer| (pointer.address(), 8));
     let counter = window::make_over(guard, comm, base, bytes)?;
@@ -83,7 +83,7 @@ fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>
     Ok(counter)
 }
 
-/// What this rank alone can check before a file is opened.
+/// Checks what this rank alone can check before a file is opened.
 fn check_open(
     guard: &mut Guard,
     filename: Text,
@@ -98,7 +98,7 @@ fn check_open(
     Ok((path_of(filename.path()?), hints))
 }
 
-/// Fails unless all ranks pass the same amode. Hints that must be the same on all ranks become rank 0's.
+/// Fails unless all ranks pass the same amode. Hints that must be equal on all ranks become rank 0's.
 fn agree_on_open(
     guard: &mut Guard,
     members: &mut coll::Members,
@@ -117,8 +117,8 @@ fn agree_on_open(
     Ok((path, hints))
 }
 
-/// Opens the file on all ranks: its storage, the offset of its shared pointer in rank 0's arena, and where
-/// that begins.
+/// Opens the file on all ranks. Returns its storage, the offset of its shared pointer in rank 0's arena, and
+/// the pointer's first value.
 fn open_on_all(
     guard: &mut Guard,
     members: &mut coll::Members,
@@ -146,7 +146,7 @@ fn open_on_all(
     let identified = opened.and_then(|storage| Ok((storage.identity()?, storage)));
     let node = guard.job().shared.node.load(Ordering::Relaxed);
     let identity = |((device, number), _): &((u64, u64), Storage)| [*number, node.into(), *device];
-    // Hosts number the devices of a network's file system by themselves.
+    // Each host numbers the devices of network file systems in its own way.
     let one_file = |all: &[[u64; 3]]| {
         let mut devices = HashMap::new();
         let same = |[number, node, device]: &[u64; 3]| {
@@ -166,7 +166,7 @@ fn open_on_all(
     }
 }
 
-/// MPI_File_close: syncs first. A file opened with MPI_MODE_DELETE_ON_CLOSE is gone when it returns.
+/// MPI_File_close: syncs first. A file opened with MPI_MODE_DELETE_ON_CLOSE is deleted when the call returns.
 pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let handle = fh.get()?;
     guard.blame(On::File(handle));
@@ -213,7 +213,7 @@ pub fn file_preallocate(guard: &mut Guard, fh: Handle, size: i64) -> Result<()> 
     resize(guard, fh, size, |storage, size| storage.allocate(size))
 }
 
-/// Changes the size: rank 0 does it once all ranks have asked, and all wait for it.
+/// Changes the file's size. Rank 0 changes it once all ranks have called, and all ranks wait for that.
 fn resize(
     guard: &mut Guard,
     fh: Handle,
@@ -288,7 +288,7 @@ fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     Ok(hints)
 }
 
-/// Sets a file's hints. Those that must be the same on all ranks become rank 0's, `shared`.
+/// Sets a file's hints. Hints that must be equal on all ranks become rank 0's, `shared`.
 fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
     let peers = guard.job().files.get(fh)?.comm.group.peers.clone();
     hints.adopt(shared, &hosts(guard, &peers));
@@ -299,14 +299,14 @@ fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> R
     Ok(())
 }
 
-/// MPI_File_get_info: a new info with all hints in use.
+/// MPI_File_get_info: returns a new info with all hints in use.
 pub fn file_get_info(guard: &mut Guard, fh: Handle, info_used: Out<Handle>) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let info = file.hints.to_info();
     enter_info(guard, info, info_used)
 }
 
-/// MPI_File_set_view: both file pointers go to the view's beginning.
+/// MPI_File_set_view: moves both file pointers to the beginning of the view.
 pub fn file_set_view(
     guard: &mut Guard,
     fh: Handle,
@@ -379,7 +379,7 @@ fn view(
     )
 }
 
-/// MPI_File_get_view: datatypes that the program made are returned as new references, which it frees.
+/// MPI_File_get_view: returns new references to datatypes that the program made; the program frees them.
 pub fn file_get_view(
     guard: &mut Guard,
     fh: Handle,
@@ -442,8 +442,8 @@ pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>)
 }
 
 impl Guard {
-    /// Advances the shared pointer; returns its old value. If rank 0 is on another host, waits until it has
-    /// answered.
+    /// Advances the shared file pointer, and returns its old value. If rank 0 is on another host, waits for
+    /// the answer of that host.
     pub(crate) fn advance_shared(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
         let file = self.job().files.get(fh)?;
         if let Some(pointer) = &file.shared {
@@ -460,7 +460,7 @@ impl Guard {
         Ok(i64::from_ne_bytes(old.to_vec().try_into().expect("8 bytes")))
     }
 
-    /// The shared pointer.
+    /// The shared file pointer.
     pub(crate) fn position_shared(&mut self, fh: Handle) -> Result<i64> {
         self.advance_shared(fh, 0)
     }
@@ -487,7 +487,7 @@ pub fn file_get_atomicity(guard: &mut Guard, fh: Handle, flag: Out<i32>) -> Resu
     flag.set(i32::from(guard.job().files.get(fh)?.atomic))
 }
 
-/// MPI_File_sync: every rank moves what it wrote to the device.
+/// MPI_File_sync: every rank moves what it has written to the storage device.
 pub fn file_sync(guard: &mut Guard, fh: Handle) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let storage = file.storage.clone();
@@ -507,7 +507,7 @@ pub fn register_datarep(
     register(guard, datarep, functions, extra_state, false)
 }
 
-/// MPI_Register_datarep_c: its functions take large counts.
+/// MPI_Register_datarep_c: the functions of the representation take large counts.
 pub fn register_datarep_c(
     guard: &mut Guard,
     datarep: Text,
@@ -527,7 +527,7 @@ fn register(
     extra_state: Address,
     large: bool,
 ) -> Result<()> {
-    // Errors go to the default handler of files (MPI 5.0, section 14.5.3).
+    // Errors go to the default error handler of files (MPI 5.0, section 14.5.3).
     guard.blame(On::AnyFile);
     let name = datarep.read()?;
     if name.is_empty() || name.len() >= c::MAX_DATAREP_STRING as usize {

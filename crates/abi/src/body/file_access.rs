@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Reading and writing files (MPI 5.0, section 14.4).
 //!
-//! These functions differ in three things only: where the access begins, whether all ranks take part, and
-//! whether the caller waits.
+//! These functions differ only in where the access begins, whether all ranks take part, and whether the
+//! caller waits.
 
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::file::{At, Wanted};
@@ -25,21 +25,21 @@ fn collective(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: 
 /// Makes an access and waits for it.
 fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(wanted, true)?;
-    // Without this, a program that polls a file would never let its messages move.
+    // Without this round of progress, a program that polls a file would never move its messages.
     guard.progress();
     let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
     let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
     completion.tell(status)
 }
 
-/// Starts an access and hands its request to the program.
+/// Starts an access and stores its request for the program.
 fn launch(guard: &mut Guard, wanted: Wanted, request: Out<Handle>) -> Result<()> {
     request.check()?;
     let outcome = guard.start_access(wanted, false)?;
     request.set(guard.request(wanted.fh, Work::Io(outcome))?)
 }
 
-/// Starts a split collective access, of which a file has one at a time (MPI 5.0, section 14.4.5).
+/// Starts a split collective access. A file has at most one at a time (MPI 5.0, section 14.4.5).
 fn begin(
     guard: &mut Guard,
     name: &'static str,
@@ -52,8 +52,8 @@ fn begin(
 ) -> Result<()> {
     let outcome = guard.start_access(collective(at, way, fh, buf, count, datatype), false)?;
     if staging::any() {
-        // Memory that stands in for the program's ends with this call, so the access does, too (MPI 5.0,
-        // section 14.4.5, allows it).
+        // Memory that stands in for the program's ends with this call, so the access must end, too. MPI 5.0,
+        // section 14.4.5, allows that.
         let ended = guard.wait(|_| outcome.take());
         outcome.put(ended);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Small exchanges among the members of a comm that the library itself needs.
+//! Small exchanges of words among the members of a comm, for the library's own use.
 
 use crate::args::Handle;
 use crate::process::Guard;
@@ -11,7 +11,8 @@ use error::{Class, Result, fail};
 use p2p::Mode;
 use sys::Block;
 
-/// The words of all members, by rank; of an intercommunicator, in the order of `Comm::everybody`. Collective.
+/// Gathers the words of all members, by rank; on an intercommunicator, in the order of `Comm::everybody`.
+/// Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = Block::of(&to_bytes(words));
     let all = Block::new(mine.span().bytes() * guard.objects.comm(comm)?.everybody.len());
@@ -19,14 +20,15 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
     Ok(to_words(&all.to_vec()))
 }
 
-/// Carries out a collective of the library's own.
+/// Carries out a collective of the library itself.
 fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
     let work = planned.blocking().start(guard)?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// `gather_words` for making a comm of another. Also checks that all members have made as many of it before
-/// (`Comm::next_fingerprint`): otherwise they would have different contexts for the new one.
+/// Gathers words for a call that makes a comm from another. Also checks that all members have made as many
+/// comms from it before (`Comm::next_fingerprint`); otherwise they would give the new comm different
+/// contexts.
 pub(crate) fn gather_to_make(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = guard.objects.comm(comm)?.next_fingerprint();
     let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
@@ -36,7 +38,7 @@ pub(crate) fn gather_to_make(guard: &mut Guard, comm: Handle, words: &[i64]) -> 
     Ok(words.concat())
 }
 
-/// Fails unless all fingerprints are `mine`. They come with their index in `Comm::everybody`.
+/// Fails unless all fingerprints are `mine`. Each has its index in `Comm::everybody`.
 pub(crate) fn alike(
     guard: &Guard,
     comm: Handle,
@@ -70,7 +72,7 @@ pub(crate) fn exchange_words(
     Ok(recv.iter().map(|bytes| to_words(&bytes.to_vec())).collect())
 }
 
-/// Exchanges words with another process that does the same. Only such exchanges use the context.
+/// Exchanges words with another process that does the same. Only such exchanges use `context`.
 pub(crate) fn swap_words(
     guard: &mut Guard,
     context: u64,
@@ -93,7 +95,7 @@ fn swap_bytes(
 ) -> Result<Vec<u8>> {
     let (mine, theirs) = (Block::of(&mine), Block::new(expected));
     let buffer = Buffer::from(theirs.span());
-    // The sender's rank in a comm is not used.
+    // Nothing uses the sender's rank in a comm here.
     let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
     let buffer = Unfilled::new(Buffer::from(mine.span()));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };

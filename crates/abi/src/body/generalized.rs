@@ -62,7 +62,7 @@ impl Generalized {
         from_callback("a generalized request's free function", callback::free_request(guard, self))
     }
 
-    /// For MPI_Cancel; `complete`: MPI_Grequest_complete has been called.
+    /// Calls the cancel function for MPI_Cancel. `complete`: whether MPI_Grequest_complete has been called.
     pub(crate) fn cancel(self, guard: &mut Guard, complete: bool) -> Result<()> {
         let code = callback::cancel_request(guard, self, complete);
         from_callback("a generalized request's cancel function", code)
@@ -70,7 +70,7 @@ impl Generalized {
 }
 
 impl Completion {
-    /// Fills in the status of a generalized request, which only its query function knows.
+    /// Fills in the status of a generalized request by its query function.
     pub(crate) fn queried(mut self, guard: &mut Guard) -> Completion {
         if let Some(functions) = self.generalized.as_deref() {
             let mut status = Status::EMPTY;
@@ -83,15 +83,15 @@ impl Completion {
         self
     }
 
-    /// As `queried`, then calls the free function: the request has left the table. Of two errors the latter
-    /// counts.
+    /// Calls the query and the free function, once the request has left the table. If both fail, the error is
+    /// the free function's.
     pub(crate) fn ended(self, guard: &mut Guard) -> Completion {
         let completion = self.queried(guard);
         let error: Option<Error> = completion.freed(guard).err();
         Completion { error: error.or(completion.error), ..completion }
     }
 
-    /// Calls the free function only: the status is not needed.
+    /// Calls only the free function, where no status is needed.
     pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
         self.generalized.as_deref().map_or(Ok(()), |functions| functions.free(guard))
     }

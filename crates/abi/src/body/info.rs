@@ -11,14 +11,13 @@ pub fn info_create(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, Info::default(), info)
 }
 
-/// Enters a new info and hands it to the program.
+/// Makes the handle of a new info and stores it for the program.
 pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Result<()> {
     info.check()?;
     info.set(guard.objects.infos.insert(new)?)
 }
 
-/// MPI_Info_create_env: what MPI_INFO_ENV holds after MPI_Init. The arguments come from /proc, which has them
-/// all.
+/// MPI_Info_create_env: returns what MPI_INFO_ENV holds after MPI_Init. All arguments come from /proc.
 pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
     let _ = (argc, argv);
     enter_info(guard, environment(1), info)
@@ -62,7 +61,7 @@ pub fn info_get(
     }
 }
 
-/// MPI_Info_get_string: `buflen` counts the final zero. It is set to what the value needs.
+/// MPI_Info_get_string: `buflen` counts the final zero, and is set to the length that the value needs.
 pub fn info_get_string(
     guard: &mut Guard,
     info: Handle,

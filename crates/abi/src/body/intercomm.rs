@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Making intercommunicators, and merging one into an intracommunicator (MPI 5.0, section 7.6.2).
+//! Calls that make intercommunicators, and that merge one into an intracommunicator (MPI 5.0, section 7.6.2).
 
 use super::comm::{enter, group_of, intracomm};
 use super::gather::{alike, gather_to_make, swap_words};
@@ -10,7 +10,7 @@ use error::{Class, Result, fail};
 use objects::context::leaders_context;
 use objects::{Comm, Context, Group};
 
-/// MPI_Intercomm_create: the leaders exchange their groups, and each tells its members.
+/// MPI_Intercomm_create: the leaders exchange their groups, and each sends the remote group to its members.
 pub fn intercomm_create(
     guard: &mut Guard,
     local_comm: Handle,
@@ -37,8 +37,8 @@ pub fn intercomm_create(
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// On a leader: the remote group, the context that the other side proposes (two words), and this side's
-/// fingerprint.
+/// The exchange of a leader with the other leader. Returns the remote group, the context that the other side
+/// proposes (two words), and this side's fingerprint.
 fn meet(
     guard: &mut Guard,
     group: &Group,
@@ -72,8 +72,8 @@ pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> 
     }
 }
 
-/// MPI_Intercomm_merge: the group that passes `high` comes second. If both pass the same, the first group
-/// comes first.
+/// MPI_Intercomm_merge: the group that passes `high` comes second. If both groups pass the same value, the
+/// first group comes first.
 pub fn intercomm_merge(
     guard: &mut Guard,
     intercomm: Handle,

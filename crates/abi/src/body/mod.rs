@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bodies of the MPI functions, grouped as the chapters of the standard.
+//! The bodies of the MPI functions, grouped like the chapters of the standard.
 //!
 //! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, or `pub fn uvw, xyz(` in a row of a table of
-//! forms; `cargo run -p outboard-xtask -- gen` connects it.
-//! `MPI_Xyz_c` shares that body unless there is a `pub fn xyz_c(`. A `pub fn xyz(` in `plain.rs` is a fast
-//! path: it is tried first, and returns `None` if it has done nothing. Helpers are `pub(crate)`.
+//! forms. `cargo run -p outboard-xtask -- gen` connects them. `MPI_Xyz_c` has the same body unless there is a
+//! `pub fn xyz_c(`. A `pub fn xyz(` in `plain.rs` is a fast path: it is tried first, and returns `None` if it
+//! has done nothing. Helpers are `pub(crate)`.
 //!
-//! Invariants: a body checks everything before it changes anything. It returns an error, which goes to the
-//! handler of the first comm, window, file or session among the parameters, or of `guard.blame(..)`.
+//! Invariants: a body checks everything before it changes anything. Its error goes to the error handler of
+//! the first comm, window, file or session among the parameters, or of `guard.blame(..)`.
 //!
 //! Read next: the table below, then `p2p.rs`.
 
@@ -29,7 +29,7 @@
 // | `const char *`; `char *` | `Text`; `TextOut` |
 // | `const MPI_Status *`; `MPI_Status *`; array_of_statuses | `StatusIn`; `StatusOut`; `Statuses` |
 //
-// A body returns `Result<()>`. Functions that return no error code take no guard and return their value.
+// A body returns `Result<()>`. Functions without an error code take no guard and return their value.
 
 pub mod attribute;
 pub mod buffers;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8): as in `coll.rs`, with a block for each neighbour.
+//! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8): like those of `coll.rs`, with a block for each
+//! neighbour.
 
 use super::coll::forms;
 use crate::args::{Address, Counts, Handle, In, Out};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! One-sided communication (MPI 5.0, section 12.3). An operation at a target on this host is complete when
-//! its call returns, so the forms with a request return one that is complete.
+//! its call returns, so a form with a request returns a complete request.
 
 use super::request::enter_complete;
 use crate::args::{Address, Handle, Out, lent};
@@ -25,7 +25,7 @@ struct AtTarget(i32, i64, i64, Handle);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Epoch {
     Any,
-    /// Lock epochs only: for operations with a request.
+    /// Only lock epochs, for operations with a request.
     Lock,
 }
 
@@ -172,7 +172,7 @@ pub fn compare_and_swap(
     Ok(())
 }
 
-/// MPI_Put and MPI_Get.
+/// Carries out MPI_Put and MPI_Get.
 #[inline(always)]
 fn move_bytes(
     guard: &mut Guard,
@@ -196,7 +196,7 @@ fn move_bytes(
     Ok(())
 }
 
-/// The accumulates; with `result`, they also fetch the target's old value.
+/// Carries out the accumulates. Those with `result` also fetch the target's old value.
 #[inline(always)]
 fn update(
     guard: &mut Guard,
@@ -276,8 +276,8 @@ fn range_of(
     Ok((TargetRange { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// The buffer of an operation at its origin. Count and datatype are mostly the target's, which are checked
-/// already.
+/// The buffer of an operation at its origin. Count and datatype are mostly equal to the target's, which are
+/// checked already.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,
@@ -319,7 +319,7 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     }
 }
 
-/// Hands out the request of the latest operation at a rank, which is complete if the rank is on this host.
+/// Stores the request of the latest operation at a rank. It is complete if the rank is on this host.
 fn finish(guard: &mut Guard, win: Handle, rank: i32, request: Out<Handle>) -> Result<()> {
     let Win { window, comm, .. } = guard.job().windows.get_mut(win)?;
     let (ended, comm) = (window.ended(rank), *comm);

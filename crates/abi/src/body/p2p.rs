@@ -60,7 +60,7 @@ macro_rules! sends {
     };
 }
 
-/// The buffered mode. `Process::outgoing` fills in the comm's session.
+/// The buffered mode. `Process::outgoing` fills in the session of the comm.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
 sends! {
@@ -180,15 +180,14 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
-/// A blocking send that is timed.
+/// Carries out a blocking send that is timed.
 #[cold]
 fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
     let work = send.time(guard, |send, process| Ok(Work::Send(send.start(process)?)))?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// Sends and receives, and waits for both. The receive's status counts, and the send's error before the
-/// receive's.
+/// Sends and receives, and waits for both. The status is the receive's; the error is the send's if both fail.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     if telemetry::timed() {
         let both = start_both(guard, send, recv, None)?;
@@ -205,7 +204,7 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
     Ok(received)
 }
 
-/// Starts a send and a receive that end together. `packed` holds what is sent, if it was packed aside.
+/// Starts a send and a receive that end together. `packed` holds the sent data if it was packed aside.
 fn start_both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
     let recv = recv.begin(guard)?;
     let send = send.begin(guard)?;
@@ -213,7 +212,7 @@ fn start_both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[
     Ok(Work::Both(Box::new(Both { send: Some(send), recv: Some(recv), packed, completion })))
 }
 
-/// Starts MPI_Sendrecv_replace: packs the message aside, so the receive may overwrite the buffer at once.
+/// Starts MPI_Sendrecv_replace. The message is packed aside, so the receive may overwrite the buffer at once.
 #[allow(clippy::too_many_arguments)] // MPI_Sendrecv_replace's.
 #[rustfmt::skip]
 fn replace(
@@ -273,7 +272,7 @@ impl Process {
     }
 }
 
-/// Source and tag of a receive or a probe, checked.
+/// The source and tag of a receive or a probe, checked.
 #[inline(always)]
 pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
     let source = match source {
@@ -301,7 +300,7 @@ impl Send {
     }
 }
 
-/// Whether a peer may open the device memory of a message.
+/// Whether a peer may open the device memory of a message itself.
 #[cold]
 fn lends(job: &mut Job, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {
@@ -313,7 +312,7 @@ fn lends(job: &mut Job, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<b
 }
 
 impl Receive {
-    /// Receives the message. If it is the next packet of its source, this takes no request.
+    /// Receives the message. No request is needed if it is the next packet of its source.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
         if telemetry::timed() {

@@ -3,13 +3,13 @@
 //! ready.
 //!
 //! Requests match in the order in which they are made (section 4.2.1). So both sides compute the same context
-//! without traffic, from the two ranks, the tag and the number of such requests before. Each of the sender's
-//! partitions is a message in that context, with its number as the tag; or an instance (`coll::Message`),
-//! which a proxy carries out beside work.
+//! without traffic, from the two ranks, the tag and the number of such requests before. Each partition of the
+//! sender is either a message in that context, with the partition's number as the tag, or an instance
+//! (`coll::Message`), which a proxy can carry out while the rank computes.
 //!
-//! The first start sends a heading: how many partitions the sender has, the bytes of each, and which of the
-//! two they are. The receiver posts one receive per partition when the heading arrives, in any progress
-//! (`Job::driven`); in later starts at once.
+//! At the first start the sender sends a heading: how many partitions it has, the bytes of each, and whether
+//! they are messages or instances. The receiver posts one receive per partition when the heading arrives, in
+//! any round of progress (`Job::driven`); at later starts it posts them at once.
 
 use super::completion::for_owner;
 use crate::args::{Address, Handle, In, Out};
@@ -99,7 +99,7 @@ pub fn pready_list(
     for_owner(guard, request, made)
 }
 
-/// MPI_Parrived: true of null and inactive requests (MPI 5.0, section 4.2.2).
+/// MPI_Parrived: true for null and inactive requests (MPI 5.0, section 4.2.2).
 pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i32>) -> Result<()> {
     flag.check()?;
     if request == constants::REQUEST_NULL {
@@ -166,7 +166,7 @@ fn make(
     let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);
     let (group, of_comm) = (comm.partners().clone(), comm.context);
-    // Only a receiver could take another request's message.
+    // Only a receiver could take the message of another request.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
     let (starts, _claim, comm) = (AtomicU32::new(0), claim, of_comm);
@@ -177,7 +177,7 @@ fn make(
     guard.enter_persistent(handle, recipe, request)
 }
 
-/// A request's recipe, whatever stands in for its memory.
+/// A request's recipe, without its stand-ins.
 fn recipe(job: &mut Job, request: Handle) -> Result<Option<&Recipe>> {
     Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::plain))
 }
@@ -192,7 +192,7 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     }
 }
 
-/// Sends partitions. If one of them may not be sent, none is.
+/// Sends partitions. If one of them may not be sent, none is sent.
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;
@@ -216,7 +216,7 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     }
     for (at, partition) in partitions.iter().enumerate() {
         if std::mem::replace(&mut parts.done[*partition as usize], true) {
-            // Undo the ones before it in the list. It may be one of them.
+            // Undo those before this one in the list, which may include the same partition.
             let twice = partitions[..at].contains(partition);
             partitions[..at].iter().for_each(|before| parts.done[*before as usize] = false);
             fail!(

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fast path of the most frequent calls: data without gaps, to or from one rank of a comm or window, and
-//! short allreduces.
+//! The fast path of the most frequent calls: messages and one-sided operations on contiguous data with one
+//! rank, and short allreduces.
 //!
-//! Invariants: a call that returns `None` has done nothing; it takes the general path. That is also the path
-//! of every call whose arguments may be wrong. Nothing that needs a drop is made between the arguments and
-//! the ring, the slots or the window's memory, so all values stay in registers. A structure that is moved is
-//! read in wider words than it was written in. Such a read stalls until all earlier stores have left the
-//! core, also that into the previous message's slot, whose cache line the peer holds.
+//! Invariants: a call that returns None has done nothing, and takes the general path, like every call whose
+//! arguments may be wrong. No value that needs a drop is made between the arguments and the ring, the slots
+//! or the window's memory, so all values stay in registers. A structure that is moved is read in wider words
+//! than it was written in. Such a read stalls until all earlier stores have left the core, also the store
+//! into the previous message's slot, whose cache line the peer holds.
 
 use crate::args::{Address, Handle, Out};
 use crate::collective::Reduced;
@@ -94,7 +94,7 @@ pub fn allreduce(
     allreduce::try_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
-/// The origin's buffer, if the target has the same count and datatype.
+/// The origin's buffer, or None if the target has another count or datatype.
 #[inline(always)]
 fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64, Handle)) -> Option<Span> {
     if origin == target { process.span(address, origin.0, origin.1) } else { None }

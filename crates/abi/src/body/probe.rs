@@ -98,7 +98,8 @@ pub fn imrecv(
     request.set(guard.request(comm, work)?)
 }
 
-/// Starts the receive of a message that a matched probe took out of the queue. Its handle becomes invalid.
+/// Starts the receive of a message that a matched probe took out of the queue. The message's handle becomes
+/// invalid.
 fn start_matched(
     guard: &mut Guard,
     buf: Address,
@@ -132,7 +133,7 @@ fn start_matched(
     ))
 }
 
-/// A probe's arguments, checked.
+/// The arguments of a probe, checked.
 struct ProbeArguments {
     comm: Handle,
     context: u64,
@@ -142,7 +143,7 @@ struct ProbeArguments {
 }
 
 impl ProbeArguments {
-    /// The same for a deadlock report.
+    /// The probe's description in a deadlock report.
     fn operation(&self) -> p2p::Operation {
         let (context, peer) = (Some(self.context), self.source.peer());
         p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Requests: wait, test, free, cancel, start (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and 3.9).
 //!
-//! Every wait and test does one of two things to one or many requests: `Process::peek` asks whether a request
-//! is complete; `Process::retire` also ends it, if it is. Read next: `completion.rs`.
+//! Every wait and test does one of two things with one or many requests: `Process::peek` asks whether a
+//! request is complete; `Process::retire` also ends a complete request. Read next: `completion.rs`.
 
 use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
@@ -70,8 +70,8 @@ pub fn waitall(
 ) -> Result<()> {
     let count = length(count)?;
     let mut ended = EndedRequests::new(array_of_requests, array_of_statuses);
-    // Complete requests are retired on the way, so each look costs no more than one request that is not
-    // complete.
+    // Complete requests are retired on the way, so each look costs no more than a look at one request that is
+    // not complete.
     guard.wait(|process| ended.retire_until(process, count))?;
     ended.conclude(guard)
 }
@@ -193,8 +193,8 @@ pub fn request_get_status_some(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// Gives the status of a request that stays. Only the errors of a generalized request's functions are
-/// returned now.
+/// Stores the status of a request that stays. Only errors of a generalized request's functions are returned
+/// now.
 fn report(guard: &mut Guard, completion: Completion, tell: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);
@@ -210,7 +210,7 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
     outcome
 }
 
-/// MPI_Request_free: the operation goes on to its end. A generalized request stays in the table until
+/// MPI_Request_free: the operation continues to its end. A generalized request stays in the table until
 /// MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
@@ -342,14 +342,15 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
     let work = request.work.insert(work?);
-    // An earlier start that completed at once may have left it in the list.
+    // An earlier start that completed at once may have left the request in the list.
     if work.is_driven() && !guard.job().driven.contains(&handle) {
         guard.job().driven.push(handle);
     }
     Ok(())
 }
 
-/// MPIX_Request_attach: a copy stands in for the program's memory from each start to the operation's end.
+/// MPIX_Request_attach: a copy stands in for the program's memory from each start to the end of the
+/// operation.
 pub(crate) fn attach(guard: &mut Guard, handle: Handle, attached: impl FnOnce() -> Attached) -> Result<()> {
     if handle == constants::REQUEST_NULL || Some(handle) == guard.job().sent {
         fail!(Class::Request, "{handle} has no operation to which something could be attached");
@@ -363,7 +364,7 @@ pub(crate) fn attach(guard: &mut Guard, handle: Handle, attached: impl FnOnce() 
     Ok(())
 }
 
-/// Enters a request that is complete already and hands it to the program.
+/// Makes a request that is complete already, and stores its handle for the program.
 pub(crate) fn enter_complete(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
     request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Sessions, process sets, and comms made from groups (MPI 5.0, sections 11.3, 7.3.2, 7.4.2 and 7.6.2).
 //!
-//! A process joins its job at the first of MPI_Init and MPI_Session_init, and parks it at the last finalize:
-//! a session may begin again. Only MPI_Init and MPI_Finalize are called by all processes, so a session begins
-//! and ends without waiting for others.
+//! A process joins its job at the first MPI_Init or MPI_Session_init, and parks the job at the last finalize,
+//! since a session may start again. Only MPI_Init and MPI_Finalize are called by all processes, so a session
+//! starts and ends without waiting for others.
 
 use super::buffers;
 use super::comm::group_of;
@@ -24,7 +24,7 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     guard.blame(On::Given(errhandler, c::SESSION_NULL));
     session.check()?;
     let hints = guard.objects.info_or_empty(info)?;
-    // The device says which memory kinds there are.
+    // The device decides which memory kinds there are.
     settings::load().and_then(crate::staging::start)?;
     let new = Session::new(errhandler, &hints)?;
     retain(&mut guard.objects.errhandlers, errhandler, Kind::Session)?;
@@ -34,7 +34,7 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     session.set(handle)
 }
 
-/// MPI_Session_finalize: the process's last finalize waits until its messages have left.
+/// MPI_Session_finalize: the last finalize of a process waits until the messages of the process have left.
 pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
@@ -60,8 +60,8 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     session.set(c::SESSION_NULL)
 }
 
-/// Tells the others, once, that this process has finalized. Once all have, it leaves the job: in
-/// MPI_Finalize, or at its exit.
+/// Reports to the other processes, once, that this process has finalized. Once all have, the process leaves
+/// the job: in MPI_Finalize, or at its exit.
 pub(crate) fn say_goodbye(guard: &mut Guard) {
     if guard.departure == Departure::Needed {
         guard.departure = Departure::Arrived;
@@ -71,20 +71,19 @@ pub(crate) fn say_goodbye(guard: &mut Guard) {
     }
 }
 
-/// Leaves the job, once, after all have said goodbye.
+/// Leaves the job, once, after all processes have finalized.
 pub(crate) fn depart(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
         guard.job().communicators = Default::default();
-        // A later process in this rank's place of the segment goes on where this rank's ends of the rings
-        // are.
+        // A later process with this rank continues at the positions at which this process leaves the rings.
         guard.job().p2p.release();
         guard.job().membership.leave();
     }
 }
 
 extern "C" fn at_exit() {
-    // The launcher deals with a process that exits while it uses MPI, or inside it.
+    // The launcher handles a process that exits while it uses MPI, or inside an MPI call.
     if let Some(mut guard) = Guard::enter_unless_held()
         // A child of fork has the rank's memory, but is not the rank.
         && let Some(job) = guard.parked.take_if(|job| job.membership.is_here())
@@ -112,8 +111,8 @@ pub fn session_get_num_psets(
     npset_names.set(PROCESS_SETS.len() as i32)
 }
 
-/// MPI_Session_get_nth_pset: `pset_len` counts the final zero. It is set to what the name needs; the name is
-/// stored only if it is not 0.
+/// MPI_Session_get_nth_pset: `pset_len` counts the final zero, and is set to the length that the name needs.
+/// The name is stored only if `pset_len` is not 0.
 pub fn session_get_nth_pset(
     guard: &mut Guard,
     session: Handle,
@@ -183,7 +182,8 @@ pub fn comm_create_from_group(
     enter(guard, Comm::new(context, group, ""), &hints, errhandler, newcomm)
 }
 
-/// MPI_Intercomm_create_from_groups: only the leaders know the remote group, and each tells its members.
+/// MPI_Intercomm_create_from_groups: only the leaders know the remote group, and each sends it to its
+/// members.
 pub fn intercomm_create_from_groups(
     guard: &mut Guard,
     local_group: Handle,
@@ -211,7 +211,7 @@ pub fn intercomm_create_from_groups(
         disjoint(&local, remote.peers.iter().copied())?;
         Ok(to_bytes(&remote.peers.iter().map(|peer| i64::from(*peer)).collect::<Vec<_>>()))
     });
-    // The leader tells its members on a temporary comm of their group.
+    // The leader sends the group to its members on a temporary comm of their group.
     let words = [&tag[..], &[LEADER]].concat();
     let context = group_context(guard, &words, &local.peers);
     let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
@@ -219,7 +219,7 @@ pub fn intercomm_create_from_groups(
     let removed = guard.objects.comms.remove(temporary)?;
     detach(guard.job(), &removed);
     let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));
-    // Both sides must come to the same context, so the processes are taken in the comm's order.
+    // Both sides must compute the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");
     let words = [&tag[..], &[BETWEEN, comm.first_group.into()]].concat();
     let context = group_context(guard, &words, &comm.everybody);
@@ -227,13 +227,13 @@ pub fn intercomm_create_from_groups(
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
 
-/// Words of a context that no process has. They tell a leader's temporary comm, and an intercommunicator,
-/// from a comm that the program makes of the same processes.
+/// Words of a context that no process has. They distinguish a leader's temporary comm, and an
+/// intercommunicator, from a comm that the program makes of the same processes.
 const LEADER: u64 = u64::MAX - 2;
 const BETWEEN: u64 = u64::MAX;
 
-/// The context of the next comm of these processes with this tag. A process is its rank and its generation:
-/// the rank of a spawned process that has ended may be given again.
+/// The context of the next comm of these processes with this tag. A process is its rank and its generation,
+/// since the rank of a spawned process that has ended may be given to another.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));
@@ -241,7 +241,8 @@ fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     guard.objects.from_groups.context(Context::of_groups(), &words)
 }
 
-/// Enters a comm that has no parent, with the error handler and the hints that the program passes.
+/// Makes the handle of a comm that has no parent, with the error handler and the hints that the program
+/// passes.
 fn enter(
     guard: &mut Guard,
     mut new: Comm,
@@ -257,7 +258,7 @@ fn enter(
     newcomm.set(objects.enter_comm(new)?)
 }
 
-/// A group that must have this process.
+/// The group, which must contain this process.
 fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     let group = guard.objects.group(handle)?;
     if group.rank.is_none() {

@@ -2,7 +2,7 @@
 //! The tool information interface (MPI 5.0, section 15.3): starting and ending, enumerations, and control
 //! variables, which are the settings.
 //!
-//! Tools may call before MPI_Init and after MPI_Finalize. Calls return their codes: no error handler is
+//! Tools may call before MPI_Init and after MPI_Finalize. Calls return their codes, and no error handler is
 //! called (section 15.3.10). Read next: `tool_pvars.rs`, `tool_categories.rs`.
 
 use crate::args::{Address, Handle, Out, Text, TextOut};
@@ -18,7 +18,7 @@ pub(super) fn wrong<T>(code: i32, sentence: &str) -> Result<T> {
     Err(Error::new(Class::Other, sentence.to_owned()).with_code(code))
 }
 
-/// Stores a result, unless the program does not want it: most pointers here may be null.
+/// Stores a result, unless the pointer is null, as most pointers here may be.
 pub(super) fn give<T: Copy>(out: Out<T>, value: T) -> Result<()> {
     if out.is_null() { Ok(()) } else { out.set(value) }
 }
@@ -27,8 +27,8 @@ pub(super) fn give_at(out: Address, value: usize) -> Result<()> {
     give(Out::new(out.0, "a handle"), value)
 }
 
-/// Stores a string. `length` holds its buffer's length, and gets the length that is needed or used (MPI 5.0,
-/// section 15.3.3).
+/// Stores a string. `length` holds the length of its buffer, and gets the length that is needed or used (MPI
+/// 5.0, section 15.3.3).
 pub(super) fn tell(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
     if length.is_null() {
         return Ok(());
@@ -61,8 +61,8 @@ pub(super) fn index_by_name<T>(
     }
 }
 
-/// MPI_T_init_thread: a tool above MPI_THREAD_SINGLE may call while the program does, so then every call
-/// takes the lock.
+/// MPI_T_init_thread: a tool above MPI_THREAD_SINGLE may call while the program does, so from then on every
+/// call takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
     let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
     give(provided, level)?;
@@ -124,7 +124,7 @@ pub(super) fn cvars() -> Vec<&'static Setting> {
     TABLE.iter().filter(|setting| !setting.internal).collect()
 }
 
-/// A setting's value, as a tool gets it.
+/// The value of a setting in the form that a tool gets.
 enum SettingValue {
     Number(u64),
     Choice(i32),
@@ -137,7 +137,7 @@ fn value_of(setting: &Setting) -> SettingValue {
         Kind::Choice(choices) => {
             SettingValue::Choice(choices.iter().position(|choice| *choice == text).map_or(-1, |at| at as i32))
         }
-        // A setting whose default is nothing has no number for that.
+        // A setting with an empty default has no number for that default.
         kind if !setting.default.is_empty() => {
             kind.number(&text).map_or(SettingValue::Text(text), SettingValue::Number)
         }
@@ -212,7 +212,7 @@ pub fn t_cvar_write(guard: &mut Guard, handle: Address, _buf: Address) -> Result
     wrong(c::T_ERR_CVAR_SET_NEVER, "settings are read from the environment once, and cannot be changed")
 }
 
-/// The handle in a program's variable.
+/// The handle that a variable of the program holds.
 pub(super) fn held(variable: Address) -> Result<Address> {
     Ok(Address(Out::<usize>::new(variable.0, "handle").get()?))
 }

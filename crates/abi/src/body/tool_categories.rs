@@ -10,7 +10,7 @@ use error::Result;
 use objects::constants as c;
 use telemetry::Counter;
 
-/// A category: whether it has the control variables, which performance variables it has, and its
+/// A category: whether it contains the control variables, which performance variables it contains, and its
 /// subcategories.
 struct Category {
     name: &'static str,
@@ -173,7 +173,7 @@ pub fn t_event_handle_alloc(
     find::<()>(&[], event_index).map(|_| ())
 }
 
-/// The answer to every registration and every instance of an event: there is none.
+/// The answer to every registration and every instance of an event, since there are no events.
 fn no_event() -> Result<()> {
     wrong(c::T_ERR_INVALID_HANDLE, "there are no events, so this is not a handle of one")
 }

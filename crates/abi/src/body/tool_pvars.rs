@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from when
-//! it is started.
+//! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from the
+//! time at which it is started.
 
 use super::tool::{FIRST, find, give, give_at, held, index_by_name, tell, wrong};
 use crate::args::{Address, Handle, Out, Text, TextOut};
@@ -10,7 +10,8 @@ use objects::constants as c;
 use slab::Slab;
 use telemetry::{Counter, Unit};
 
-/// A counter's class, by its unit. What goes up and down is a level, which always runs and cannot be set.
+/// The class of a counter, by its unit. A counter that can also fall is a level, which always runs and cannot
+/// be set.
 fn class_of(counter: Counter) -> i32 {
     match (counter, counter.unit()) {
         (Counter::InstancesLive, _) => c::T_PVAR_CLASS_LEVEL,
@@ -165,7 +166,8 @@ fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pva
     }
 }
 
-/// Changes a variable, or all of the session except levels. For a level it fails with the code `refusal`.
+/// Changes a variable, or all variables of the session except levels. A change of one level fails with the
+/// code `refusal`.
 #[rustfmt::skip]
 fn each(
     guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),

@@ -30,14 +30,14 @@ pub fn cart_create(
     guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32,
     comm_cart: Out<Handle>,
 ) -> Result<()> {
-    // If the call fails, the program finds no comm here.
+    // If the call fails, the program finds a null handle here.
     comm_cart.set(c::COMM_NULL)?;
     let cart = new_cart(guard, comm_old, ndims, dims, periods)?;
     let order = arranged(guard, comm_old, reorder, cart.size(), |_| Ok(cart.edges()))?;
     enter_ordered(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
 }
 
-/// MPI_Cart_map: ranks stay as they are. The call is local, so it cannot learn where the processes run.
+/// MPI_Cart_map: keeps the ranks. The call is local, so it cannot learn where the processes run.
 #[rustfmt::skip]
 pub fn cart_map(
     guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
@@ -54,7 +54,7 @@ fn new_cart(guard: &Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<
     Ok(cart)
 }
 
-/// Fails for an intercommunicator, and for a topology with more places than there are processes.
+/// Fails for an intercommunicator, and for a topology with more nodes than there are processes.
 fn check_fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
     let old = intracomm(guard, comm)?;
     if places > old.size() {
@@ -63,7 +63,7 @@ fn check_fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Cart_sub: every process knows the members of its part, so there is no traffic.
+/// MPI_Cart_sub: needs no traffic, because every process knows the members of its part.
 pub fn cart_sub(guard: &mut Guard, comm: Handle, remain_dims: In<i32>, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let cart = cart(guard, comm)?.clone();
@@ -142,7 +142,7 @@ pub fn graph_create(
     enter_ordered(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
 }
 
-/// MPI_Graph_map: ranks stay as they are, as in MPI_Cart_map.
+/// MPI_Graph_map: keeps the ranks, like MPI_Cart_map.
 #[rustfmt::skip]
 pub fn graph_map(
     guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
@@ -258,7 +258,7 @@ pub fn dist_graph_create(
     enter_ordered(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
 }
 
-/// The weights of the edges, unless MPI_UNWEIGHTED is given.
+/// The weights of the edges, or None for MPI_UNWEIGHTED.
 fn weights(given: In<i32>, edges: usize) -> Result<Option<Vec<i32>>> {
     if given.is(c::UNWEIGHTED) {
         return Ok(None);
@@ -286,7 +286,7 @@ pub fn dist_graph_neighbors_count(
     outdegree.set(graph.destinations.len() as i32)
 }
 
-/// MPI_Dist_graph_neighbors: of a list that is longer than its array, the first part.
+/// MPI_Dist_graph_neighbors: stores the first part of a list that is longer than its array.
 #[rustfmt::skip]
 pub fn dist_graph_neighbors(
     guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>,
@@ -309,8 +309,8 @@ pub fn dist_graph_neighbors(
     Ok(())
 }
 
-/// Enters a comm of the parent's first `places` processes, or of those in `order`. The others get
-/// MPI_COMM_NULL.
+/// Makes a comm of the parent's first `places` processes, or of the processes in `order`. The other processes
+/// get MPI_COMM_NULL.
 #[rustfmt::skip]
 fn enter_ordered(
     guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology,
@@ -336,8 +336,8 @@ fn enter_with(
     enter(guard, parent, new, newcomm)
 }
 
-/// The rank for each place of the topology, if the program allows reordering, all processes are bound to
-/// cores, and another order brings neighbours together. Collective if the program allows reordering.
+/// The rank for each node of the topology. None unless the program allows reordering, all processes are bound
+/// to cores, and another order brings neighbours together. Collective if the program allows reordering.
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
@@ -355,8 +355,8 @@ fn arranged(
     Ok(arrange(&known, &edges(guard)?))
 }
 
-/// Where this process runs, if it is bound to one core. If the cores of a package share no cache, the package
-/// counts as the cache.
+/// The package, cache and core of this process, or None if it is not bound to one core. If the cores of a
+/// package share no cache, the package counts as the cache.
 fn core() -> Option<[i64; 3]> {
     let cpus = sys::cpu::allowed().ok()?;
     let within = |kind| match sys::topology::place(kind, &cpus) {
@@ -459,7 +459,7 @@ fn node(rank: i32, size: u32) -> Result<u32> {
     }
 }
 
-/// Fails if an array is too short for what goes there.
+/// Fails if an array is too short for its elements.
 fn check_capacity(given: i32, needed: usize, name: &str) -> Result<()> {
     if length(given, name)? < needed {
         fail!(Class::Arg, "{name} is {given}, but there are {needed} elements");
@@ -502,20 +502,20 @@ pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> 
     Ok(())
 }
 
-/// `parts` factors of `number`, the largest first, as close to each other as possible (MPI 5.0, section
-/// 8.5.2): the largest and the smallest differ as little as possible; then the smallest is as large as
-/// possible, and so on.
+/// Divides `number` into `parts` factors, the largest first, as close to each other as possible (MPI 5.0,
+/// section 8.5.2): the largest and the smallest differ as little as possible; then the smallest is as large
+/// as possible, and so on.
 fn balanced(number: u64, parts: usize) -> Vec<u64> {
     let small = (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d));
     let mut divisors: Vec<u64> = small.flat_map(|d| [d, number / d]).collect();
     divisors.sort_unstable_by_key(|d| std::cmp::Reverse(*d));
     divisors.dedup();
-    // There are never more than 31 factors above 1, and the rest is ones.
+    // At most 31 factors are above 1; the others are ones.
     let factors = parts.min(31);
     let mut found = Vec::new();
     let mut spread = Some(number);
     while let Some(closer) = spread.and_then(|spread| rising(number, factors, None, spread, &divisors)) {
-        // Strictly closer next time.
+        // The next solution must be strictly closer.
         spread = closer.last().zip(closer.first()).and_then(|(last, first)| (last - first).checked_sub(1));
         found = closer;
     }
@@ -524,8 +524,8 @@ fn balanced(number: u64, parts: usize) -> Vec<u64> {
     found
 }
 
-/// `parts` factors in rising order, each as large as possible, within `range`, or within `spread` of the
-/// first one.
+/// Finds `parts` factors in rising order, each as large as possible, within `range`, or within `spread` of
+/// the first one.
 fn rising(
     number: u64,
     parts: usize,

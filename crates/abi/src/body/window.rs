@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Windows: making and freeing them, and asking about them (MPI 5.0, section 12.2).
+//! Windows: the calls that make, free and inquire about them (MPI 5.0, section 12.2).
 
 use super::coll;
 use super::comm::{intracomm, object_name};
@@ -70,7 +70,7 @@ pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Ou
     create(guard, comm, asked, win).map(drop)
 }
 
-/// A new window, as one member asks for it.
+/// The arguments of one member for a new window.
 struct NewWindow {
     flavor: Flavor,
     base: usize,
@@ -105,7 +105,7 @@ const HINTS: [(&str, &str); 6] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
-/// The hints of a new window: the program's, as far as the standard defines them for windows, and defaults.
+/// The hints of a new window: the program's, if the standard defines them for windows, else defaults.
 fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     let mut info = Info::default();
     for (key, value) in HINTS {
@@ -127,22 +127,23 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Ha
     Ok(base)
 }
 
-/// Makes a window of memory that is there already, `bytes` bytes at `base`, in units of bytes. Collective.
+/// Makes a window of existing memory, `bytes` bytes at `base`, in units of bytes. Collective.
 pub(crate) fn make_over(guard: &mut Guard, comm: Handle, base: usize, bytes: u64) -> Result<Handle> {
     let info = hints(Flavor::Create, &Info::default())?;
     let asked = NewWindow { flavor: Flavor::Create, base, bytes, disp_unit: 1, info };
     Ok(make(guard, comm, Ok(asked))?.0)
 }
 
-/// Makes a window: its handle, and the address of this rank's memory. If one member cannot take part, all
-/// fail. Collective.
+/// Makes a window. Returns its handle, and the address of this rank's memory. If one member cannot take part,
+/// the call fails on all. Collective.
 fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Handle, usize)> {
     let members = intracomm(guard, comm)?.everybody.clone();
     let asked = asked.and_then(|asked| match asked.flavor {
         Flavor::Shared => same_host(guard, &members).map(|()| asked),
         _ => Ok(asked),
     });
-    // The program may free its comm, so the window has one of its own for fences (MPI 5.0, section 12.2.1).
+    // The program may free its comm, so the window has a comm of its own for fences (MPI 5.0, section
+    // 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
     let (context, group) = (parent.child_context(0), parent.group.clone());
     let hidden = guard.objects.enter_comm(Comm::new(context, group, ""))?;
@@ -152,7 +153,7 @@ fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Ha
         let handle = job.windows.insert(made)?;
         if spans {
             job.mail.windows.insert(key, handle);
-            // No member asks for anything before all know the window.
+            // No member sends a request before all members know the window.
             coll::barrier(guard, hidden)?;
         }
         Ok((handle, base))
@@ -164,7 +165,7 @@ fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Ha
     made
 }
 
-/// Refuses shared memory of several hosts. Errors: MPI_ERR_RMA_SHARED (MPI 5.0, section 12.2.3).
+/// Refuses a shared window that spans several hosts. Errors: MPI_ERR_RMA_SHARED (MPI 5.0, section 12.2.3).
 fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
     let segment = guard.job().membership.segment;
     match members.iter().find(|peer| segment.local(**peer).is_none()) {
@@ -197,7 +198,8 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     let (Share { asked, mut exposure, allocated }, all) = agreed?;
     let mut exposures: Vec<Exposure> = all.iter().map(|words| Exposure::from_words(words)).collect();
     if asked.flavor == Flavor::Shared && !scattered {
-        // One range in the order of ranks, which rank 0 has allocated (MPI 5.0, section 12.2.3).
+        // The memory is one range in the order of ranks, which rank 0 has allocated (MPI 5.0, section
+        // 12.2.3).
         let mut next = exposures[0].mapped;
         for exposure in &mut exposures {
             exposure.mapped = next;
@@ -206,7 +208,7 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     }
     let opened = make_reachable(guard, comm, asked.flavor, &exposures)
         .and_then(|()| open(guard, comm, asked.flavor, &exposures, &mut exposure));
-    // One member may have no room to map what the others can.
+    // One member may have no room to map what the others can map.
     let agreed = all_take_part(guard, comm, opened.as_ref().map(drop).map_err(Clone::clone), |()| []);
     let window = match (opened, agreed) {
         (Ok(window), Ok(_)) => window,
@@ -233,7 +235,7 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     })
 }
 
-/// Maps what this member reaches of the memory and the records of all.
+/// Maps the memory and the records of all members, as far as this member reaches them.
 fn open(
     guard: &mut Guard,
     comm: Handle,
@@ -251,7 +253,8 @@ fn open(
     Window::new(&mut job.rma, (flavor, *context), (*rank, &group.peers[..]), exposures, memory)
 }
 
-/// `Guard::all_succeed`. A member that could take part gets MPI_ERR_OTHER, whatever kept another from it.
+/// `Guard::all_succeed`, except that a member that could take part gets MPI_ERR_OTHER, whatever the other
+/// member's error was.
 fn all_take_part<const WORDS: usize, T>(
     guard: &mut Guard,
     comm: Handle,
@@ -274,7 +277,7 @@ struct Share {
     allocated: Option<usize>,
 }
 
-/// Allocates what this member needs: its memory, where the window allocates it, and its record.
+/// Allocates this member's record, and its memory if the window allocates that.
 fn expose(
     guard: &mut Guard,
     comm: Handle,
@@ -325,9 +328,9 @@ fn expose(
     }
 }
 
-/// Lets all members reach the memory that all expose. A member whose memory the others cannot attach (a
+/// Makes the memory of all members reachable for all. A member whose memory the others cannot attach (a
 /// device's, say) starts a thread that serves it. If any member cannot reach another's private memory, all
-/// start one. Collective.
+/// members start one. Collective.
 fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
     if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
         return Ok(());
@@ -343,7 +346,7 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
         ready = ready.and_then(|()| job.rma.serve(job.coll.memory()));
     }
     let (rma, segment) = (&job.rma, job.membership.segment);
-    // Members on other hosts carry out themselves what is asked of them.
+    // Members on other hosts carry out themselves what others request of them.
     let reaches = |peer: u32| segment.local(peer).is_none_or(|peer| rma.reaches(peer));
     let hidden = |(exposure, peer): (&Exposure, &u32)| {
         (flavor == Flavor::Dynamic || exposure.is_private()) && !reaches(*peer)
@@ -358,7 +361,7 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
     all_take_part(guard, comm, served, |()| []).map(drop)
 }
 
-/// MPI_Win_free: no member leaves before all have ended their epochs (MPI 5.0, section 12.2.5).
+/// MPI_Win_free: no member returns before all have ended their epochs (MPI 5.0, section 12.2.5).
 pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let handle = win.get()?;
     guard.job().windows.get(handle)?;
@@ -396,7 +399,7 @@ pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> R
     let window = &mut job.windows.get_mut(win)?.window;
     only_dynamic(window)?;
     if device::on() && bytes > 0 && device::holds(base.0, bytes as usize)? {
-        // Nobody reaches it but by this process's thread.
+        // Other processes reach this memory only through this process's thread.
         job.rma.may_ask(job.coll.memory())?;
         job.rma.serve(job.coll.memory())?;
     }
@@ -465,12 +468,12 @@ pub fn win_set_name(guard: &mut Guard, win: Handle, win_name: Text) -> Result<()
 
 /// MPI_Win_get_name
 pub fn win_get_name(guard: &mut Guard, win: Handle, win_name: TextOut, resultlen: Out<i32>) -> Result<()> {
-    // The null handle has a name too (MPI 5.0, section 7.8).
+    // The null handle has a name, too (MPI 5.0, section 7.8).
     let name = if win == c::WIN_NULL { "MPI_WIN_NULL" } else { &guard.job().windows.get(win)?.name };
     resultlen.set(win_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
 }
 
-/// MPI_Win_set_info: hints that the standard does not define for windows are ignored.
+/// MPI_Win_set_info: ignores hints that the standard does not define for windows.
 pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> {
     let given = guard.objects.info_or_empty(info)?;
     let kept = &mut guard.job().windows.get_mut(win)?.info;
@@ -479,7 +482,7 @@ pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> 
     known.iter().try_for_each(|(key, value)| kept.set(key, value))
 }
 
-/// MPI_Win_get_info: a new info with the hints in use.
+/// MPI_Win_get_info: returns a new info with the hints in use.
 pub fn win_get_info(guard: &mut Guard, win: Handle, info_used: Out<Handle>) -> Result<()> {
     let info = guard.job().windows.get(win)?.info.clone();
     enter_info(guard, info, info_used)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All members of a comm succeed, or all fail: opening files, making windows, spawning, connecting.
+//! Calls in which all members of a comm succeed, or all fail: opening files, making windows, spawning,
+//! connecting.
 //!
-//! A member that failed alone would leave the others waiting. So each member tells its outcome. A member that
-//! failed returns its own error, the others that of the first that failed.
+//! A member that failed alone would leave the others waiting. So each member sends its outcome to the others.
+//! A member that failed returns its own error; the others return the error of the first member that failed.
 //!
 //! Invariants: all members make the same calls here in the same order, whatever their outcomes are.
 
@@ -15,11 +16,11 @@ use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
 use sys::Block;
 
-/// The members that tell each other their outcomes.
+/// The members that exchange their outcomes.
 pub(crate) enum Among<'a> {
-    /// Those of a comm with a handle.
+    /// The members of a comm with a handle.
     Comm(Handle),
-    /// Those of a comm without one, such as a file's.
+    /// The members of a comm without a handle, such as a file's.
     Members(&'a mut Members),
 }
 
@@ -36,7 +37,7 @@ impl<'a> From<&'a mut Members> for Among<'a> {
 }
 
 impl Guard {
-    /// The words of all members, in order of rank. Collective.
+    /// Exchanges words: returns those of all members, in order of rank. Collective.
     pub(crate) fn all_say<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -47,7 +48,7 @@ impl Guard {
 
     /// Returns this member's value, and the `words` of all members' values. Collective.
     ///
-    /// Errors: some member's outcome is an error.
+    /// Errors: the outcome of some member is an error.
     pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -76,9 +77,10 @@ impl Guard {
         ))
     }
 
-    /// The bytes that the member `root` has found; only that member passes them. Collective.
+    /// Sends the bytes that the member `root` has found to all members; only the root passes them.
+    /// Collective.
     ///
-    /// Errors: the root's, on all members.
+    /// Errors: the root's error, on all members.
     pub(crate) fn root_tells<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -106,7 +108,7 @@ impl Guard {
 }
 
 impl Among<'_> {
-    /// This process's rank among them.
+    /// This process's rank among the members.
     fn rank(&self, guard: &Guard) -> Result<u32> {
         match self {
             Among::Comm(comm) => Ok(guard.objects.comm(*comm)?.rank),
@@ -145,7 +147,8 @@ impl Among<'_> {
     }
 }
 
-/// An outcome as two words: 0 or the error's code; the bytes of the value, or of the error's message.
+/// An outcome as two words: 0 or the error's code; the number of bytes of the value, or of the error's
+/// message.
 fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     match outcome {
         Ok(_) => [0, bytes as u64],

@@ -29,7 +29,7 @@ impl Member {
         Member { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
     }
 
-    /// The comm's slots, as a call finds them.
+    /// The state of the comm's slots for a call.
     #[inline(always)]
     pub(super) fn slots(&self, coll: &Coll, asked: &Asked) -> Slots {
         match self.flat {
@@ -40,7 +40,8 @@ impl Member {
     }
 }
 
-/// Leaves the slots of a comm that is freed, its queue, its library's communicator, and its streams.
+/// Leaves the slots of a comm that is freed, its queue, its communicator of a collective library, and its
+/// streams.
 pub(crate) fn detach(job: &mut Job, comm: &Comm) {
     if let Flat::Attached(set) = comm.flat {
         job.coll.leave(set);
@@ -53,8 +54,8 @@ pub(crate) fn detach(job: &mut Job, comm: &Comm) {
 }
 
 impl Guard {
-    /// Makes a blocking call that slots take. Returns false if a schedule is to carry it out: the slots are
-    /// not attached yet, or its counts are too long for them.
+    /// Makes a blocking call by slots. Returns false if a schedule must carry it out, because the slots are
+    /// not attached yet, or the counts are too long for them.
     #[inline(always)]
     pub(super) fn by_slots(
         &mut self,
@@ -92,7 +93,8 @@ impl Guard {
         Ok(true)
     }
 
-    /// A call with a count for each member. Blocks that are too long for slots go by schedules of their own.
+    /// Makes a call with a count for each member. A block that is too long for slots goes by a schedule of
+    /// its own.
     fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
         let outcome = self.flat_round(set, &mut vector);
@@ -106,7 +108,7 @@ impl Guard {
         let works: Vec<_> =
             started.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
-        // All of them are waited for, even if the first failed.
+        // All schedules are waited for, even if the first failed.
         works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)
     }
 
@@ -119,7 +121,7 @@ impl Guard {
         Ok(())
     }
 
-    /// One round, or the rest of the round that the fast path began.
+    /// Carries out one round, or the rest of the round that the fast path has started.
     #[inline]
     fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
         let mut active = self.job().coll.begin(set, call);
@@ -136,7 +138,7 @@ impl Guard {
         outcome
     }
 
-    /// Counts a call that slots would have taken, and attaches them after `CALLS_BEFORE` of them.
+    /// Counts a call that slots would have taken. Attaches slots at call number `CALLS_BEFORE`.
     #[cold]
     fn count_call(&mut self, comm: Handle, member: Member) -> Result<()> {
         let Flat::Counted(calls) = member.flat else { return Ok(()) };

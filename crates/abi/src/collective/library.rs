@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives by a collective library (crate `ccl`): as which steps.
+//! Collectives by a collective library (crate `ccl`): the steps of each call.
 //!
 //! Invariants: whether a call goes to the library (`coll/carrier/library.rs`) follows from what all members
-//! know alike, never from a rank's own buffers. A buffer that is not in the memory that the library takes, or
-//! has gaps, gets a stand-in there.
-//! Read next: `request/library.rs`, how a communicator is made.
+//! know alike, never from a rank's own buffers. A buffer that has gaps, or is not in the memory that the
+//! library takes, gets a stand-in there. Read next: `request/library.rs`, how a communicator is made.
 
 use crate::args::Handle;
 use crate::process::{Guard, Process};
@@ -20,7 +19,7 @@ use schedule::algorithm::Collective;
 use telemetry::Counter;
 
 impl Guard {
-    /// What a call may expect of the library; nothing if none is loaded.
+    /// What the library offers for a call, or None if none is loaded.
     pub(super) fn library(
         &mut self,
         planned: &Planned,
@@ -32,8 +31,8 @@ impl Guard {
         Ok(Some(coll::carrier::Library {
             measured: job.membership.tuning.library_bytes_min(&settings::get().ccl, name, asked.members),
             has_operator: operation(&planned.call).is_some(),
-            // Blocking calls on different comms have one order on all ranks, and a persistent one gets a
-            // communicator of its own; others need not.
+            // Blocking calls on different comms have one order on all ranks, and a persistent call gets a
+            // communicator of its own. Nonblocking calls need not have one order.
             may_join: asked.way != Way::Nonblocking
                 || job.communicators.has(context)
                 || library.joins_in_any_order(),
@@ -42,7 +41,7 @@ impl Guard {
 
     /// Starts a collective by the library.
     ///
-    /// Errors: those of buffers, and of making a communicator.
+    /// Errors: a buffer is refused, or no communicator can be made.
     pub(super) fn by_library(&mut self, planned: &Planned) -> Result<Work> {
         let library = ccl::get().expect("the choice has found it");
         let context = self.objects.comm(planned.comm)?.context;
@@ -53,11 +52,11 @@ impl Guard {
         Ok(self.start_by_library(context, steps))
     }
 
-    /// The steps of a persistent collective that the library takes. Members may start theirs in any order,
-    /// so each gets a communicator of its own, with the context `context`. It is made now, which waits for
-    /// the other members, as an initialization may (MPI 5.0, section 6.13).
+    /// The steps of a persistent collective that the library takes. Members may start their requests in any
+    /// order, so each request gets a communicator of its own, with the context `context`. It is made now,
+    /// which waits for the other members, as an initialization may (MPI 5.0, section 6.13).
     ///
-    /// Errors: those of buffers, and of making the communicator.
+    /// Errors: a buffer is refused, or the communicator cannot be made.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<Step>> {
         let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;
@@ -67,7 +66,7 @@ impl Guard {
         steps.inspect_err(|_| self.job().communicators.leave(context))
     }
 
-    /// The steps of a call. What stands in for buffers belongs to the running call.
+    /// The steps of a call. Stand-ins for its buffers belong to the running call.
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<Step>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut place = Place { on_device: library.memory() == Memory::Device, staged: Vec::new() };
@@ -87,7 +86,7 @@ impl Process {
         Work::Library(Box::new(self.job().communicators.start(context, steps)))
     }
 
-    /// Begins a communicator for a comm, with the context `context`.
+    /// Starts to make a communicator for a comm, with the context `context`.
     fn make(&mut self, library: &'static Library, comm: Handle, context: u64) -> Result<()> {
         let (rank, size) = (self.objects.comm(comm)?.rank, self.objects.comm(comm)?.size());
         let membership = self.job().membership;
@@ -104,7 +103,7 @@ impl Process {
     }
 }
 
-/// The library's type and operator of a reduction, and the bytes of an element; nothing if it lacks them.
+/// The library's type and operator for a reduction, and the bytes of an element, or None if it lacks them.
 fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
     use ccl::{Kind, Op};
     let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
@@ -130,7 +129,7 @@ fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
     Some((kind, op, basic.size()))
 }
 
-/// Finds buffers a place in the memory that the library takes.
+/// Finds an address for each buffer in the memory that the library takes.
 struct Place {
     on_device: bool,
     staged: Vec<Staged>,
@@ -142,12 +141,12 @@ impl Place {
         self.find(buffer, true, false)
     }
 
-    /// ... that it writes.
+    /// The address of bytes that the library writes.
     fn write(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, false, true)
     }
 
-    /// ... that it reads and writes.
+    /// The address of bytes that the library reads and writes.
     fn update(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, true, true)
     }
@@ -165,7 +164,7 @@ impl Place {
         self.apart(buffer, is_read, is_written)
     }
 
-    /// As the others, but never the program's own memory.
+    /// The address of a stand-in for the buffer, never the program's own memory.
     fn apart(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {
@@ -179,7 +178,7 @@ impl Place {
     }
 }
 
-/// A call at rank `rank` of `size`, as it becomes steps.
+/// A call at rank `rank` of `size`, from which the steps are made.
 struct Stepped<'a> {
     call: &'a Call,
     rank: u32,
@@ -207,7 +206,7 @@ impl Stepped<'_> {
         self.call.root == self.rank
     }
 
-    /// The rank whose block lies where it belongs already.
+    /// The rank whose block is already in its final position, if the call is in place.
     fn without(&self) -> Option<u32> {
         self.call.in_place.then_some(self.rank)
     }
@@ -247,7 +246,7 @@ impl Stepped<'_> {
             let sends = single(&call.input, call.root, |data| self.place.read(data))?;
             return Ok(vec![Step::Exchange { sends, recvs: Vec::new() }]);
         }
-        // In place, the root's own block is where it belongs, also if one stand-in has all blocks.
+        // In place, the root's own block is in its position already, also if one stand-in has all blocks.
         let recvs =
             blocks(&call.output, size, self.without(), |data| self.place.find(data, call.in_place, true))?;
         let sends = match call.in_place {
@@ -274,7 +273,7 @@ impl Stepped<'_> {
     fn alltoall(&mut self) -> Result<Vec<Step>> {
         let Stepped { call, size, .. } = *self;
         let sends = match call.in_place {
-            // What is sent and what is received are one buffer.
+            // One buffer is both sent and received.
             true => blocks(&call.output, size, None, |data| self.place.apart(data, true, false))?,
             false => blocks(&call.input, size, None, |data| self.place.read(data))?,
         };
@@ -300,7 +299,7 @@ impl Stepped<'_> {
         if call.collective == Collective::Allreduce {
             return Ok(vec![Step::AllReduce { from, to, count, kind, op }]);
         }
-        // A rank that gets no result may name what it sends.
+        // A rank that gets no result may pass the address that it sends from.
         let to = if self.is_root() { to } else { from };
         Ok(vec![Step::Reduce { from, to, count, kind, op, root: call.root }])
     }
@@ -310,7 +309,7 @@ impl Stepped<'_> {
         let (kind, op, element_bytes) = operation(call).expect("the choice has asked for it");
         let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
         let Some(input) = input else { return Ok(Vec::new()) };
-        // In place, the result lies where the vector began.
+        // In place, the result lies at the beginning of the vector.
         let from =
             if call.in_place { self.place.apart(input, true, false)? } else { self.place.read(input)? };
         let to = output.map_or(Ok(0), |output| self.place.write(output))?;
@@ -327,7 +326,7 @@ impl Stepped<'_> {
     }
 }
 
-/// The whole of a part as a message to or from `peer`.
+/// A whole part as one message to or from `peer`.
 fn single(part: &Part, peer: u32, mut at: impl FnMut(&Buffer) -> Result<usize>) -> Result<Vec<Message>> {
     match part.buffers().first() {
         Some(data) if data.bytes() > 0 => Ok(vec![Message { peer, at: at(data)?, bytes: data.bytes() }]),
@@ -335,7 +334,7 @@ fn single(part: &Part, peer: u32, mut at: impl FnMut(&Buffer) -> Result<usize>) 
     }
 }
 
-/// The blocks of a part as messages to or from each rank but `without`.
+/// The blocks of a part as messages to or from each rank except `without`.
 fn blocks(
     part: &Part,
     size: u32,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives: from the arguments to a `Planned` call, which may be started any number of times.
+//! Collectives: makes a `Planned` call from the arguments. It may be started any number of times.
 //!
 //! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and
 //! operators.
 //!
-//! Read next: `start.rs` (starts a call by its carrier), `library.rs`, `on_device.rs` and `flat.rs` (by those
-//! carriers), `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
+//! Read next: `start.rs` (starts a call by its carrier), `library.rs`, `on_device.rs` and `flat.rs` (calls by
+//! these carriers), `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;
@@ -46,8 +46,8 @@ pub(crate) struct Reduced {
     pub op: Handle,
 }
 
-/// This rank, the size of its group, and that of the group with which it exchanges data: the same, but on an
-/// intercommunicator.
+/// This rank, the size of its group, and the size of the group with which it exchanges data. The sizes differ
+/// only on an intercommunicator.
 #[derive(Clone, Copy)]
 struct Position {
     rank: usize,
@@ -58,10 +58,10 @@ struct Position {
 
 /// The part of a rank in a rooted collective (MPI 5.0, section 6.2.3).
 struct Role {
-    /// The root as `Members::peers` counts.
+    /// The root's place in `Members::peers`.
     root: u32,
     is_root: bool,
-    /// It exchanges data with the root. On an intracommunicator the root does so, too.
+    /// Whether the rank exchanges data with the root. On an intracommunicator the root does so, too.
     serves: bool,
     at: Position,
 }
@@ -75,14 +75,15 @@ impl Position {
 }
 
 impl Role {
-    /// A rank in the group of an intercommunicator's root that is not the root. Only `comm` and `root` are
-    /// significant there.
+    /// Whether this rank is in the group of an intercommunicator's root without being the root. Then only
+    /// `comm` and `root` are significant.
     fn is_idle(&self) -> bool {
         !self.is_root && !self.serves
     }
 }
 
-// Inlined, so that a call is made where it is used: a move takes long beside a short call.
+// These functions are inlined, so that a call is made where it is used: a move takes long compared to a short
+// call.
 impl Process {
     #[inline(always)]
     pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
@@ -193,8 +194,7 @@ impl Process {
 }
 
 impl Process {
-    /// A gather or gatherv. `output` is called on the root only, the only rank where its arguments are
-    /// significant.
+    /// Plans a gather or gatherv. `output` is called only on the root, where its arguments are significant.
     #[inline(always)]
     fn gathering(
         &mut self,
@@ -214,7 +214,7 @@ impl Process {
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
-    /// A scatter or scatterv. `input` is called on the root only.
+    /// Plans a scatter or scatterv. `input` is called only on the root.
     #[inline(always)]
     fn scattering(
         &mut self,
@@ -250,7 +250,8 @@ impl Process {
         }
     }
 
-    /// Whether the buffer is MPI_IN_PLACE. An intercommunicator does not take it (MPI 5.0, section 6.2.3).
+    /// Whether the buffer is MPI_IN_PLACE. An intercommunicator does not accept that (MPI 5.0, section
+    /// 6.2.3).
     #[inline]
     fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
         if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
@@ -263,7 +264,7 @@ impl Process {
         self.collective_buffer(address, count, datatype)
     }
 
-    /// `count` elements for each of `blocks` ranks or neighbours.
+    /// A buffer of `count` elements for each of `blocks` ranks or neighbours.
     pub(crate) fn per_rank(
         &mut self,
         Typed(address, count, datatype): Typed,
@@ -308,7 +309,7 @@ impl Process {
     }
 }
 
-/// The part of a rank of an intercommunicator.
+/// The part of a rank of an intercommunicator in a rooted collective.
 #[cold]
 fn role_between(comm: &Comm, root: i32) -> Result<Role> {
     let (local, partners) = comm.places();
@@ -318,7 +319,8 @@ fn role_between(comm: &Comm, root: i32) -> Result<Role> {
             Ok(Role { root: partners.start as u32 + rank, is_root: false, serves: true, at })
         }
         _ if root == constants::ROOT => Ok(Role { root: place, is_root: true, serves: false, at }),
-        // Only the root and the other group know the root, so any other rank of this group stands for it.
+        // Only the root and the other group know the root. For the other ranks of this group any other rank
+        // stands for it.
         _ if root == constants::PROC_NULL => {
             match local.map(|rank| rank as u32).find(|rank| *rank != place) {
                 Some(other) => Ok(Role { root: other, is_root: false, serves: false, at }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Neighborhood collectives (MPI 5.0, section 8.6): as the collectives among all ranks, with a block for each
-//! neighbour. They do not take MPI_IN_PLACE.
+//! Neighborhood collectives (MPI 5.0, section 8.6): like the collectives among all ranks, with a block for
+//! each neighbour. They do not accept MPI_IN_PLACE.
 
 use super::{Typed, TypedEach, Weighted};
 use crate::args::Handle;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions on devices: how the vector is cut.
+//! Reductions on devices: how the vector is divided.
 //!
-//! Invariant: whether ranks try (`coll/carrier/device.rs`) follows from what all members know alike; whether
-//! they do, from what each says in an exchange.
-//! Read next: `request/on_device.rs`.
+//! Invariant: whether the ranks try a reduction on devices (`coll/carrier/device.rs`) follows from what all
+//! members know alike. Whether they carry it out follows from what each reports in an exchange. Read next:
+//! `request/on_device.rs`.
 
 use super::start::next_members;
 use crate::process::Guard;
@@ -17,7 +17,7 @@ use schedule::algorithm::Collective;
 use sys::Span;
 
 impl Guard {
-    /// Whether all members are on this host, and a kernel could reduce what the call does.
+    /// Whether all members are on this host, and a kernel could carry out the call's reduction.
     pub(super) fn are_on_devices(&mut self, planned: &Planned) -> Result<bool> {
         let peers = self.objects.comm(planned.comm)?.everybody.clone();
         Ok(reduction(&planned.call).is_some() && self.are_here(&peers))
@@ -25,7 +25,7 @@ impl Guard {
 
     /// Starts a reduction on devices.
     ///
-    /// Errors: those of starting a collective.
+    /// Errors: a collective cannot be started.
     pub(super) fn on_device(&mut self, planned: &Planned) -> Result<Work> {
         let reduction = reduction(&planned.call).expect("the choice has found one");
         let comm = self.objects.comm(planned.comm)?;
@@ -48,7 +48,7 @@ impl Guard {
     }
 }
 
-/// What kernels would reduce; nothing if it is no reduction for them.
+/// The reduction for kernels, or None if kernels cannot carry out the call.
 fn reduction(call: &Call) -> Option<Reduction> {
     use Collective::*;
     let is_reduction = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
@@ -57,7 +57,7 @@ fn reduction(call: &Call) -> Option<Reduction> {
     (is_reduction && reduction.kernel().is_some()).then_some(reduction)
 }
 
-/// This rank's share; nothing if its buffers do not suit.
+/// This rank's share, or None if its buffers are not suitable.
 fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<Share> {
     use Collective::*;
     let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
@@ -66,7 +66,7 @@ fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<
         |at: &dyn Fn(usize) -> usize| (0..size).map(|rank| (at(rank), at(rank + 1) - at(rank))).collect();
     let elements = input.bytes() / reduction.stride;
     let pieces: Vec<(usize, usize)> = match &call.input {
-        // The root reduces all.
+        // The root reduces the whole vector.
         _ if call.collective == Reduce => {
             cut(&|rank| if rank > call.root as usize { input.bytes() } else { 0 })
         }
@@ -76,14 +76,14 @@ fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<
     let (offset, bytes) = pieces[rank];
     let (sum, whole) = match call.collective {
         Allreduce => (output.slice(offset, bytes), Some(output)),
-        // The result would lie over what others read.
+        // The result would overwrite what other ranks read.
         ReduceScatter | ReduceScatterBlock if call.in_place => return None,
         _ => (output.slice(0, bytes), None),
     };
     Some(Share { reduction, rank, pieces, input, sum, whole, aside: None })
 }
 
-/// The share with what it needs in place; nothing if the device has no memory for it.
+/// The share with the extra memory that it needs in place, or None if the device has no memory for it.
 fn with_aside(share: Share) -> Option<Share> {
     let (offset, bytes) = share.pieces[share.rank];
     let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();
@@ -94,12 +94,12 @@ fn with_aside(share: Share) -> Option<Share> {
     Some(Share { aside, ..share })
 }
 
-/// The program's memory, if it has no gaps.
+/// The program's memory, or None if it has gaps.
 fn user(buffer: &Buffer) -> Option<Span> {
     staging::user_of(buffer).contiguous()
 }
 
-/// Whether it is device memory, or nothing.
+/// Whether the memory is on a device, or empty.
 fn on_device(span: Span) -> bool {
     span.bytes() == 0 || device::holds(span.address(), span.bytes()).unwrap_or(false)
 }

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions. Read next: `request/image.rs`, for datatypes with gaps.
+//! Plans reductions. *In buffers* means that the schedule works on the program's memory. *In images* means
+//! that it works on memory of the library with the same elements, which is filled when the reduction starts
+//! and copied back when it ends. A *shape* says how the elements lie there.
+//!
+//! | operator | datatype | the schedule works |
+//! |---|---|---|
+//! | predefined | contiguous | in buffers (`in_buffers`) |
+//! | predefined | with padding (a pair) | in images without the padding (`in_images`) |
+//! | the program's | contiguous | in buffers; the operator gets the datatype (`in_images`) |
+//! | the program's | with gaps | in images with all gaps (`in_images`) |
+//!
+//! Read next: `request/image.rs`.
 
 use super::{Position, Reduced};
 use crate::args::{Address, Counts, Handle};
@@ -82,19 +93,19 @@ impl Process {
     }
 }
 
-/// The elements of a reduction's vector, and how it is cut into blocks for the ranks.
+/// The elements of a reduction's vector, and how it is divided into blocks for the ranks.
 #[derive(Clone, Copy)]
 enum Elements<'a> {
-    /// All ranks that receive get all of it.
+    /// Each rank that receives gets all elements.
     Whole(i64),
-    /// So many elements for each of so many ranks.
+    /// A number of elements for each of so many ranks.
     Equal(i64, usize),
-    /// So many for each rank.
+    /// The number of elements for each rank.
     Blocks(&'a [i64]),
 }
 
 impl Elements<'_> {
-    /// The elements of the whole vector, and those that this rank receives.
+    /// The elements of the whole vector, and the elements that this rank receives.
     fn totals(self, rank: usize) -> Result<(i64, i64)> {
         let (least, total, received) = match self {
             Elements::Whole(count) => (count, Some(count), count),
@@ -111,7 +122,7 @@ impl Elements<'_> {
         Ok((total, received))
     }
 
-    /// The elements of each block; one block if the vector is not cut.
+    /// The elements of each block; one block if the vector is not divided.
     fn counts(self) -> Vec<i64> {
         match self {
             Elements::Whole(count) => vec![count],
@@ -121,10 +132,10 @@ impl Elements<'_> {
     }
 }
 
-/// What a rank does in a reduction.
+/// Whether a rank gives a vector, gets a result, or both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// It gives a vector, and gets a result.
+    /// The rank gives a vector, and gets a result.
     Both,
     Gives,
     Gets,
@@ -143,7 +154,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// A reduction without root.
+    /// A reduction without a root.
     #[inline(always)]
     fn of(
         collective: Collective,
@@ -156,7 +167,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The same, checked.
+/// The checked arguments of a reduction.
 #[derive(Clone, Copy)]
 struct Reduction<'a> {
     collective: Collective,
@@ -164,7 +175,8 @@ struct Reduction<'a> {
     root: u32,
     elements: Elements<'a>,
     data: Reduced,
-    /// The elements of the whole vector, and those that this rank receives; none if it is not to have them.
+    /// The elements of the whole vector, and the elements that this rank receives. None if this rank gives or
+    /// gets nothing.
     sent: Option<i64>,
     received: Option<i64>,
     in_place: bool,
@@ -183,7 +195,7 @@ impl Process {
         let (total, received) = elements.totals(at.rank)?;
         let (sent, received) = (sends.then_some(total), receives.then_some(received));
         let is_inter = at.is_inter;
-        // Made where it is used: only `in_images` needs it in memory.
+        // The value is made where it is used: only `in_images` needs it in memory.
         let reduction =
             || Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
         let op = self.objects.op(data.op)?;
@@ -200,7 +212,7 @@ impl Process {
         }
     }
 
-    /// A reduction by a predefined operator in the program's buffers, which have no gaps.
+    /// Plans a reduction by a predefined operator in the program's buffers, which have no gaps.
     #[inline(always)]
     fn in_buffers(&self, reduction: Reduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
         let Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
@@ -237,19 +249,19 @@ impl Process {
         Ok(Planned::new(comm, Call { root, in_place, reduction, commutative, ..call }))
     }
 
-    /// A buffer of so many elements of a predefined type without gaps.
+    /// A buffer of `count` elements of a predefined contiguous type, with `bytes` bytes each.
     #[inline(always)]
     fn elements(&self, address: Address, count: i64, datatype: Handle, bytes: usize) -> Result<Buffer> {
         let bytes = (count as usize).checked_mul(bytes);
         match bytes.and_then(|bytes| address.plain(bytes)) {
             Some(span) if !device::on() => Ok(Buffer::from(span)),
-            // It finds the error, or device memory.
+            // The general function finds the error, or device memory.
             _ => self.collective_buffer(address, count, datatype),
         }
     }
 
-    /// A reduction of elements with gaps, or by an operator of the program. In a box: then the others are not
-    /// moved.
+    /// Plans a reduction of elements with gaps, or by an operator of the program. The result is in a box, so
+    /// that the plans of the other path are not moved.
     #[inline(never)]
     fn in_images(
         &self,

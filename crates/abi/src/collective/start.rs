@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a planned collective runs: the one place that starts a call by its carrier (`coll/carrier/mod.rs`);
-//! now, or once more for a persistent request.
+//! How a planned collective runs: starts a call by its carrier (`coll/carrier/mod.rs`), once, or again for a
+//! persistent request. No other file starts collectives of the program.
 
 use super::flat::Member;
 use crate::args::{Handle, Out};
@@ -15,24 +15,24 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::{Counter, Operation};
 
-/// Who carries a call out, and why.
+/// The carrier of a call, and why it was chosen.
 struct Chosen {
     carrier: Carrier,
     why: Why,
     collective: Collective,
-    /// This rank and its slots.
+    /// This rank, and its slots.
     member: Member,
     slots: Slots,
 }
 
-/// What a carrier makes of a call.
+/// What a carrier has made of a call.
 enum Begun {
     /// The call is over.
     Over,
     /// The call goes on.
     Going(Work),
-    /// A schedule is to carry it out. So do slots and queues end that are not attached yet, or that lack the
-    /// space for a member's counts.
+    /// A schedule must carry out the call. Slots and queues answer so, too, if they are not attached yet, or
+    /// lack the space for a member's counts.
     Left,
 }
 
@@ -41,7 +41,7 @@ impl Guard {
     #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
         let chosen = self.choose(&planned, Way::Blocking)?;
-        // One on devices keeps its own record, as it may still go by a schedule.
+        // A reduction on devices keeps its own record, as it may still go by a schedule.
         let operation = if chosen.carrier == Carrier::Device { None } else { self.begun(|| planned.told()) };
         match self.begin(&chosen, &planned)? {
             Begun::Over => operation::over(operation, chosen.why),
@@ -57,7 +57,8 @@ impl Guard {
 
     #[inline(never)] // So the path of slots moves no call.
     fn run_schedule(&mut self, mut planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
-        // Neighbours are not everybody: nobody is late for all.
+        // A neighborhood collective waits for its neighbours only, so its wait is not counted as lateness of
+        // a member.
         let arrival = planned.call.neighbors.is_none().then_some(planned.call.collective);
         planned.call.blocking = true;
         let mut work = planned.by_schedule(self)?;
@@ -104,7 +105,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Keeps a plan in a persistent request. Hints in the info change nothing.
+    /// Keeps a plan in a persistent request. Hints in the info have no effect.
     pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
         let chosen = self.choose(&planned, Way::Persistent)?;
         request.check()?;
@@ -136,14 +137,15 @@ impl Guard {
         })
     }
 
-    /// Chooses who carries a call out.
+    /// Chooses the carrier of a call.
     ///
-    /// Errors: those of `Planned::check`.
+    /// Errors: `Planned::check` refuses the call.
     #[inline(always)]
     fn choose(&mut self, planned: &Planned, way: Way) -> Result<Chosen> {
         let comm = self.objects.comm(planned.comm)?;
         let (member, queue, one_group) = (Member::of(comm), comm.queue, comm.remote.is_none());
-        // Asked before a function that is not inlined gets the plan, so it is known which collective it is.
+        // This is asked before a function that is not inlined gets the plan, so the compiler knows which
+        // collective it is.
         let asked = planned.asked(member.size as u32, one_group, way);
         let elsewhere = planned.check()?;
         let coll = &self.job().coll;
@@ -158,8 +160,8 @@ impl Guard {
         Ok(Chosen { carrier, why, collective: asked.collective, member, slots })
     }
 
-    /// The same where devices or collective libraries take part. If they do not carry the call out, what
-    /// stands in for device memory gets its bytes.
+    /// Chooses the carrier where devices or collective libraries take part. If another carrier is chosen, the
+    /// stand-ins for device memory are filled.
     #[cold]
     #[inline(never)]
     fn choose_elsewhere(&mut self, planned: &Planned, way: Way, slots: Slots) -> Result<(Carrier, Why)> {
@@ -175,7 +177,7 @@ impl Guard {
     }
 }
 
-/// The slots of a queue, as a call finds them.
+/// The state of a queue's slots for a call.
 #[inline(always)]
 fn slots_of(queue: Queue, coll: &Coll, asked: &Asked) -> Slots {
     match queue {
@@ -190,8 +192,8 @@ impl Planned {
         Asked::of(&self.call, members, one_group, way, self.imaged.is_some())
     }
 
-    /// Starts one of the library's own collectives as the comm's next: in the comm's queue if it does not
-    /// block and that takes it, else by a schedule.
+    /// Starts a collective of the library itself as the comm's next: in the comm's queue if the call does not
+    /// block and the queue takes it, else by a schedule.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         if self.call.blocking {
             return self.by_schedule(process);
@@ -209,7 +211,7 @@ impl Planned {
         self.by_schedule(process)
     }
 
-    /// Starts it by a schedule, as the comm's next collective.
+    /// Starts the call by a schedule, as the comm's next collective.
     #[inline(never)]
     fn by_schedule(self, process: &mut Process) -> Result<Work> {
         // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
@@ -224,8 +226,8 @@ impl Planned {
         Ok(work)
     }
 
-    /// Enters it into the comm's queue, as the comm's next collective; not before the queue is open, nor if
-    /// its counts are too long.
+    /// Enters the call into the comm's queue, as the comm's next collective. Returns None before the queue is
+    /// open, or if the call's counts are too long.
     fn by_queue(&self, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
@@ -281,9 +283,9 @@ impl Planned {
         self.clone().start_among(members, process)
     }
 
-    /// Starts it by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 an exchange of
-    /// statements goes first and takes that number. Both numbers are taken now: other collectives may start
-    /// before the exchange is over.
+    /// Starts the call by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 an exchange of
+    /// statements goes first and takes that number. Both numbers are taken now, because other collectives may
+    /// start before the exchange is over.
     fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
@@ -308,8 +310,8 @@ impl Planned {
     }
 }
 
-/// The queue for one more call; nothing before there have been some. All members open it at the same call, by
-/// a collective among `members`.
+/// The queue for one more call, or None before there have been enough calls. All members open it at the same
+/// call, by a collective among `members`.
 pub(crate) fn opened(
     queue: &mut Queue,
     coll: &mut Coll,

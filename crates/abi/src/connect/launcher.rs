@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests to the launcher (`mpirun`), which alone can start processes. A program that runs without one
-//! starts one first.
+//! Requests to the launcher (`mpirun`), the only process that can start others. A program that runs without a
+//! launcher starts one first.
 
 use crate::process::Guard;
 use error::{Class, Error, Result, fail};
@@ -13,12 +13,12 @@ use sys::process::Process;
 use transport::shm::Ask;
 use transport::shm::launcher::{self, Request};
 
-/// Room for an answer beside what the request takes.
+/// Room for an answer in addition to the request's bytes.
 const ANSWER_BYTES: u64 = 8 << 10;
-/// How long a launcher of our own may take to start.
+/// How long a launcher that this program starts may take.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// Sends a request and waits for the answer, with progress.
+/// Sends a request to the launcher and makes progress until the answer arrives.
 pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -32,7 +32,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
         start(guard)?;
     }
     let ask = &segment.rank(membership.rank).ask;
-    // One thread at a time.
+    // Only one thread at a time may send a request.
     let free = || {
         ask.state.compare_exchange(Ask::NOTHING, Ask::WRITING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
@@ -47,7 +47,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     ask.capacity.store(capacity, Ordering::Relaxed);
     ask.bytes.store(bytes.len() as u64, Ordering::Relaxed);
     ask.state.store(Ask::ASKED, Ordering::Release);
-    // Without the nudge it would find the request later, when a child may have ended.
+    // Without the nudge the launcher would notice the request only later, such as when a child ends.
     let _ = sys::process::nudge(segment.job().launcher.load(Ordering::Relaxed));
     guard.wait(|_| (ask.state.load(Ordering::Acquire) == Ask::ANSWERED).then_some(()));
     let length = ask.bytes.load(Ordering::Relaxed).min(capacity) as usize;
@@ -74,8 +74,8 @@ fn start(guard: &mut Guard) -> Result<()> {
     sys::memory::inheritable(segment.descriptor(), true).map_err(refused)?;
     let child = command.spawn();
     sys::memory::inheritable(segment.descriptor(), false).map_err(refused)?;
-    // This child ends at once: it has started the launcher, or said why not. If the program ignores SIGCHLD,
-    // there is nothing to wait for.
+    // This child ends at once, after it has started the launcher, or printed why not. If the program ignores
+    // SIGCHLD, there is nothing to wait for.
     let ended = child.map_err(refused)?.wait();
     if let Ok(status) = ended
         && !status.success()
@@ -94,7 +94,7 @@ fn start(guard: &mut Guard) -> Result<()> {
     if launcher == 0 {
         fail!(Class::Spawn, "{}, which starts processes, did not start", path.display());
     }
-    // Its children may read our memory. If the kernel refuses that, the first attempt finds out.
+    // The launcher's children may read our memory. If the kernel refuses that, the first attempt finds out.
     let _ = sys::process::allow_access_by(launcher);
     guard.job().launcher = Process::open(launcher).ok();
     Ok(())

@@ -3,7 +3,7 @@
 //!
 //! A port is an entry in the table of its host, and a tag. The root that connects sends its group and a
 //! number, the mark, to the rank that opened the port. The root that accepts answers with its own group, and
-//! the other confirms: so both know whether they have met, also where the one has given up meanwhile.
+//! the connecting root confirms. So both know whether they have met, even if one has given up meanwhile.
 
 pub(crate) mod launcher;
 
@@ -21,19 +21,19 @@ use transport::shm::{Segment, State};
 
 /// A port, from its name.
 struct Port {
-    /// Its index in the job's table.
+    /// The port's index in the job's table.
     index: usize,
     /// The value of that entry while the port is open.
     entry: u64,
 }
 
 impl Port {
-    /// The rank that opened it.
+    /// The rank that opened the port.
     fn rank(&self) -> u32 {
         (self.entry >> 32) as u32 - 1
     }
 
-    /// The tag of its messages.
+    /// The tag of the port's messages.
     fn tag(&self) -> i32 {
         (self.entry & 0x7fff_ffff) as i32
     }
@@ -42,7 +42,7 @@ impl Port {
         let job = segment.job();
         let is_open = match segment.local(self.rank()) {
             Some(_) => job.ports[self.index].load(Ordering::Acquire) == self.entry,
-            // What is closed on another host is told a moment later.
+            // The close of a port on another host is reported a moment later.
             None => !job.was_closed(self.entry),
         };
         is_open && !is_gone(segment, self.rank())
@@ -57,11 +57,11 @@ fn is_gone(segment: &Segment, peer: u32) -> bool {
     }
 }
 
-/// The last word of the root that connects: it takes the offer, or has given up.
+/// The final message of the connecting root: it accepts the answer, or has given up.
 const CONFIRMED: u64 = 1;
 const GIVEN_UP: u64 = 0;
 
-/// The tags of the answer to a request with this mark, and of the last word.
+/// The tags of the answer to a request with this mark, and of the final message.
 fn tags(mark: u64) -> [i32; 2] {
     let half = (mark & 0x3fff_ffff) as i32;
     [2 * half, 2 * half + 1]
@@ -82,7 +82,7 @@ pub(crate) fn open(guard: &mut Guard) -> Result<String> {
     }
 }
 
-/// Closes a port of ours.
+/// Closes a port of this process.
 pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
     let port = own_port(guard, name)?;
     let membership = guard.job().membership;
@@ -99,7 +99,7 @@ pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
 
 /// The port of a name.
 ///
-/// Errors: it is no port of this job.
+/// Errors: the name is not that of a port of this job.
 fn port(guard: &mut Guard, name: &str) -> Result<Port> {
     let segment = guard.job().membership.segment;
     let mut words = name.split(':');
@@ -136,14 +136,14 @@ fn own_port(guard: &mut Guard, name: &str) -> Result<Port> {
     Ok(port)
 }
 
-/// On the root: waits until a group connects. Returns the connection's number and that group.
+/// Waits on the root until a group connects. Returns the connection's number and that group.
 pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
     let port = own_port(guard, name)?;
     let segment = guard.job().membership.segment;
     if !port.is_open(segment) {
         fail!(Class::Port, "the port {name:?} is closed");
     }
-    // Whoever connects may be on a host that the job has come to since.
+    // The connecting group may be on a host to which the job has spread since.
     guard.open_network()?;
     loop {
         let (peer, message) = receive(guard, PORT_CONTEXT, None, port.tag(), || None)?;
@@ -153,7 +153,7 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
         let [answer, verdict] = tags(mark);
         send(guard, CONNECT_CONTEXT, peer, answer, &to_bytes(id, &group.peers))?;
         let is_over = || is_gone(segment, peer).then(|| Error::new(Class::Port, "it has ended".to_owned()));
-        // One that has given up or ended leaves us waiting for the next.
+        // A connecting root that has given up or ended is forgotten, and the wait continues.
         if let Ok((_, word)) = receive(guard, CONNECT_CONTEXT, Some(peer), verdict, is_over)
             && from_bytes(&word)?.0 == CONFIRMED
         {
@@ -162,7 +162,7 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     }
 }
 
-/// On the root: connects to the group that accepts on a port within `timeout`.
+/// Connects, on the root, to the group that accepts on a port within `timeout`.
 pub(crate) fn connect(
     guard: &mut Guard,
     name: &str,
@@ -250,7 +250,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     Ok((proposed.min(their_number), peer as u32))
 }
 
-/// Shows in this rank's page to which worlds its comms lead.
+/// Shows in this rank's page to which worlds the rank's comms lead.
 pub(crate) fn publish(guard: &mut Guard) {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -303,7 +303,7 @@ fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> R
 
 /// Receives a message of unknown length.
 ///
-/// Errors: that of `stop`, which is asked while there is no message.
+/// Errors: the error of `stop`, which is called while there is no message.
 fn receive(
     guard: &mut Guard,
     context: u64,

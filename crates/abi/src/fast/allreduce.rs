@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fast path of MPI_Allreduce: vectors without gaps of a predefined type, short enough that each member
-//! reduces all of them, over attached slots.
+//! The fast path of MPI_Allreduce: contiguous vectors of a predefined type over attached slots. The vectors
+//! are so short that each member reduces all of them.
 
 use crate::args::Handle;
 use crate::collective::Reduced;
@@ -10,8 +10,8 @@ use datatype::check_op;
 use objects::{Flat, Op};
 use schedule::algorithm::Collective;
 
-/// Makes the call if the other members' vectors come within a few looks. Otherwise it has published this
-/// member's vector, and the general path goes on with that round.
+/// Makes the call if the other members' vectors arrive within a few looks. Otherwise it has published this
+/// member's vector, and the general path continues that round.
 #[inline(always)]
 pub(crate) fn try_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     let (set, call) = process.flat_allreduce(comm, count, data)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fast path of messages: data without gaps, to or from one process of the comm by its rank.
+//! The fast path of messages: contiguous data, to or from one process of the comm by its rank.
 
 use crate::args::{Address, Handle, lent};
 use crate::process::{FoundMessage, Guard, Job, Key, Process};
@@ -10,7 +10,7 @@ use objects::constants;
 use p2p::{Indirect, Leaves, Mode, Protocol, Ticket};
 use sys::Span;
 
-/// A message's arguments, checked.
+/// The arguments of a message on the fast path, checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
     context: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Plain {
 }
 
 impl Process {
-    /// A buffer without gaps.
+    /// A contiguous buffer, or None for the general path.
     #[inline(always)]
     pub(crate) fn span(&self, address: Address, count: i64, datatype: Handle) -> Option<Span> {
         // Device memory takes the general path, which copies back what stands in for it.
@@ -33,7 +33,8 @@ impl Process {
         lent(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
     }
 
-    /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.
+    /// The arguments of a message with the process `rank` of a comm, or None if the message needs the general
+    /// path.
     #[inline(always)]
     pub(crate) fn plain(
         &mut self,
@@ -63,7 +64,7 @@ impl Process {
         if self.job().may_hand_over(span.bytes()) || telemetry::timed() {
             return None;
         }
-        // Of a datatype that begins elsewhere than at its buffer nothing is kept.
+        // A datatype that begins elsewhere than at its buffer is not remembered.
         if span.address() == buf.0 {
             let key = Key { count, datatype, with: rank, comm, removals: self.removals() };
             self.messages.set(rank as usize, key, FoundMessage { context, peer, bytes: span.bytes() });
@@ -73,13 +74,13 @@ impl Process {
 }
 
 impl Plain {
-    /// Sends it, if it can leave at once.
+    /// Sends the message, if it can leave at once.
     #[inline(always)]
     pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
         tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == Leaves::Now
     }
 
-    /// Sends it. Returns its request; nothing where there is no room for one more.
+    /// Sends the message. Returns its request, or None if there is no room for one more.
     #[inline(always)]
     pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
         let Plain { context, peer, span, .. } = self;
@@ -112,7 +113,7 @@ impl Plain {
         Some(requests.put(Request { comm, work: Some(Work::Send(ticket)), recipe: None }))
     }
 
-    /// Receives it.
+    /// Receives the message.
     #[inline(always)]
     pub(crate) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
         let Plain { context, peer, rank, span } = self;
@@ -129,7 +130,7 @@ impl Plain {
         }
     }
 
-    /// As a request; nothing where there is no room for one more.
+    /// Starts the receive. Returns its request, or None if there is no room for one more.
     #[inline(always)]
     pub(crate) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
         let Plain { context, peer, rank, span } = self;
@@ -144,7 +145,7 @@ impl Plain {
     }
 }
 
-/// The tag of a plain receive; nothing where it is wrong.
+/// The tag of a receive, or None if the tag is wrong.
 #[inline(always)]
 pub(crate) fn tag_of(tag: i32) -> Option<Option<i32>> {
     match tag {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! From a program's address, count and datatype to a `Buffer`.
+//! Makes a `Buffer` from the address, count and datatype that a program passes.
 
 use super::Process;
 use crate::args::{ADDRESSABLE_BYTES, Address, lent};
@@ -12,13 +12,15 @@ use objects::{Handle, constants};
 impl Process {
     /// The buffer of a communication.
     ///
-    /// Errors: those of `lent`; the count is negative, or more bytes than memory has.
+    /// Errors: the address is refused (`lent`); the count is negative, or the elements are more bytes than
+    /// memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Now)
     }
 
-    /// As `buffer`, of a collective: what stands in for device memory is filled when the collective starts.
+    /// Like `buffer`, for a collective: the host memory that stands in for device memory is filled when the
+    /// collective starts.
     #[inline(always)]
     pub(crate) fn collective_buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Later)
@@ -38,8 +40,8 @@ impl Process {
         Ok(lent(address, elements, bytes, layout, fill)?.buffer())
     }
 
-    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. What
-    /// stands in for device memory is not filled.
+    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. Host
+    /// memory that stands in for device memory is not filled yet.
     #[inline(always)]
     pub(crate) fn message_buffer(
         &self,
@@ -53,7 +55,7 @@ impl Process {
         self.buffer_filled(address, count, datatype, Fill::Later)
     }
 
-    /// An empty buffer may have MPI_DATATYPE_NULL.
+    /// Accepts an empty buffer with MPI_DATATYPE_NULL, and refuses any other that has no datatype.
     #[cold]
     fn no_buffer(&self, count: i64, datatype: Handle, error: Error) -> Result<Buffer> {
         if count != 0 || datatype != constants::DATATYPE_NULL {

@@ -25,13 +25,14 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
-/// Runs with the lock held what is no MPI function.
+/// Runs `body` with the lock held, for an entry point that is not an MPI function.
 pub fn beside(name: &'static str, body: impl FnOnce(&mut Guard)) {
     body(&mut Guard::with(lock(), (name, On::Nothing)));
 }
 
-/// The end of a call that may have named device memory. An operation on a window of other hosts is awaited:
-/// memory that stands in for the program's ends with the call. What it only read is copied back unchanged.
+/// Ends a call that may have named device memory. An operation on a window that spans hosts is waited for,
+/// because the host memory that stands in for the program's ends with the call. The stand-ins are copied
+/// back.
 #[cold]
 #[inline(never)]
 fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
@@ -41,8 +42,8 @@ fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
     })
 }
 
-/// As `call`, for a function with a fast path, `plain`, which needs no guard. It is a macro because a
-/// function would store the arguments for the general path in memory before the fast path begins.
+/// Like `call`, for a function with a fast path, `plain`, which needs no guard. This is a macro because a
+/// function would store the arguments for the general path in memory before the fast path starts.
 #[macro_export]
 macro_rules! call_plain {
     ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {

@@ -2,12 +2,12 @@
 //! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized
 //! requests.
 //!
-//! Invariants: during such a call the lock is free and nothing is borrowed. Numbers that go in and out are
-//! those of the program's shim: a handle is passed as wide as a pointer, or points to as many bytes, which
-//! serves narrower handles too (`shim.rs`).
+//! Invariants: during such a call the lock is free and nothing is borrowed. All numbers that go in and out
+//! are in the form of the program's shim. A handle is passed as wide as a pointer, or by a pointer to as many
+//! bytes; narrower handles fit in there, too (`shim.rs`).
 //!
 //! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address
-//! is that of a function of the type that the standard names, and stays so until the object is freed and no
+//! is that of a function of the type that the standard names. It stays valid until the object is freed and no
 //! longer in use.
 
 use crate::args::{Out, Status};
@@ -25,7 +25,8 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
-/// The same through a proxy of another language's binding, which gets the keyval's function as an argument.
+/// The same callback through a function of another language's binding, which gets the keyval's function as an
+/// argument.
 type CopyProxy = unsafe extern "C" fn(
     usize,
     c_int,
@@ -38,7 +39,7 @@ type CopyProxy = unsafe extern "C" fn(
 ) -> c_int;
 type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-/// The Fortran form stores its code at an address.
+/// The Fortran form: the function stores its error code at an address.
 type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
 type FreeFortran = unsafe extern "C" fn(*mut c_void, *mut c_int);
 type CancelFortran = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int);
@@ -51,8 +52,8 @@ type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// Computes `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
 pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements: u64) {
-    // The program may have freed the datatype since the call began, and may have reused its handle (MPI 5.0,
-    // section 5.1.9).
+    // The program may have freed the datatype since the call started, and may have reused its handle (MPI
+    // 5.0, section 5.1.9).
     let objects = &mut guard.objects;
     let lives = objects.datatype(op.handle).is_ok_and(|found| Arc::ptr_eq(found, &op.datatype));
     let made = if lives { None } else { objects.enter_datatype(op.datatype.clone()).ok() };
@@ -86,10 +87,10 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
     }
 }
 
-/// Calls the operator for which a schedule waits.
+/// Calls the program's operator for a step of a schedule that waits for it.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
     let mut done = 0;
-    // A single block may be the output's, which is not cut as the counts say.
+    // A single block may be the whole output, which is not divided by the counts.
     let several = due.blocks.end - due.blocks.start > 1;
     for block in due.blocks.clone() {
         let operator = guard.job().operators.get(due.token as usize);
@@ -122,8 +123,8 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
     })
 }
 
-/// Asks the copy callback of one attribute (MPI 5.0, section 7.7.2). Returns the copy's value, or none if it
-/// is not copied.
+/// Asks the copy callback of one attribute (MPI 5.0, section 7.7.2). Returns the copy's value, or None if the
+/// attribute is not copied.
 ///
 /// Errors: the callback's code.
 pub fn copy_attribute(
@@ -173,7 +174,7 @@ pub fn copy_attribute(
     })
 }
 
-/// How MPICH's bindings name the language of a value.
+/// The number by which MPICH's bindings name the language of a value.
 fn language(value: &Value) -> c_int {
     match value {
         Value::Pointer(_) => 0,
@@ -186,7 +187,7 @@ fn language(value: &Value) -> c_int {
 pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute) -> c_int {
     let keyval = &attribute.keyval;
     debug_assert!(matches!(keyval.on, Kind::Comm | Kind::Datatype | Kind::Win));
-    // MPI_COMM_NULL_DELETE_FN is 0, and 1 is no function either.
+    // MPI_COMM_NULL_DELETE_FN is 0; the number 1 is no function either.
     if keyval.delete <= 1 {
         return 0;
     }
@@ -219,7 +220,7 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
 /// Asks the program for the status of a generalized request. Returns the function's code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
-        // As large as a status of any shim.
+        // This variable is as large as the status of any shim.
         let mut memory = *status;
         let to = &raw mut memory;
         let place = match shim::get().status {

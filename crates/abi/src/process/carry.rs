@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What crates below want carried to and from other hosts: `coll` its edges, `rma` what members of windows
-//! ask of each other. They say what is to be sent and received; here it becomes sends and receives. Edges
-//! that are fetched are packets of their own.
+//! Messages that the crates below exchange with other hosts: the edges of collectives (`coll`), and the
+//! requests among members of windows (`rma`). Those crates say what is to be sent and received; this file
+//! starts the sends and receives. Edges whose bytes are fetched travel in packets of their own.
 
 use super::{Guard, Job, raise};
 use datatype::Buffer;
@@ -16,18 +16,19 @@ use std::sync::atomic::Ordering;
 use sys::Block;
 use telemetry::{Counter, count};
 
-/// Messages about windows, under way.
+/// Messages about windows that are under way.
 #[derive(Default)]
 pub struct WindowMail {
-    /// Those that come, in the order in which they are read: source and memory.
+    /// Messages that arrive, in the order in which they are read: ticket, source and memory.
     arriving: VecDeque<(Ticket, u32, Block)>,
     leaving: Vec<(Ticket, Block)>,
-    /// The windows that messages name.
+    /// The windows by the keys that messages name.
     pub(crate) windows: HashMap<u64, Handle>,
 }
 
 impl Job {
-    /// Lets what a partition asks of a proxy on another computer leave at once: the program may compute next.
+    /// Sends at once what a partition needs from a proxy on another computer, since the program may compute
+    /// next.
     #[inline]
     pub(crate) fn let_orders_leave(&mut self) {
         if self.coll.has_orders() {
@@ -35,7 +36,7 @@ impl Job {
         }
     }
 
-    /// As above. A lost connection is told by the next round of progress.
+    /// The exchange of `let_orders_leave`. A lost connection is reported by the next round of progress.
     #[cold]
     pub(super) fn exchange_orders(&mut self) {
         if let Some(network) = self.p2p.network() {
@@ -44,11 +45,11 @@ impl Job {
     }
 }
 
-/// How many messages about windows may be on their way in; the others wait at their senders.
+/// The most messages about windows that are received at a time; further ones wait at their senders.
 const ARRIVING_MAX: usize = 16;
 
 impl Guard {
-    /// Carries what collectives want of other nodes. Returns whether anything came or ended.
+    /// Starts and completes the messages of collectives between hosts. Returns whether any arrived or ended.
     pub(super) fn carry_edges(&mut self) -> bool {
         let job = self.job();
         let Job { p2p, coll, edges, .. } = job;
@@ -90,15 +91,15 @@ impl Guard {
         moved
     }
 
-    /// Lets what a collective has for other hosts leave as it starts: the rank may compute next.
+    /// Sends at once what a collective that starts has for other hosts, since the rank may compute next.
     pub(crate) fn let_edges_leave(&mut self) {
         if self.job().shared.nodes.load(Ordering::Relaxed) > 1 {
             self.progress();
         }
     }
 
-    /// Takes messages about windows from other hosts, carries out what they ask, and sends what windows want
-    /// sent. Returns whether any came or left.
+    /// Receives messages about windows from other hosts, carries out their requests, and sends the windows'
+    /// own messages. Returns whether any message arrived or left.
     pub(crate) fn carry_windows(&mut self) -> bool {
         let came = self.take_window_mail();
         self.send_window_mail() || came
@@ -109,7 +110,7 @@ impl Guard {
         while mail.arriving.len() < ARRIVING_MAX
             && let Some((message, probe)) = p2p.improbe(WINDOW_CONTEXT, None, None)
         {
-            // What is longer is cut, and then refused.
+            // A longer message is truncated, and then refused.
             let block = Block::new(probe.bytes.min(MESSAGE_BYTES_MAX as u64) as usize);
             if let Some(ticket) = p2p.imrecv(message, block.span().into()) {
                 mail.arriving.push_back((ticket, probe.source_peer, block));
@@ -152,7 +153,7 @@ impl Guard {
         came
     }
 
-    /// Sends what windows want sent. Returns whether anything left.
+    /// Sends the messages that windows have ready. Returns whether any left.
     fn send_window_mail(&mut self) -> bool {
         let Job { p2p, rma, mail, .. } = self.job();
         let (mut failure, mut left) = (None, false);
@@ -171,7 +172,7 @@ impl Guard {
         left
     }
 
-    /// Lets what a call has asked of other hosts leave at once.
+    /// Sends at once what a call has requested of other hosts.
     #[inline(always)]
     pub(crate) fn let_leave(&mut self) {
         if self.job().rma.has_outgoing() {

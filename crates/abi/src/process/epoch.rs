@@ -1,52 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Epochs of windows in the trace: how long each is open, and what the ends of MPI_Win_post, MPI_Win_start,
-//! MPI_Win_complete and MPI_Win_wait tell each other. Nothing here runs unless there is a trace.
+//! Epochs of windows in the trace: how long each is open, and the signals between ranks in MPI_Win_post,
+//! MPI_Win_start, MPI_Win_complete and MPI_Win_wait. This code runs only while tracing.
 
 use super::Guard;
 use error::Result;
 use objects::Handle;
 use telemetry::{ANY_PEER, Event};
 
-/// A record of the trace that is open; nothing where there was no room for it.
+/// An open record of the trace, or None if the trace had no room for it.
 type Open = Option<usize>;
 
-/// The epochs of a window that are open, as the trace knows them.
+/// The open epochs of a window, as the trace knows them.
 #[derive(Default)]
 pub struct Epochs {
-    /// Of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
+    /// The epoch of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
     access: Open,
-    /// Of MPI_Win_post.
+    /// The epoch of MPI_Win_post.
     exposure: Open,
-    /// Of MPI_Win_lock, by the rank that is locked.
+    /// The epochs of MPI_Win_lock, by the rank that is locked.
     locks: Vec<(i32, Open)>,
-    /// Whom MPI_Win_start and MPI_Win_post have named.
+    /// The targets of MPI_Win_start; the origins of MPI_Win_post.
     targets: Vec<usize>,
     origins: Vec<usize>,
 }
 
-/// What opens or closes an epoch.
+/// A call that opens or closes an epoch.
 #[derive(Clone, Copy)]
 pub enum Turn<'a> {
-    /// A fence; whether it opens an epoch.
+    /// A fence, and whether it opens an epoch.
     Fence(bool),
-    /// MPI_Win_post for these origins, after the time at which it began to tell them.
+    /// MPI_Win_post: its origins, and the time at which it started to signal them.
     Post(&'a [usize], u64),
-    /// MPI_Win_start has heard of these targets.
+    /// MPI_Win_start, after these targets have signalled.
     Start(&'a [usize]),
-    /// MPI_Win_complete, after the time at which it began to tell the targets.
+    /// MPI_Win_complete: the time at which it started to signal the targets.
     Complete(u64),
-    /// MPI_Win_wait or MPI_Win_test has heard of all origins.
+    /// MPI_Win_wait or MPI_Win_test, after all origins have signalled.
     Wait,
-    /// MPI_Win_lock of a rank; whether it is exclusive.
+    /// MPI_Win_lock: the rank, and whether the lock is exclusive.
     Lock(i32, bool),
     LockAll,
-    /// MPI_Win_unlock will give the lock of a rank back.
+    /// MPI_Win_unlock, before it releases the lock of this rank.
     Unlock(i32),
     UnlockAll,
 }
 
 impl Guard {
-    /// Tells the trace of a turn of a window.
+    /// Records in the trace that a call opens or closes an epoch of a window.
     #[cold]
     #[inline(never)]
     pub(crate) fn trace_epoch(&mut self, win: Handle, turn: Turn) -> Result<()> {

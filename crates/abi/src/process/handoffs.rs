@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages whose bytes executors move, so that the rank may compute meanwhile: p2p matches and numbers them
-//! (`p2p/handoff.rs`), coll starts the instances, and here each hears of the other.
+//! Messages whose bytes executors move, so that the rank may compute meanwhile. p2p matches and numbers them
+//! (`p2p/handoff.rs`), coll starts the instances, and this file passes the news from each to the other.
 
 use super::{Guard, Job, Process, raise};
 use crate::request::{Long, Receive, Send, Source, Work};
@@ -9,12 +9,12 @@ use error::Result;
 use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use std::sync::Arc;
 
-/// Messages by executors, under way.
+/// The messages that executors move, under way.
 pub struct Handoffs {
-    /// The shortest message for which a proxy may be asked.
+    /// The fewest bytes of a message that may be offloaded to a proxy.
     pub(crate) bytes_min: u64,
     under_way: Vec<UnderWay>,
-    /// Receives whose key an earlier one still has, which was withdrawn.
+    /// Receives that wait because an earlier, withdrawn receive still uses their key.
     later: Vec<Handoff>,
 }
 
@@ -27,7 +27,7 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    /// None are under way. Messages in one packet are none for executors.
+    /// The state at the start of a job. A message that fits in one packet is never for an executor.
     pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
         let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
@@ -41,14 +41,14 @@ impl Handoffs {
 }
 
 impl Job {
-    /// Whether a message may be one for a proxy: then it takes the general path.
+    /// Whether a message of so many bytes may be for a proxy; such a message takes the general path.
     #[inline]
     pub(crate) fn may_hand_over(&self, bytes: usize) -> bool {
         bytes as u64 >= self.handoffs.bytes_min
     }
 
-    /// Starts what p2p wants executors to receive, and tells it what they have ended. Returns whether
-    /// anything began or ended. Errors: an executor has no memory.
+    /// Starts the receives that p2p has for executors, and reports to p2p which have ended. Returns whether
+    /// any started or ended. Errors: an executor has no memory.
     pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
         let mut moved = self.start_handoffs()?;
         let Job { p2p, coll, handoffs, .. } = self;
@@ -61,7 +61,7 @@ impl Job {
                 moved = true;
                 return false;
             }
-            // Another kind of message took the receive's turn.
+            // A message that no executor moves has matched this receive first.
             if !it.sends && !it.withdrawn && !p2p.awaits(it.ticket, it.key) {
                 it.withdrawn = coll.withdraw(it.instance) == Some(true);
             }
@@ -70,7 +70,7 @@ impl Job {
         Ok(moved)
     }
 
-    /// Starts what p2p wants. What fails is tried again at the next call.
+    /// Starts what p2p has for executors. A start that fails is tried again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
         let Job { p2p, coll, handoffs, .. } = self;
@@ -104,7 +104,7 @@ impl Job {
                     handoffs.under_way.push(UnderWay { ticket, key, instance, sends, withdrawn });
                     started = true;
                 }
-                // It is started once the message has been announced.
+                // The instance is started once the message has been announced.
                 Err(_) if p2p.withdrawn(ticket) => (),
                 Err(error) => {
                     handoffs.later.push(handoff);
@@ -115,13 +115,14 @@ impl Job {
         failed.map_or(Ok(started), Err)
     }
 
-    /// Cancels a receive or a send that has not matched. Nothing: a proxy on another computer has yet to say
-    /// whether it has; ask again.
+    /// Cancels a receive or a send that has not matched. Returns None while a proxy on another computer has
+    /// not yet answered whether the message has matched; the caller asks again.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<()> {
         let mut is_free = true;
         for other in self.p2p.depending(ticket) {
             let mut it = self.handoffs.under_way.iter_mut().find(|it| it.ticket == other && !it.withdrawn);
-            // One that begins to come was sent after the message of this receive, which so is on its way.
+            // If bytes of `other` have begun to arrive, that message was sent after the one of this receive,
+            // which therefore is on its way.
             let withdrawn = it.as_ref().map_or(Some(true), |it| self.coll.withdraw(it.instance))?;
             if let (true, Some(it)) = (withdrawn, &mut it) {
                 it.withdrawn = true;
@@ -151,7 +152,7 @@ fn message(
 }
 
 impl Guard {
-    /// As `Job::carry_handoffs`.
+    /// Carries out `Job::carry_handoffs`, and ends the job if it fails.
     #[cold]
     pub(super) fn carry_messages(&mut self) -> bool {
         match self.job().carry_handoffs() {
@@ -181,7 +182,7 @@ impl Send {
         Ok(Work::Send(self.start(process)?))
     }
 
-    /// Whether the receiver, on the same host, is to read the sender's device memory itself.
+    /// Whether the receiver, on the same host, will read the sender's device memory itself.
     fn is_lent(&self, job: &Job, peer: u32) -> bool {
         device::on() && job.membership.segment.local(peer).is_some() && self.buffer.is_stand_in()
     }
@@ -253,14 +254,14 @@ impl Receive {
         {
             p2p.expect(ticket, context, peer, tag);
         }
-        // The receive has begun: if something could not start, progress tells of it.
+        // The receive has started. If an instance could not start, the next round of progress reports it.
         let _ = job.start_handoffs();
         Ok(Work::Long(Box::new(Long { ticket, source: Some(source), judged })))
     }
 }
 
 impl Long {
-    /// As `Work::poll`.
+    /// Returns the completion once the message is over, like `Work::poll`.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Joining the job at the first of MPI_Init and MPI_Session_init.
+//! How a process joins its job, at the first MPI_Init or MPI_Session_init.
 
 use super::handoffs::Handoffs;
 use super::poll::Vain;
@@ -22,7 +22,7 @@ use transport::route::Reach;
 use transport::shm::Allocator;
 use transport::{route_fabric, route_shm};
 
-/// How long a proxy on another computer may take to answer.
+/// The longest time for which a rank waits for its proxy on another computer.
 const JOIN: Duration = Duration::from_secs(20);
 
 impl Process {
@@ -98,7 +98,7 @@ impl Process {
         self.job().join_dpu()
     }
 
-    /// Opens the way to other hosts, if some of `peers` are there.
+    /// Opens the route to other hosts, if some of `peers` are there.
     pub fn reach_hosts(&mut self, peers: &[u32]) -> Result<()> {
         let segment = self.job().membership.segment;
         if segment.has_nodes() && peers.iter().any(|peer| segment.local(*peer).is_none()) {
@@ -107,15 +107,15 @@ impl Process {
         Ok(())
     }
 
-    /// Opens the way to other hosts, if there are others and this process has none: the job may have come to
-    /// another host since it joined.
+    /// Opens the route to other hosts, if there are other hosts and this process has no route yet: the job
+    /// may have spread to another host since the process joined.
     pub fn open_network(&mut self) -> Result<()> {
         let job = self.job();
         let membership = job.membership;
         if membership.segment.has_nodes() && !job.p2p.has_network() {
             job.p2p.add_network(|| network(&membership))?;
             job.reaches_hosts();
-            // Its name must become known.
+            // Other hosts must learn the name of the new endpoint.
             membership.nudge_launcher(true);
         }
         Ok(())
@@ -136,14 +136,14 @@ impl Process {
 }
 
 impl Job {
-    /// The way to other hosts is open, if there is any.
+    /// Tells `coll` whether the route to other hosts, if it is open, goes through the kernel.
     fn reaches_hosts(&mut self) {
         let is_carried = self.p2p.network().is_some_and(|port| port.is_carried_by_kernel());
         self.coll.reaches_hosts(is_carried);
     }
 
-    /// Joins the proxy of this rank, if it runs on another computer. Without an answer the rank goes on
-    /// without it. Errors (MPI_ERR_OTHER): memory cannot be lent.
+    /// Joins the proxy of this rank, if it runs on another computer. If the proxy does not answer, the rank
+    /// goes on without it. Errors (MPI_ERR_OTHER): memory cannot be exported.
     fn join_dpu(&mut self) -> Result<()> {
         let (settings, segment) = (settings::get(), self.membership.segment);
         if !segment.has_dpu() {
@@ -168,7 +168,7 @@ impl Job {
     }
 }
 
-/// The rank's allocator. Half of the arena is the program's, if its malloc takes from there.
+/// The rank's allocator. Half of the arena is for the program's malloc, if that takes memory from the arena.
 fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Allocator> {
     crate::forked::keep_writes_apart(membership.segment);
     let arena = membership.segment.arena(membership.rank)?;
@@ -177,7 +177,7 @@ fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Alloc
     Ok(Allocator::new(arena, bytes - pool_bytes))
 }
 
-/// This process's way into the network.
+/// Opens this process's endpoint in the network.
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (segment, rank) = (membership.segment, membership.rank);
@@ -190,7 +190,8 @@ fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     Ok(port)
 }
 
-/// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).
+/// The content of MPI_INFO_ENV in a job of `size` ranks (MPI 5.0, section 11.2.2; keys as for
+/// MPI_Comm_spawn).
 pub(crate) fn environment(size: u32) -> Info {
     let mut info = Info::default();
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();

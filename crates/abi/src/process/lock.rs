@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The one lock on the state of this process, and the guard that holds it.
 //!
-//! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED another thread
-//! may make the calls that are always thread-safe (MPI 5.0, section 11.4.1), or begin a session, so there is
-//! a lock.
+//! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED there is a
+//! lock, too, because another thread may make the calls that are always thread-safe (MPI 5.0, section
+//! 11.4.1), or start a session.
 //!
-//! Invariants: the lock is free while a function of the program runs and while a wait idles, so a body must
-//! not keep across them what it has looked up.
+//! Invariants: the lock is free while a function of the program runs and while a wait idles. So a body must
+//! look up its objects again after either.
 
 use super::{Awaiting, Phase, Process};
 use crate::staging;
@@ -25,22 +25,23 @@ unsafe impl Sync for Shared {}
 
 static PROCESS: Shared = Shared(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
-/// The program promised that it has one thread.
+/// Whether the program promised that it has one thread.
 static SINGLE: AtomicBool = AtomicBool::new(false);
-/// It promised that waits do not overlap, so a wait need not let other threads in.
+/// Whether the program promised that its waits do not overlap. Then a wait need not give other threads the
+/// lock.
 static LONE: AtomicBool = AtomicBool::new(false);
-/// Threads that wait for the lock.
+/// The number of threads that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// `bare` may run: the program has one thread, this process is in a job, and calls are not timed.
+/// Whether `bare` may run: the program has one thread, this process is in a job, and calls are not timed.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// The process with its lock held: what a body gets.
+/// The process with its lock held. Every body gets one.
 pub struct Guard {
     process: *mut Process,
     pub(super) held: Option<MutexGuard<'static, ()>>,
     /// The MPI function, and the object whose error handler gets its error.
     pub(crate) doing: (&'static str, On),
-    /// What a wait is for, if the body says so.
+    /// What a wait is for, if the body has said so.
     pub(crate) awaiting: Awaiting,
 }
 
@@ -53,17 +54,17 @@ pub enum On {
     Win(Handle),
     /// A file.
     File(Handle),
-    /// No file yet, in a call about files: the handler of MPI_FILE_NULL.
+    /// No file yet, in a call about files: the error handler of MPI_FILE_NULL.
     AnyFile,
     /// A session.
     Session(Handle),
-    /// No object yet: the handler that is an argument of the call, and the null object to pass it.
+    /// No object yet: the error handler that the call has as an argument, and the null object to pass to it.
     Given(Handle, Handle),
-    /// No object: the handler of `Objects::comm_of_no_object`.
+    /// No object: the error handler of `Objects::comm_of_no_object`.
     Nothing,
 }
 
-/// Runs a fast path without a guard. Returns nothing if the call must be timed, or needs the lock. The path
+/// Runs a fast path without a guard. Returns None if the call must be timed, or needs the lock. The path
 /// calls neither an MPI function nor a function of the program.
 #[inline(always)]
 pub fn bare<T>(path: impl FnOnce(&mut Process) -> T) -> Option<T> {
@@ -82,7 +83,7 @@ impl Guard {
         Guard::with(lock(), ("", On::Nothing))
     }
 
-    /// Takes the lock, unless it is held, perhaps by the caller.
+    /// Takes the lock, or returns None if a thread holds it, perhaps the caller.
     pub fn enter_unless_held() -> Option<Guard> {
         LOCK.try_lock().ok().map(|held| Guard::with(Some(held), ("", On::Nothing)))
     }
@@ -92,15 +93,15 @@ impl Guard {
         Guard { process: Process::locked(&mut held), held, doing, awaiting: Awaiting::Nothing }
     }
 
-    /// Names the object whose error handler gets the error that is about to be returned: a wait fails on its
-    /// request's comm.
+    /// Names the object whose error handler gets the error that is about to be returned. A wait, for example,
+    /// fails on the comm of its request.
     pub fn blame(&mut self, on: On) {
         self.doing.1 = on;
     }
 
-    /// Calls `outside` with the lock free. For the program's functions, which may call MPI.
+    /// Calls `outside` with the lock free, for functions of the program, which may call MPI.
     pub fn unlocked<T>(&mut self, outside: impl FnOnce() -> T) -> T {
-        // A function of the program may make a call of its own, which ends before this one.
+        // A function of the program may call MPI, which uses the same record of stand-ins.
         let staged = device::on().then(staging::take);
         self.held = None;
         let value = outside();
@@ -111,8 +112,8 @@ impl Guard {
         value
     }
 
-    /// Notes that a thread level was granted or ended. Outside a job, and above MPI_THREAD_SINGLE, calls take
-    /// the lock.
+    /// Decides anew whether calls take the lock, after a thread level was granted or has ended. Calls take it
+    /// outside a job, and above MPI_THREAD_SINGLE.
     pub fn settle_lock(&mut self) {
         let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {
@@ -125,7 +126,7 @@ impl Guard {
         }
         let single = level == THREAD_SINGLE;
         SINGLE.store(single, Ordering::Relaxed);
-        // Two users, such as two sessions, may each have a thread.
+        // Two users of the library, such as two sessions, may each have a thread.
         LONE.store(single || level < THREAD_MULTIPLE && users == 1, Ordering::Relaxed);
         BARE.store(single && self.job.is_some() && !telemetry::timed(), Ordering::Relaxed);
         if self.held.is_none() {
@@ -133,14 +134,14 @@ impl Guard {
         }
     }
 
-    /// Whether another thread may wait, too, or wants the lock.
+    /// Whether another thread may be in a wait, too, or wants the lock.
     #[inline]
     pub(super) fn shares(&self) -> bool {
         self.held.is_some() && (!LONE.load(Ordering::Relaxed) || WANTED.load(Ordering::Relaxed) > 0)
     }
 
-    /// Wakes other threads of this process, which may sleep in a wait for what this one did. No peer rings
-    /// for that.
+    /// Wakes other threads of this process, which may sleep in a wait for what this thread has done. No peer
+    /// rings the bell for that.
     pub(crate) fn wake_others(&mut self) {
         if self.held.is_some() {
             let membership = self.job().membership;
@@ -186,10 +187,11 @@ fn lock_shared() -> MutexGuard<'static, ()> {
     held
 }
 
-/// How often a wait yields while other threads want the lock.
+/// How many times a wait yields while other threads want the lock.
 const GIVES_TO_THREADS: u32 = 16;
 
-/// Lets other threads have the lock: this thread is awake, and would take it again before they wake.
+/// Lets other threads take the lock. This thread is awake, and would otherwise take the lock again before
+/// they wake.
 pub(super) fn make_room() {
     for _ in 0..GIVES_TO_THREADS {
         if WANTED.load(Ordering::Relaxed) == 0 {
@@ -200,7 +202,7 @@ pub(super) fn make_room() {
 }
 
 impl Process {
-    /// The process, with the lock that `lock` returned.
+    /// The process, once the caller has the result of `lock`.
     #[inline(always)]
     pub(super) fn locked<'a>(_held: &'a mut Option<MutexGuard<'static, ()>>) -> &'a mut Process {
         let shared = PROCESS.0.get();
@@ -211,7 +213,7 @@ impl Process {
         }
     }
 
-    /// The highest thread level among the world and the sessions that live now, and how many they are.
+    /// The highest thread level among the world and the open sessions, and how many of them there are.
     fn threads(&self) -> (i32, usize) {
         let world = (self.phase == Phase::Running).then_some(self.thread_level);
         let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each end by function and comm, from its start to its
-//! completion. While they are timed, no message takes the fast path (`fast/message.rs`).
+//! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each send and each receive by function and comm,
+//! from its start to its completion. While messages are timed, none takes the fast path (`fast/message.rs`).
 
 use super::{Job, Process, report};
 use crate::request::{Completion, End, Partitioned, Receive, Send, Source, Timed, Work, choice};
@@ -10,12 +10,13 @@ use std::sync::Arc;
 use telemetry::{ANY_PEER, ANY_TAG, Message, Operation};
 
 impl Process {
-    /// The record of a message that begins now in the running call.
+    /// The record of a message that starts now in the running call.
     pub(crate) fn message(&mut self, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
         self.message_of(end.context, end, peer)
     }
 
-    /// As `message`, of one that has another context than its comm.
+    /// The record of a message whose comm has the context `of_comm`, while the message itself may have
+    /// another.
     fn message_of(&mut self, of_comm: u64, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
         let End { sends, context, tag, bytes, .. } = *end;
         let (objects, job) = self.parts();
@@ -83,7 +84,7 @@ impl Send {
         process: &mut Process,
         begin: impl FnOnce(Send, &mut Process) -> Result<Work>,
     ) -> Result<Work> {
-        // MPI_PROC_NULL gets nothing.
+        // A send to MPI_PROC_NULL is not timed.
         let Some(peer) = self.peer else { return begin(self, process) };
         let (context, tag, bytes) = (self.context, self.tag, self.buffer.bytes() as u64);
         let end = End { sends: true, context, source: Source::Peer { peer, rank: 0 }, tag, bytes };

@@ -42,14 +42,14 @@ pub(crate) use tools::{Pvar, Tool};
 pub(crate) use wait::{Awaiting, LOOKS};
 pub(crate) use window::{Facts, Win};
 
-/// How far the process is in leaving its job. It leaves once, even if sessions begin later.
+/// How far the process is in leaving its job. A process leaves once, even if sessions start later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Other processes may still need it.
     Needed,
-    /// It has finalized with nothing left to do.
+    /// The process has finalized, and has nothing left to do.
     Arrived,
-    /// So have all others.
+    /// All processes of the job have finalized, and this one has left.
     Left,
 }
 
@@ -68,15 +68,15 @@ pub enum Phase {
 pub struct Process {
     /// Comms, datatypes, and so on. They exist before MPI_Init.
     pub objects: Objects,
-    /// What needs a job, from the first MPI_Init or MPI_Session_init to the last finalize.
+    /// The state that needs a job, from the first MPI_Init or MPI_Session_init to the last finalize.
     pub job: Option<Box<Job>>,
-    /// The job after the last finalize: a session may begin again.
+    /// The job after the last finalize, since a session may start again.
     pub parked: Option<Box<Job>>,
     /// How far the process is in leaving its job.
     pub departure: Departure,
     /// The state of the world model.
     pub phase: Phase,
-    /// What MPI_Init_thread granted: an MPI_THREAD constant.
+    /// The thread level that MPI_Init_thread granted: an MPI_THREAD constant.
     pub thread_level: i32,
     /// The thread that called MPI_Init.
     pub main_thread: Option<std::thread::ThreadId>,
@@ -88,7 +88,7 @@ pub struct Process {
     pub fortran_booleans: Vec<(i32, [u8; 16], [u8; 16])>,
     /// The class and sentence of the latest error, for MPI_Error_string.
     pub latest_error: Option<(i32, String)>,
-    /// What tools hold.
+    /// The state of the tool interface.
     pub(crate) tool: tools::Tool,
     /// What the arguments of the latest messages led to.
     pub(crate) messages: memo::Messages,
@@ -98,7 +98,7 @@ pub struct Process {
 
 /// This process as a member of its job.
 pub struct Job {
-    /// Its rank, its world, the segment.
+    /// The process's rank, its world, and the segment.
     pub membership: Membership,
     /// The page that all processes of the job share.
     pub shared: &'static transport::shm::Job,
@@ -106,26 +106,26 @@ pub struct Job {
     pub p2p: P2p,
     /// Collectives.
     pub coll: Coll,
-    /// Those that a collective library carries out.
+    /// The communicators of a collective library, for the collectives that it carries out.
     pub(crate) communicators: Communicators,
     /// MPIX streams.
     pub(crate) streams: Streams,
     /// Accesses to files.
     pub io: io::Io,
-    /// By MPI_File.
+    /// Files by MPI_File.
     pub files: Table<io::File>,
-    /// By MPI_Request, without those in `deferred`.
+    /// Requests by MPI_Request, without those in `deferred`.
     pub requests: Table<Request>,
-    /// By MPI_Request: plain receives.
+    /// Receives of the fast path, by MPI_Request.
     pub deferred: Deferred,
-    /// The request of all sends that were over when they began. It is never freed. With OUTBOARD_CHECK=2
-    /// there is none: each send then has a request, so that a forgotten one is reported.
+    /// The one request of all sends that were over when they started. It is never freed. None with
+    /// OUTBOARD_CHECK=2: each send then has a request of its own, so that a forgotten one is reported.
     pub sent: Option<Handle>,
-    /// What all windows share.
+    /// The state that all windows share.
     pub rma: Rma,
-    /// By MPI_Win.
+    /// Windows by MPI_Win.
     pub windows: Table<Win>,
-    /// By MPI_Message.
+    /// Matched messages by MPI_Message.
     pub messages: Table<MatchedMessage>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
@@ -133,31 +133,31 @@ pub struct Job {
     pub operations: operation::Counted,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
-    /// Messages of collectives to and from other nodes, under way.
+    /// Messages of collectives to and from other hosts, under way.
     pub edges: Vec<(p2p::Ticket, executor::Edge)>,
     /// Messages whose bytes executors move.
     pub handoffs: handoffs::Handoffs,
-    /// Messages about windows to and from other nodes.
+    /// Messages about windows to and from other hosts.
     pub mail: carry::WindowMail,
     /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
-    /// What MPI_Alloc_mem returned, and what is freed for it.
+    /// The addresses that MPI_Alloc_mem returned, and what MPI_Free_mem frees for each.
     pub memory: std::collections::HashMap<usize, Allocation>,
     /// The cpus that this rank shares with others.
     pub cpus: Cpus,
     /// Calls by which the program may poll a window, since the last `Guard::move_on`.
     window_polls: u32,
-    /// Polls in vain since the last that found something.
+    /// The polls without progress since the last poll that found something.
     vain: poll::Vain,
-    /// The launcher that this program started for itself because it runs without `mpirun`.
+    /// The launcher that this program started for itself, because it runs without `mpirun`.
     pub launcher: Option<sys::process::Process>,
 }
 
 /// What MPI_Free_mem frees.
 pub enum Allocation {
-    /// The arena's, at an offset.
+    /// Memory of the arena, at an offset.
     Arena(u64),
-    /// The heap's, at an address.
+    /// Memory of the heap, at an address.
     Heap(usize),
 }
 
@@ -185,7 +185,7 @@ impl Process {
         })
     }
 
-    /// The objects and the job, borrowed apart. A body behind `call` always has a job.
+    /// The objects and the job, as two borrows. A body behind `call` always has a job.
     #[inline]
     pub fn parts(&mut self) -> (&mut Objects, &mut Job) {
         (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))

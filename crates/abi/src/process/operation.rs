@@ -11,11 +11,11 @@ use telemetry::{Carried, Choice, Event, Needs, Operation};
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// The calls, by context and function.
+/// The calls of each function on each comm, by context and function.
 #[derive(Default)]
 pub struct Counted {
     calls: HashMap<(u64, &'static str), Calls>,
-    /// Lists of sources that were told.
+    /// How many lists of sources the trace has.
     lists: u32,
 }
 
@@ -24,12 +24,13 @@ pub struct Calls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
-    /// The list of those whom this rank needs among its neighbours; 0: none is told yet.
+    /// The number of the list of neighbours that this rank needs; 0: the trace has none yet.
     sources: u32,
 }
 
 impl Counted {
-    /// Those of a function on the comm of a context, whose name is asked once; nothing if there are too many.
+    /// The calls of a function on the comm of a context, or None if there are too many pairs. `comm` is
+    /// called once, for the comm's name.
     pub(super) fn calls(
         &mut self,
         context: u64,
@@ -47,7 +48,7 @@ impl Counted {
     }
 }
 
-/// Tells the trace whom this rank needs among its neighbours on the comm.
+/// Records in the trace which neighbours on the comm this rank needs.
 fn tell_sources(list: u32, comm: &Comm) {
     let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
     let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
@@ -57,7 +58,7 @@ fn tell_sources(list: u32, comm: &Comm) {
 }
 
 impl Process {
-    /// The record of a collective that begins now, if operations are timed.
+    /// The record of a collective that starts now, or None if operations are not timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
@@ -88,7 +89,8 @@ impl Process {
 }
 
 impl Guard {
-    /// The record of a collective under the name of the running MPI function, if operations are timed.
+    /// The record of a collective under the name of the running MPI function, or None if operations are not
+    /// timed.
     #[inline]
     pub(crate) fn begun(&mut self, told: impl FnOnce() -> Told) -> Option<Box<Operation>> {
         let function = self.doing.0;

@@ -6,21 +6,21 @@ use super::{Awaiting, Job, Process};
 use error::Result;
 use telemetry::Counter;
 
-/// Polls in vain, one after the other.
+/// Polls without progress, one after the other.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Vain {
     polls: u32,
-    /// The first time that was read since the first of them; 0: none yet.
+    /// The first time that the clock was read since the first of these polls; 0: not yet.
     since: u64,
-    /// They are shown as a wait.
+    /// Whether these polls are shown as a wait.
     shown: bool,
 }
 
 /// Polls of a window (10 to 20 ns each) between two rounds of progress (50 ns).
 const WINDOW_POLLS: u32 = 16;
-/// Polls in vain between two readings of the clock.
+/// Polls without progress between two readings of the clock.
 const VAIN_UNTIMED: u32 = 1024;
-/// Polls that are in vain for so long are shown as a wait.
+/// Polls that find nothing for this time are shown as a wait.
 const VAIN_NS: u64 = 100_000_000;
 
 impl Job {
@@ -33,8 +33,8 @@ impl Job {
 }
 
 impl Guard {
-    /// Makes one round of progress, then asks `ready`. If that finds nothing, the poll was in vain: `vain`
-    /// counts it, and a rank that shares its core yields it, since the awaited peer may need it.
+    /// Makes one round of progress, then asks `ready`. If `ready` has nothing, the counter `vain` counts the
+    /// poll, and a rank that shares its core yields it, since the awaited peer may need it.
     #[inline(always)] // Otherwise the result would be copied several times.
     pub(crate) fn poll<T>(
         &mut self,
@@ -55,7 +55,7 @@ impl Guard {
         Ok(found)
     }
 
-    /// Counts a poll in vain. Returns whether to read the clock.
+    /// Counts a poll without progress. Returns whether to read the clock.
     #[inline(always)]
     fn polled_in_vain(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
@@ -71,8 +71,8 @@ impl Guard {
         true
     }
 
-    /// Shows polls that have long been in vain as a wait, and reports all that is under way if `mpirun` asked
-    /// for it.
+    /// Shows polls that have long found nothing as a wait, and reports all that is under way if `mpirun`
+    /// asked for a report.
     #[cold]
     fn show_vain_polls(&mut self, counter: Counter) {
         let now = sys::clock::now();
@@ -96,7 +96,8 @@ impl Guard {
         }
     }
 
-    /// After a call by which the program may poll a window. Whether it was in vain is not known.
+    /// Runs after a call by which the program may poll a window. Whether the poll found something is unknown
+    /// here.
     #[inline(always)]
     pub(crate) fn polled_window(&mut self) {
         if self.job().polls_window() {
@@ -104,9 +105,9 @@ impl Guard {
         }
     }
 
-    /// Makes progress after several such calls, or, where ranks share cores, after one flush or unlock: the
-    /// program may wait for a peer that waits for an operation of this rank. A rank that shares its core then
-    /// yields it.
+    /// Makes progress after several calls by which the program may poll a window, or, where ranks share
+    /// cores, after one flush or unlock: the program may wait for a peer that waits for an operation of this
+    /// rank. A rank that shares its core then yields it.
     pub(crate) fn move_on(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors: the error handler of the object concerned is called (MPI 5.0, section 9.3).
+//! Errors: calls the error handler of the object concerned (MPI 5.0, section 9.3).
 
 use crate::process::callback;
 use crate::process::{Guard, On};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls the error handler for an error of the guard's MPI function. Returns what that function returns.
 ///
-/// It takes the guard by value, so that a call which lends it to no other function need not keep it in
+/// The guard is taken by value, so that a caller which passes it to no other function need not keep it in
 /// memory.
 #[cold]
 pub fn raise(mut guard: Guard, error: Error) -> c_int {
@@ -50,7 +50,7 @@ pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     fatal(guard, error.code(), &sentence)
 }
 
-/// Whether `leave` has been called: then functions that run at the exit run inside an MPI call.
+/// Whether `leave` has been called. Functions that run at the exit then run inside an MPI call.
 static LEAVES: AtomicBool = AtomicBool::new(false);
 
 pub fn leaves() -> bool {
@@ -68,7 +68,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
         Some(job) => job.membership.segment.name(job.membership.rank.peer()),
         None => format!("outboard: process {}", std::process::id()),
     };
-    // One write, so that no line of another rank falls into it.
+    // The line is one write, so that no other rank's line interrupts it.
     let line = format!("{name}, {sentence}\n");
     eprint!("{line}");
     match &guard.job {
@@ -80,8 +80,8 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     }
 }
 
-/// The handler of an object; for a bad handle, the handler for calls on no object. Outside a job errors are
-/// fatal, unless the call has a handler as an argument.
+/// The error handler of an object; for a bad handle, the handler of calls on no object. Outside a job errors
+/// are fatal, unless the call has an error handler as an argument.
 fn handler(guard: &Guard, on: On) -> Action {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
@@ -126,7 +126,7 @@ fn place(guard: &Guard, on: On) -> String {
     }
 }
 
-/// The error that a callback of the program returned. The MPI function returns that very code (MPI 5.0,
+/// The error that a callback of the program returned. The MPI function returns the same code (MPI 5.0,
 /// sections 7.7.2 and 13.2).
 pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
     if code == constants::SUCCESS {

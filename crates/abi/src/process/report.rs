@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 
 /// The most operations of one kind that a report names.
 const NAMED_MAX: usize = 10;
-/// A wait for others' matching operations is reported after this time.
+/// A wait for the matching operations of other ranks is reported after this time.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The time for which a wait for others' matching operations goes unreported.
+/// The time for which such a wait goes unreported.
 pub(crate) struct Silence {
-    /// Its end; `u64::MAX` once it has been reported.
+    /// When the time ends; `u64::MAX` once the wait has been reported.
     ends: u64,
 }
 
@@ -26,7 +26,7 @@ impl Silence {
         Silence { ends: sys::clock::now() + SILENCE_NS }
     }
 
-    /// Reports once, when the wait has lasted long, what is under way.
+    /// Reports what is under way, once, when the wait has lasted long.
     pub(crate) fn check(&mut self, process: &Process, call: &str) {
         if !self.is_over(sys::clock::now()) {
             return;
@@ -40,7 +40,7 @@ impl Silence {
         );
     }
 
-    /// True once.
+    /// Whether the time has ended; true once.
     fn is_over(&mut self, now: u64) -> bool {
         let over = now >= self.ends;
         if over {
@@ -50,7 +50,7 @@ impl Silence {
     }
 }
 
-/// The call that waits, and what it waits for.
+/// A sentence with the call that waits, and what it waits for.
 pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaiting) -> String {
     let mut text = name.to_owned();
     if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
@@ -71,7 +71,7 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
 }
 
 impl Process {
-    /// What a request waits for, if it is one message.
+    /// What a request waits for, or None if it is not one message.
     fn awaited(&self, handle: objects::Handle) -> Option<Operation> {
         let job = self.job.as_deref()?;
         if let Some(receive) = job.deferred.get(handle) {
@@ -81,7 +81,7 @@ impl Process {
     }
 }
 
-/// Everything that is under way: receives, sends, messages, collectives.
+/// A report of everything that is under way: receives, sends, messages, collectives.
 pub(crate) fn report(process: &Process) -> String {
     let Some(job) = process.job.as_deref() else { return String::new() };
     let mut text = String::new();
@@ -136,7 +136,7 @@ fn is_partitioned(job: &Job, context: u64) -> bool {
     recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
 }
 
-/// The polls in vain so far, by function.
+/// The polls without progress so far, by function.
 fn vain_polls() -> String {
     let counted = telemetry::page().values();
     let polls: Vec<String> = counted
@@ -172,7 +172,7 @@ fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
     }
 }
 
-/// A process by its rank in the comm, or in the job if it is no member.
+/// A process by its rank in the comm, or by its rank in the job if it is not a member.
 fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
     let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
     rank.unwrap_or(peer).to_string()

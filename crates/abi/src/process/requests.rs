@@ -9,7 +9,7 @@ use error::Result;
 use objects::{Handle, constants};
 
 impl Guard {
-    /// Waits for an operation. The completion says whether it failed.
+    /// Waits for an operation. The completion says whether the operation failed.
     #[inline]
     pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
         let mut poll = |process: &mut Process| {
@@ -34,7 +34,7 @@ impl Guard {
 }
 
 impl Process {
-    /// Whether a request is over; null and inactive requests are. The request keeps its completion.
+    /// Whether a request is over; a null or inactive request is. The request keeps its completion.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
@@ -42,7 +42,7 @@ impl Process {
         self.job().advance(handle)
     }
 
-    /// Enters a request for an operation.
+    /// Makes a request for an operation.
     #[inline(always)]
     pub(crate) fn request(&mut self, comm: Handle, mut work: Work) -> Result<Handle> {
         if device::on() {
@@ -56,7 +56,7 @@ impl Process {
         Ok(handle)
     }
 
-    /// Enters an inactive persistent request and hands it to the program.
+    /// Makes an inactive persistent request and stores its handle for the program.
     pub(crate) fn enter_persistent(
         &mut self,
         comm: Handle,
@@ -74,7 +74,7 @@ impl Process {
 }
 
 impl Job {
-    /// Whether a request is over; inactive requests are. The request keeps its completion.
+    /// Whether a request is over; an inactive request is. The request keeps its completion.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let Job { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {
@@ -91,7 +91,7 @@ impl Job {
         Ok(true)
     }
 
-    /// Advances requests whose operations take steps of their own. Returns whether any is over now.
+    /// Advances the requests whose operations take steps of their own. Returns whether any is over now.
     pub(crate) fn poll_driven(&mut self) -> bool {
         let mut driven = std::mem::take(&mut self.driven);
         let before = driven.len();

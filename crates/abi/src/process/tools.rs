@@ -5,12 +5,12 @@ use super::Guard;
 use slab::Slab;
 use telemetry::Counter;
 
-/// What tools hold.
+/// The state of the tool interface.
 #[derive(Debug, Default)]
 pub(crate) struct Tool {
     /// Calls of MPI_T_init_thread without a matching MPI_T_finalize.
     pub uses: u32,
-    /// The highest thread level that one of them asked for.
+    /// The highest thread level that a call of MPI_T_init_thread asked for.
     pub thread_level: i32,
     pub cvars: Slab<usize>,
     pub sessions: Slab<Slab<Pvar>>,
@@ -20,9 +20,9 @@ pub(crate) struct Tool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,
-    /// What it counted until it was last stopped.
+    /// What the variable counted until it was last stopped.
     pub counted: u64,
-    /// While it runs: the counter's value at the start.
+    /// The counter's value when the variable was started; None while it is stopped.
     pub since: Option<u64>,
 }
 

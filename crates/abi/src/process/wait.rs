@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
 
-/// What a wait is for: shown if it lasts.
+/// What a wait is for; shown if the wait lasts.
 pub(crate) enum Awaiting {
     /// Unknown.
     Nothing,
@@ -26,17 +26,17 @@ pub(crate) enum Awaiting {
 
 /// Rounds of progress at the start of a wait, before the clock is read.
 const ROUNDS_UNTIMED: u32 = 16;
-/// Looks for packets before each of them.
+/// Looks for packets before each such round.
 pub(crate) const LOOKS: u32 = 32;
-/// How often a wait for shared memory yields before it makes progress.
+/// How many times a wait for shared memory yields before it makes progress.
 const GIVES: u32 = 16;
-/// Looks of such a wait (20 to 60 ns each) while its peers run on other cpus. Then it yields all the same:
-/// those may be shared, too.
+/// Looks of such a wait (20 to 60 ns each) while its peers run on other cpus. Then the wait yields all the
+/// same, since those cpus may be shared, too.
 const SPINS: u32 = 64;
 
 impl Guard {
-    /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, and before the first
-    /// round, too.
+    /// Makes progress until `ready` has an answer. `ready` is called with the lock held, for the first time
+    /// before the first round.
     #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         match self.wait_briefly(&mut ready) {
@@ -45,8 +45,8 @@ impl Guard {
         }
     }
 
-    /// The first part of a receive's wait, as `look_for`. Where threads share the lock, `ready` is asked once
-    /// only: another thread's message may be the next packet until a receive is posted.
+    /// The first part of a receive's wait, like `look_for`. Where threads share the lock, `ready` is called
+    /// only once: until a receive is posted, the next packet may be another thread's message.
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
@@ -64,14 +64,14 @@ impl Guard {
         self.look_for(ready, needs)
     }
 
-    /// Whether this thread may look for news in a loop: it has a core, and no other thread may wait.
+    /// Whether this thread may look for news in a loop: it has a core, and no other thread may be in a wait.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {
         !self.shares() && self.job().shared.may_spin()
     }
 
     /// The first rounds of a wait. Most waits end in them, so they do not read the clock. A thread that
-    /// shares its core or the lock makes one only.
+    /// shares its core or the lock makes one round only.
     ///
     /// Errors: `ready` has no answer yet; the value says whether anything moved.
     #[inline]
@@ -100,10 +100,10 @@ impl Guard {
         Err(moved)
     }
 
-    /// The first part of a wait for what `ready` finds in memory that peers write. `ready` is asked far more
-    /// often than progress is made. A thread that shares its core or the lock yields between; it spins for a
-    /// moment if no awaited peer may need this cpu (`needs`), since a rank that got the cpu would only wait,
-    /// too.
+    /// The first part of a wait for what `ready` finds in memory that peers write. `ready` is called far more
+    /// often than progress is made. A thread that shares its core or the lock yields between the looks. If no
+    /// awaited peer may need this cpu (`needs`), the thread spins for a moment first, since a rank that got
+    /// the cpu would only wait, too.
     #[inline]
     pub(crate) fn look_for<T>(
         &mut self,
@@ -128,7 +128,7 @@ impl Guard {
         None
     }
 
-    /// The same where the core or the lock is shared.
+    /// `look_for` where the core or the lock is shared.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -157,7 +157,7 @@ impl Guard {
         None
     }
 
-    /// Looks for packets and slots for a moment, if nothing else is under way: that notices them several
+    /// Looks for packets and slots for a moment, if no collective needs progress: this notices them several
     /// times sooner than rounds of progress. Returns whether there are packets.
     #[inline]
     fn look_out(&mut self) -> bool {
@@ -182,13 +182,13 @@ impl Guard {
         }
     }
 
-    /// As `wait`, for another thread of this process: it yields the core at once.
+    /// Like `wait`, for an action of another thread of this process: it yields the core at once.
     pub(crate) fn wait_for_thread<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
         self.wait_at(Pace { awake: Duration::ZERO, ..pace }, ready)
     }
 
-    /// The rest of a wait.
+    /// The part of a wait after `wait_briefly`.
     #[cold]
     pub(crate) fn wait_long<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
@@ -279,8 +279,8 @@ impl Guard {
         }
     }
 
-    /// What a rank looks at before it idles: warnings for the user, and whether its world or its `mpirun` has
-    /// ended, and this process with it.
+    /// What a rank checks before it idles: warnings for the user, and whether its world or its `mpirun` has
+    /// ended, so that this process must end, too.
     fn look_around(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
@@ -303,7 +303,7 @@ impl Guard {
         }
     }
 
-    /// Idles with the lock free. `ready` is asked once more after the bell is armed: another thread may have
+    /// Idles with the lock free. `ready` is called once more after the bell is armed: another thread may have
     /// made the last progress, and then no peer rings.
     fn rest<T>(
         &mut self,
@@ -328,7 +328,7 @@ impl Guard {
 }
 
 impl Job {
-    /// Whether nothing of this process would get further without news from others.
+    /// Whether nothing of this process can advance without news from other processes.
     fn may_sleep(&self) -> bool {
         self.p2p.may_sleep()
             && !self.p2p.has_handoffs()

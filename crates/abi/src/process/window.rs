@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Windows as the program sees them (MPI 5.0, chapter 12): what `rma` does not need.
+//! Windows as the program sees them (MPI 5.0, chapter 12): the part that `rma` does not need.
 
 use crate::process::{Epochs, Guard, Job};
 use error::Result;
@@ -10,21 +10,21 @@ use rma::{Flavor, Rma, Window};
 pub struct Win {
     /// Members, memory and epochs.
     pub window: Window,
-    /// The comm of its fences.
+    /// The comm over which the window's fences synchronize.
     pub comm: Handle,
-    /// Its name.
+    /// The window's name.
     pub name: String,
-    /// Its error handler, with a reference held in `Objects`.
+    /// The window's error handler, whose reference count in `Objects` includes this use.
     pub errhandler: Handle,
-    /// Its attributes.
+    /// The window's attributes.
     pub attributes: Attributes,
-    /// Its hints.
+    /// The window's hints.
     pub info: Info,
     /// The memory that MPI_Win_free frees, if the library allocated it.
     pub allocated: Option<usize>,
-    /// The predefined attributes.
+    /// The values of the predefined attributes.
     pub facts: Box<Facts>,
-    /// Its open epochs, while there is a trace.
+    /// The open epochs, while tracing.
     pub epochs: Option<Box<Epochs>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Facts {
     pub disp_unit: i32,
     /// MPI_WIN_CREATE_FLAVOR.
     pub flavor: i32,
-    /// MPI_WIN_MODEL: unified.
+    /// MPI_WIN_MODEL, always the unified model.
     pub model: i32,
 }
 
@@ -59,7 +59,7 @@ impl Facts {
 }
 
 impl Win {
-    /// The value of a predefined keyval: the base itself, or the address of another (MPI 5.0, section
+    /// The value of a predefined keyval: the base itself, or the address of another value (MPI 5.0, section
     /// 12.2.6).
     pub fn predefined_attribute(&self, keyval: i32) -> usize {
         let facts = &*self.facts;
@@ -81,12 +81,12 @@ impl Job {
     }
 }
 
-/// Looks at a window, together some microseconds, before a wait makes progress.
+/// Looks at a window before a wait makes progress; together they take some microseconds.
 const LOOKS: u32 = 1000;
 
 impl Guard {
-    /// Waits until a member of a window (none: all) has answered what was asked of it, if it is on another
-    /// host.
+    /// Waits until a member of a window (None: every member) that is on another host has answered all
+    /// requests of this process.
     #[inline(always)]
     pub(crate) fn settle(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
@@ -95,7 +95,8 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_quiet(rank)))
     }
 
-    /// Waits until a member of a window (none: all) needs this process's memory no more.
+    /// Waits until the operations on a member of a window (None: every member) no longer need this process's
+    /// memory.
     #[inline(always)]
     pub(crate) fn settle_here(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
@@ -111,7 +112,7 @@ impl Guard {
         win: Handle,
         mut ready: impl FnMut(&mut Window, &Rma) -> Result<bool>,
     ) -> Result<()> {
-        // Mostly it is true at once, or soon, and a look is cheaper than a round of progress.
+        // The condition mostly holds at once or soon, and a look is cheaper than a round of progress.
         let looks = if self.is_alone() { LOOKS } else { 1 };
         let (window, rma) = self.job().window(win)?;
         for _ in 0..looks {
@@ -125,7 +126,7 @@ impl Guard {
                 Ok(true) => Some(Ok(())),
                 Err(error) => Some(Err(error)),
             },
-            // Another thread has freed it.
+            // Another thread has freed the window.
             Err(error) => Some(Err(error)),
         })
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The requests of plain deferred receives (`p2p/deferred.rs`), which most receives are. They have no entry
-//! in the table of requests: the handle is the receive's number in p2p, and this table holds the rest.
+//! The requests of deferred receives (`p2p/deferred.rs`), which most receives are. They have no entry in the
+//! table of requests: the handle is the receive's number in p2p, and this table holds the rest.
 //!
-//! Invariants: a receive keeps its place until its request is completed or freed. p2p gives no other receive
-//! that place before.
+//! Invariants: a receive keeps its place until its request is completed or freed, and p2p gives that place to
+//! no other receive before.
 
 use super::Source;
 use crate::args::Handle;
@@ -28,7 +28,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// Its ticket in p2p.
+    /// The receive's ticket in p2p.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         Ticket::deferred(self.number().into())
@@ -39,7 +39,7 @@ impl Receive {
         self.handle.number(Kind::Request).expect("a deferred receive has a number")
     }
 
-    /// Its source.
+    /// The receive's source.
     pub fn source(&self) -> Source {
         Source::Peer { peer: self.peer, rank: self.rank }
     }
@@ -61,7 +61,7 @@ impl Deferred {
         handle
     }
 
-    /// A live receive.
+    /// A live receive, or None if the handle names no such receive.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<&Receive> {
         let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::DEFERRED_MAX];

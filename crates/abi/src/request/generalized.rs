@@ -8,6 +8,6 @@ pub struct Generalized {
     pub(crate) free: usize,
     pub(crate) cancel: usize,
     pub(crate) extra_state: usize,
-    /// The functions are Fortran's.
+    /// Whether the functions have the Fortran form.
     pub(crate) is_fortran: bool,
 }

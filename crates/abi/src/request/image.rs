@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions of datatypes with gaps: the program's own with its own operators, and predefined pairs with
-//! padding (MPI 5.0, sections 6.9.4 and 6.9.5).
+//! Images, the memory on which a reduction of a datatype with gaps works: a datatype of the program with its
+//! own operator, or a predefined pair with padding (MPI 5.0, sections 6.9.4 and 6.9.5).
 //!
 //! The program's operator must see vectors in the datatype's shape, with gaps, but a reduction may not write
-//! into the gaps of the program's buffers. So the schedule works on images: memory of the same shape, filled
-//! before and copied back after. To the schedule an image of a block is one piece; only the operator knows
-//! the datatype.
+//! into the gaps of the program's buffers. So the schedule works on an image: memory of the same shape, which
+//! is filled before the reduction and copied back after it. To the schedule the image of a block is one piece
+//! of bytes; only the operator knows the datatype.
 
 use crate::args::Handle;
 use datatype::{Basic, Buffer, Datatype, Layout};
@@ -23,11 +23,11 @@ pub struct Shape {
 /// How images differ from the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// No gaps, so no images.
+    /// The datatype has no gaps, so there are no images.
     Plain,
-    /// Without the padding of predefined pairs, as `datatype::reduce` needs them.
+    /// Images lack the padding of predefined pairs, as `datatype::reduce` needs.
     Packed,
-    /// With all gaps, as the program's operators need them.
+    /// Images have all gaps, as the program's operators need.
     Gaps,
 }
 
@@ -44,7 +44,7 @@ impl Shape {
         Shape { form, ..Shape::of(datatype) }
     }
 
-    /// The machine type, if it is predefined.
+    /// The machine type, if the datatype is predefined.
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
@@ -54,7 +54,7 @@ impl Shape {
         self.form == Form::Plain
     }
 
-    /// Bytes of an image of `count` elements.
+    /// The bytes of an image of `count` elements.
     fn bytes(&self, count: i64) -> usize {
         match (count, self.form) {
             (0, _) => 0,
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// Elements of an image of `bytes` bytes: the inverse of `bytes`.
+    /// The elements of an image of `bytes` bytes, the inverse of `bytes`.
     pub fn elements(&self, bytes: usize) -> usize {
         match (bytes, self.form) {
             (0, _) => 0,
@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// Bytes from the first byte of an image of `bytes` bytes to the vector's address.
+    /// The distance from the first byte of an image of `bytes` bytes to the address that the operator gets.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != Form::Gaps || bytes == 0 {
             return 0;
@@ -82,7 +82,7 @@ impl Shape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// The bytes of an element, which an algorithm may not cut, of an image of `bytes` bytes.
+    /// The bytes that an algorithm may not divide, in an image of `bytes` bytes.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == Form::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
@@ -101,12 +101,12 @@ impl Shape {
         self.layout.extent.unsigned_abs() as usize
     }
 
-    /// The elements of an image.
+    /// A buffer of the image's elements.
     fn buffer(&self, image: Span, count: i64) -> Buffer {
         if self.form != Form::Gaps {
             return Buffer::from(image);
         }
-        // A negative origin wraps, and so does the sum with the layout's offsets, back into the image.
+        // A negative origin wraps around. So does its sum with the layout's offsets, which lies in the image.
         let origin = self.origin(image.bytes()) as usize;
         Buffer::within(image, origin, count as usize, &self.layout).expect("an image holds its elements")
     }
@@ -117,9 +117,9 @@ impl Shape {
 pub struct UserOp {
     /// The function.
     pub function: usize,
-    /// Whether its count is an MPI_Count.
+    /// Whether the function's count is an MPI_Count.
     pub large: bool,
-    /// The program's handle of the datatype, as long as it is valid.
+    /// The program's handle of the datatype, which the program may free meanwhile.
     pub handle: Handle,
     pub datatype: Arc<Datatype>,
     /// Bytes from one element to the next.
@@ -133,13 +133,13 @@ pub struct Operator {
     pub op: UserOp,
     /// How elements lie in the schedule's memory.
     pub shape: Shape,
-    /// The elements of each block, if each block is an image; empty if the vector is one.
+    /// The elements of each block, if each block is an image; empty if the vector is one image.
     pub counts: Vec<i64>,
 }
 
 impl Operator {
-    /// The first vector in memory of `bytes` bytes, which begins with `block` if it holds several: its bytes,
-    /// the offset of its first element, and its elements.
+    /// The first vector in memory of `bytes` bytes, which begins with `block` if the memory holds several
+    /// blocks. Returns the vector's bytes, the offset of its first element, and its elements.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_plain() && !self.counts.is_empty()) else {
@@ -151,12 +151,12 @@ impl Operator {
     }
 }
 
-/// What a reduction owns until it is over.
+/// The memory and the operator that a reduction owns until it is over.
 #[derive(Debug, Default)]
 pub struct Image {
     input: Option<Block>,
     output: Option<Block>,
-    /// The result as the user's datatype sees it, and the user's buffer.
+    /// The result in the shape of the program's datatype, and the program's buffer.
     result: Option<(Buffer, Buffer)>,
     /// The operator's place in `Job::operators`.
     pub operator: Option<usize>,
@@ -183,19 +183,20 @@ impl Image {
         let mut image = Image { input: Some(memory), output: Some(result), ..Image::default() };
         if let Some(user) = output {
             let result = shape.buffer(span(&image.output), received);
-            // A schedule may not write it (MPI_Exscan on rank 0). The buffer must not change then.
+            // A schedule may leave the result unwritten (MPI_Exscan on rank 0). Then the program's buffer
+            // must not change.
             result.copy_from(user);
             image.result = Some((result, user.clone()));
         }
         image
     }
 
-    /// The memory that takes the place of the user's input.
+    /// The memory that the schedule reads instead of the program's input.
     pub fn input(&self) -> Buffer {
         Buffer::from(span(&self.input))
     }
 
-    /// The memory that takes the place of the user's output.
+    /// The memory that the schedule writes instead of the program's output.
     pub fn output(&self) -> Buffer {
         Buffer::from(span(&self.output))
     }

@@ -14,26 +14,27 @@ use sys::Block;
 #[derive(Default)]
 pub struct Communicators {
     by_context: HashMap<u64, Made>,
-    /// Of freed comms, until they have left.
+    /// The communicators of freed comms that this process has not left yet.
     freed: Vec<Made>,
 }
 
 type Made = (Arc<Communicator>, Arc<Mutex<Exchange>>);
 
 impl Communicators {
-    /// The communicator of a comm, if it has one.
+    /// Whether a comm has a communicator.
     pub(crate) fn has(&self, context: u64) -> bool {
         self.by_context.contains_key(&context)
     }
 
-    /// Enters a communicator, which `statement` begins to name: its exchange is the collective `ticket`.
+    /// Enters a communicator that the members still have to name: the collective `statement.ticket` exchanges
+    /// what they need for that.
     pub(crate) fn enter(&mut self, context: u64, communicator: Communicator, statement: Statement) {
         let communicator = Arc::new(communicator);
         let exchange = Exchange { communicator: communicator.clone(), statement };
         self.by_context.insert(context, (communicator, Arc::new(Mutex::new(exchange))));
     }
 
-    /// Starts a collective by the communicator of a comm, which has one.
+    /// Starts a collective by the communicator of a comm that has one.
     pub(crate) fn start(&self, context: u64, steps: Vec<Step>) -> Carried {
         let (communicator, exchange) = &self.by_context[&context];
         Carried { exchange: exchange.clone(), ended: communicator.start(steps) }
@@ -47,8 +48,8 @@ impl Communicators {
         self.freed.extend(made);
     }
 
-    /// Leaves them all, and says whether that is over. Ranks leave them in no common order, and a library may
-    /// wait for the others in each.
+    /// Starts to leave all communicators, and returns whether this process has left them. Ranks leave them in
+    /// no common order, and in each a library may wait for the other ranks.
     pub(crate) fn have_left(&self) -> bool {
         let all = || self.by_context.values().chain(&self.freed);
         all().for_each(|(communicator, _)| communicator.leave());
@@ -57,7 +58,7 @@ impl Communicators {
 }
 
 impl Drop for Communicators {
-    /// Waits until they have left; all begin to before the first is awaited.
+    /// Starts to leave all communicators; each then waits for its end when it is dropped.
     fn drop(&mut self) {
         self.have_left();
     }
@@ -69,10 +70,11 @@ pub struct Carried {
     ended: Ended,
 }
 
-/// By which the members of a comm name its communicator: rank 0's id, and each rank's version, to all.
+/// What the members of a comm exchange in order to name its communicator: rank 0's id, and each rank's
+/// version of the library.
 pub(crate) struct Statement {
     library: &'static Library,
-    /// The allgather of the statements; none when it is over.
+    /// The allgather of the statements; None when it is over.
     pub ticket: Option<CollTicket>,
     /// This rank's statement, which the schedule reads.
     pub mine: Block,
@@ -81,7 +83,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// That of rank `rank` of `size`, before its allgather.
+    /// The statement of rank `rank` of `size`, before its allgather.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
         let mut mine = to_bytes(&[i64::from(library.told().1), i64::from(id.is_some())]);
@@ -98,7 +100,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Goes on with it.
+    /// Names the communicator once all statements have arrived.
     fn poll(&mut self, coll: &mut Coll) {
         if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
             self.statement.ticket = None;
@@ -106,7 +108,8 @@ impl Exchange {
         }
     }
 
-    /// Errors: rank 0 could not make an id, or versions differ.
+    /// The id of the communicator, from all statements. Errors: rank 0 could not make an id, or versions
+    /// differ.
     fn agreed(&self) -> Result<Id> {
         let Statement { library, all, .. } = &self.statement;
         let all = all.to_vec();
@@ -137,7 +140,7 @@ impl Carried {
         Some(Completion { error, ..Completion::EMPTY })
     }
 
-    /// Whether the communicator is still to be named, which each wait must go on with.
+    /// Whether the communicator is not named yet, for which every wait must poll the exchange.
     pub(crate) fn is_driven(&self) -> bool {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner).statement.ticket.is_some()
     }

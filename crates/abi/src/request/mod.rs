@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
 //!
-//! A blocking call waits for a `Work`; a nonblocking one puts it into a `Request`. A persistent request also
+//! A blocking call waits for a `Work`; a nonblocking call puts it into a `Request`. A persistent request also
 //! has a `Recipe`, which starts work again.
 
 mod deferred;
@@ -44,9 +44,9 @@ pub use work::{Both, Long, Work};
 pub struct Completion {
     /// The program's status.
     pub status: Status,
-    /// Why it failed.
+    /// Why the operation failed, if it did.
     pub error: Option<Error>,
-    /// A generalized request's functions, which know the rest.
+    /// The functions of a generalized request, which supply the rest of the status.
     pub generalized: Option<Box<Generalized>>,
 }
 
@@ -99,7 +99,7 @@ fn rank_of(peer: u32, group: &Group) -> i32 {
     group.rank_of(peer).map_or(constants::ANY_SOURCE, |rank| rank as i32)
 }
 
-/// The arguments of a send, checked. `peer` is none for MPI_PROC_NULL.
+/// The arguments of a send, checked. `peer` is None for MPI_PROC_NULL.
 #[derive(Clone)]
 pub struct Send {
     pub(crate) mode: Mode,
@@ -125,7 +125,7 @@ pub enum Recipe {
     /// MPI_Recv_init.
     Recv(Receive),
     /// MPI_Bcast_init and the other collectives. `members.sequence` counts the instances, `starts` the
-    /// starts; these may have a queue, or be steps of a collective library.
+    /// starts. The collective may have a queue, or be steps of a collective library.
     Coll {
         planned: Box<Planned>,
         members: Members,
@@ -136,17 +136,17 @@ pub enum Recipe {
     },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
-    /// One of the others, for whose memory other memory stands in.
+    /// One of the other recipes, for whose memory host memory stands in (`staging.rs`).
     Staged(Box<Recipe>, Arc<StandIns>),
 }
 
 impl Recipe {
-    /// The recipe itself, whatever stands in for its memory.
+    /// The recipe without its stand-ins.
     pub(crate) fn plain(&self) -> &Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.plain() } else { self }
     }
 
-    /// As `plain`, to change it.
+    /// The same recipe, to change it.
     pub(crate) fn plain_mut(&mut self) -> &mut Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.plain_mut() } else { self }
     }
@@ -157,14 +157,14 @@ impl Recipe {
 pub enum Source {
     /// MPI_PROC_NULL.
     Nobody,
-    /// MPI_ANY_SOURCE, with the group that tells the sender's rank.
+    /// MPI_ANY_SOURCE, with the group that says which rank the sender is.
     Any(Arc<Group>),
-    /// One process: its rank in the job, and that in the comm.
+    /// One process: its rank in the job, and its rank in the comm.
     Peer { peer: u32, rank: i32 },
 }
 
 impl Source {
-    /// The peer to match; none for any source.
+    /// The peer to match; None for any source.
     #[inline]
     pub(crate) fn peer(&self) -> Option<u32> {
         if let Source::Peer { peer, .. } = self { Some(*peer) } else { None }
@@ -175,9 +175,9 @@ impl Source {
 pub struct Request {
     /// The comm or file whose error handler gets errors; MPI_COMM_NULL if there is none.
     pub comm: Handle,
-    /// The operation; none while a persistent request is not active.
+    /// The operation; None while a persistent request is not active.
     pub work: Option<Work>,
-    /// A persistent request's start.
+    /// How a persistent request starts.
     pub recipe: Option<Box<Recipe>>,
 }
 
@@ -188,9 +188,9 @@ pub struct MatchedMessage {
     pub(crate) group: Arc<Group>,
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
-    /// The record of its receive, if operations are timed.
+    /// The record of the message's receive, if operations are timed.
     pub(crate) operation: Option<Box<telemetry::Operation>>,
 }
 
-// They are moved for each operation. A commit that raises a number must say why.
+// These types are moved for each operation. A commit that raises a number must say why.
 const _: () = assert!(size_of::<Work>() <= 56 && size_of::<Request>() <= 72);

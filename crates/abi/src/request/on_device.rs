@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions of device memory among ranks of one host: their bytes never pass through the host's memory.
+//! Reductions of device memory among ranks of one host. The bytes never pass through the host's memory.
 //!
-//! Each rank lends its input to the others, and reduces one piece of the vector by kernels, out of all their
-//! memory in the order of ranks. For an allreduce it then copies the other pieces out of the memory of those
-//! that reduced them. Exchanges of words lie between: what is lent; that all pieces are reduced; that nobody
-//! reads any longer.
-//! If a rank's buffers are not device memory, or no kernel can reduce them, the first exchange says so, and
-//! all go the usual way.
-//! Read next: `collective/on_device.rs`, which starts it; `device/src/lend.rs`.
+//! Each rank exports its input to the others, and reduces one piece of the vector by kernels, from all ranks'
+//! memory in the order of ranks. For an allreduce it then copies each other piece from the rank that reduced
+//! it. Three exchanges of words lie between: what each rank exports; whether all pieces are reduced; whether
+//! all ranks have read what they need. If a rank's buffers are not device memory, or no kernel can reduce
+//! them, the first exchange shows that, and all ranks take the usual way through `coll`.
+//!
+//! Read next: `collective/on_device.rs`, which starts a reduction; `device/src/lend.rs`.
 
 use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
@@ -23,31 +23,31 @@ use telemetry::{Carried, Choice, Counter, Operation};
 
 type Note = [u64; NOTE_WORDS];
 
-/// What this rank has of a reduction: device memory.
+/// This rank's part in a reduction. All memory is on the device.
 pub(crate) struct Share {
     pub reduction: Reduction,
     pub rank: usize,
-    /// Offset and bytes of each rank's piece in the vector.
+    /// The offset and bytes of each rank's piece in the vector.
     pub pieces: Vec<(usize, usize)>,
     pub input: Span,
-    /// Where this rank reduces its piece.
+    /// The memory in which this rank reduces its piece.
     pub sum: Span,
-    /// Where it is to have all pieces, its own included.
+    /// The memory for all pieces, this rank's included, if this rank gets them.
     pub whole: Option<Span>,
-    /// In place: room for this rank's operand, which the sum of lower ranks overwrites.
+    /// For a reduction in place: memory for this rank's operand, which the sum of lower ranks overwrites.
     pub aside: Option<Memory>,
 }
 
 impl Share {
-    /// Whether kernels can reduce it. One of no elements tells.
+    /// Whether a kernel can reduce this rank's piece. A reduction of no elements shows that.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
         let none = Reduction { count: 0, ..self.reduction };
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece in the order of ranks (`schedule::order`): a kernel has the next operand on
-    /// the left, but all its operators commute. `inputs`: of all ranks.
+    /// Reduces this rank's piece in the order of ranks (`schedule::order`). A kernel has the next operand on
+    /// the left, but all its operators commute. `inputs` are the exported inputs of all ranks.
     fn reduce(&self, inputs: &[Note]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
@@ -75,7 +75,7 @@ impl Share {
         Ok(())
     }
 
-    /// Copies the other pieces, if this rank is to have them. `sums`: of all ranks.
+    /// Copies the other pieces, if this rank gets them. `sums` are the exported sums of all ranks.
     fn collect(&self, sums: &[Note]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
@@ -86,7 +86,7 @@ impl Share {
         Ok(())
     }
 
-    /// From the next one on, so that not all read one rank's memory at a time.
+    /// The other ranks, from the next rank on, so that not all ranks read the same rank's memory at a time.
     fn others(&self) -> impl Iterator<Item = usize> {
         let (rank, size) = (self.rank, self.pieces.len());
         (1..size).map(move |step| (rank + step) % size)
@@ -97,31 +97,31 @@ impl Share {
 pub struct OnDevice {
     comm: Handle,
     share: Option<Share>,
-    /// Of the three exchanges, and of the usual way.
+    /// The members for each of the three exchanges, and for the usual way.
     members: [Members; 4],
-    /// What goes the usual way, and the stand-ins of its buffers.
+    /// The call for the usual way, and the stand-ins of its buffers.
     usual: Option<(Call, Vec<Staged>)>,
-    /// The allgather under way: this rank's words, and those of all.
+    /// The allgather under way: its ticket, this rank's words, and the words of all ranks.
     ticket: CollTicket,
     mine: Block,
     all: Block,
-    /// The first of them, in which the notes of `share` lie.
+    /// The words of the first exchange, in which the notes of `share` lie.
     noted: Option<Block>,
     sums: Vec<Note>,
-    /// Exchanges that are over.
+    /// How many exchanges are over.
     over: usize,
     error: Option<Error>,
-    /// Its record, if operations are timed.
+    /// The operation's record, if operations are timed.
     pub(crate) operation: Option<Box<Operation>>,
 }
 
-/// Words of the first exchange: whether this rank can; the notes of its input and its sum.
+/// Words of the first exchange: whether this rank can take part; the notes of its input and its sum.
 const WORDS: usize = 1 + 2 * NOTE_WORDS;
 
 impl OnDevice {
-    /// `share`: nothing if this rank cannot.
+    /// Starts the first exchange. `share` is None if this rank cannot take part.
     ///
-    /// Errors: those of starting a collective.
+    /// Errors: a collective cannot be started.
     pub(crate) fn start(
         comm: Handle,
         share: Option<Share>,
@@ -142,9 +142,10 @@ impl OnDevice {
         Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
     }
 
-    /// Goes on with it. When it is over, there is either nothing more, or the work of the usual way.
+    /// Takes the next step once an exchange is over. At the end returns the work of the usual way, or None if
+    /// the reduction is complete.
     ///
-    /// Errors: those of the device, here or at another rank.
+    /// Errors: the device failed, here or at another rank.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
         let outcome = coll.outcome(self.ticket)?;
         self.over += 1;
@@ -181,12 +182,12 @@ impl OnDevice {
         self.tell(coll, collected)
     }
 
-    /// Whether pieces are copied once they are reduced.
+    /// Whether this rank copies the other pieces once they are reduced.
     fn is_collected(&self) -> bool {
         self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
 
-    /// Tells the others how it went.
+    /// Starts the next exchange, in which the ranks report whether their step succeeded.
     fn tell(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
         let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
         self.error = outcome.err();
@@ -196,7 +197,7 @@ impl OnDevice {
         Ok(None)
     }
 
-    /// Ends its record.
+    /// Ends the operation's record.
     fn record(&mut self) {
         if let Some(mut operation) = self.operation.take() {
             operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));
@@ -220,7 +221,7 @@ impl Drop for OnDevice {
     }
 }
 
-/// Where the two notes lie in the words of the first exchange.
+/// The addresses of the two notes in the words of the first exchange.
 fn notes(words: &Block) -> [Span; 2] {
     [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
 }

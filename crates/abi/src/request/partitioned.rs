@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The state of partitioned messages (MPI 5.0, chapter 4); `body/partitioned.rs` says how they work.
+//! The state of partitioned messages (MPI 5.0, chapter 4). `body/partitioned.rs` says how they work.
 
 use super::{Completion, End, Source, Work, status_of};
 use coll::{Coll, CollTicket};
@@ -16,7 +16,7 @@ use telemetry::{Carried, Event};
 /// The arguments of a partitioned request, checked.
 pub struct Partitioned {
     pub(crate) sends: bool,
-    /// This process, and the other side; none for MPI_PROC_NULL.
+    /// This process, and its peer; None for MPI_PROC_NULL.
     pub(crate) me: u32,
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
@@ -27,20 +27,20 @@ pub struct Partitioned {
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,
     pub(crate) partitions: u32,
-    /// The group that tells the sender's rank.
+    /// The group that says which rank the sender is.
     pub(crate) group: Arc<Group>,
-    /// What the heading says, once it has left or arrived.
+    /// The content of the heading, once it has left or arrived.
     pub(crate) heading: OnceLock<Heading>,
-    /// Both sides count their starts.
+    /// How many times the request was started. Sender and receiver count alike.
     pub(crate) starts: AtomicU32,
 }
 
-/// What the sender tells the receiver once.
+/// What the sender sends to the receiver once: its partitions, and how they move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     /// The sender's partitions.
     partitions: u32,
-    /// The bytes of each.
+    /// The bytes of each of these partitions.
     bytes: u64,
     /// Whether partitions move as instances, which a proxy can carry out, not as messages.
     by_proxy: bool,
@@ -65,24 +65,24 @@ impl Heading {
 /// One start of a partitioned request.
 pub struct Parts {
     made: Arc<Partitioned>,
-    /// Where the heading lies while its message is under way.
+    /// The memory of the heading while its message is under way.
     heading: Option<Block>,
-    /// The heading's message, until it is over.
+    /// The message of the heading, until it is over.
     head: Option<Ticket>,
     /// Partitions under way.
     open: Vec<(u32, Transfer)>,
     /// The number of this start.
     start: u32,
-    /// The sender's partitions that are ready, or have arrived. The receiver has none before the heading
-    /// arrives.
+    /// Whether each of the sender's partitions is ready (at the sender) or has arrived (at the receiver). The
+    /// receiver's list is empty before the heading arrives.
     pub(crate) done: Vec<bool>,
-    /// How many of them are not; 1 at the receiver before the heading arrives.
+    /// How many partitions are not done; 1 at the receiver before the heading arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
-    /// Of a receiver that traces: the partitions of which the trace tells that they have arrived.
+    /// The partitions whose arrival the trace has, at a receiver that traces.
     told: Vec<bool>,
-    /// What proxies have carried of it, if operations are timed.
+    /// What proxies have moved of the message, if operations are timed.
     carried: Option<Carried>,
 }
 
@@ -101,7 +101,7 @@ impl Transfer {
         }
     }
 
-    /// How a proxy carried it, if operations are timed and one did.
+    /// How a proxy moved the partition, if operations are timed and a proxy did.
     fn carried(self, coll: &Coll) -> Option<Carried> {
         match self {
             Transfer::Instance(ticket, _) if telemetry::timed() => {
@@ -111,7 +111,7 @@ impl Transfer {
         }
     }
 
-    /// Its bytes or its error, once it is over.
+    /// The partition's bytes or its error, once it is over.
     fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
         match self {
             Transfer::Message(ticket) => {
@@ -122,19 +122,19 @@ impl Transfer {
     }
 }
 
-/// What proxies have carried, together.
+/// The sum of two records of what proxies have moved.
 fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
     let (Some(all), Some(one)) = (all, one) else { return all.or(one) };
     let (bytes, cpu_ns) = (all.bytes + one.bytes, all.cpu_ns + one.cpu_ns);
     Some(Carried { bytes, cpu_ns, completed: all.completed.max(one.completed), ..one })
 }
 
-/// The heading's tag, which no partition has.
+/// The tag of the heading, which no partition has.
 const HEADING: i32 = i32::MAX;
 
 impl Partitioned {
-    /// Starts the operation. At the first start the sender sends the heading, and the receiver posts a
-    /// receive for it.
+    /// Starts the request. At the first start the sender sends the heading, and the receiver posts a receive
+    /// for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p, coll: &mut Coll) -> Result<Work> {
         let partitions = self.partitions as usize;
         let mut parts = Box::new(Parts {
@@ -172,14 +172,14 @@ impl Partitioned {
         Ok(Work::Parts(parts))
     }
 
-    /// What is told of the message when it starts.
+    /// What the trace records of the message when it starts.
     pub(crate) fn end(&self) -> Option<End> {
         let Partitioned { sends, context, tag, .. } = *self;
         let source = Source::Peer { peer: self.peer?, rank: 0 };
         Some(End { sends, context, source, tag, bytes: self.buffer.bytes() as u64 })
     }
 
-    /// Tells the trace of a partition of a start.
+    /// Records in the trace that a partition of a start is ready or has arrived.
     #[cold]
     fn tell(&self, what: &str, start: u32, partition: u32, heading: Option<&Heading>) {
         let (context, number, bytes) =
@@ -189,7 +189,7 @@ impl Partitioned {
         }
     }
 
-    /// Bytes from `offset` on, as many of the `bytes` as there are.
+    /// The bytes from `offset` on: `bytes` of them, or fewer if the buffer ends before.
     fn part(&self, offset: u64, bytes: u64) -> Buffer {
         let all = self.buffer.bytes() as u64;
         let from = offset.min(all);
@@ -198,7 +198,7 @@ impl Partitioned {
 }
 
 impl Parts {
-    /// Its completion, once all partitions are over.
+    /// The completion, once all partitions are over.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
@@ -213,7 +213,7 @@ impl Parts {
         if telemetry::tracing() {
             self.tell_arrivals(p2p, coll);
         }
-        // The last of them mostly ends last, so one look is enough while any is under way.
+        // The last partition mostly ends last, so one look is enough while any partition is under way.
         while let Some((partition, transfer)) = self.open.last()
             && let (carried, Some((bytes, error))) = (transfer.carried(coll), transfer.take(p2p, coll))
         {
@@ -222,7 +222,8 @@ impl Parts {
                 self.done[*partition as usize] = true;
                 self.left -= 1;
                 self.bytes += bytes;
-                // A proxy may have ended it since `tell_arrivals`. Without a trace the list is empty.
+                // A proxy may have ended the partition since `tell_arrivals`. Without a trace the list is
+                // empty.
                 if let Some(told) = self.told.get_mut(*partition as usize)
                     && !std::mem::replace(told, true)
                 {
@@ -244,8 +245,8 @@ impl Parts {
         Some(Completion { status, error, generalized: None })
     }
 
-    /// Begins to receive each of the sender's partitions. One that is longer than the buffer fails as any
-    /// receive does.
+    /// Starts to receive each of the sender's partitions. A partition that is longer than the buffer fails as
+    /// any receive does.
     fn expect(&mut self, p2p: &mut P2p, coll: &mut Coll, peer: u32, heading: Heading) {
         self.left = heading.partitions as usize;
         self.done = vec![false; self.left];
@@ -267,7 +268,7 @@ impl Parts {
         }
     }
 
-    /// Tells the trace once of each partition that has arrived.
+    /// Records in the trace, once each, which partitions have arrived.
     #[cold]
     fn tell_arrivals(&mut self, p2p: &P2p, coll: &Coll) {
         if self.made.sends {
@@ -283,12 +284,12 @@ impl Parts {
         }
     }
 
-    /// The bytes of a partition of the sender.
+    /// The bytes of a partition at the sender.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
 
-    /// What proxies have carried of it so far.
+    /// What proxies have moved of the message so far.
     pub(crate) fn carried(&self) -> Option<Carried> {
         self.carried
     }
@@ -316,8 +317,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Starts one of the sender's `partitions`. Its number is the same on both sides: there is no start that
-    /// one of them has not ended and the other has left behind by more than one.
+    /// Starts the instance of one of the sender's `partitions`. Both sides give it the same number, and no
+    /// two live instances have the same one: neither side can be more than one start ahead of the other.
     fn start_instance(
         &self,
         coll: &mut Coll,
@@ -335,7 +336,8 @@ impl Parts {
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 
-    /// Why it cannot be freed or cancelled: the other side waits for all partitions (MPI 5.0, section 4.2.1).
+    /// Why the active request cannot be freed or cancelled: the other side waits for all partitions (MPI 5.0,
+    /// section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };
@@ -345,20 +347,21 @@ impl Parts {
         )
     }
 
-    /// Whether it is a receive that waits for the heading.
+    /// Whether this is a receive that waits for the heading.
     pub(crate) fn awaits_heading(&self) -> bool {
         self.head.is_some() && !self.made.sends
     }
 
-    /// Whether a partition of the sender has arrived. `open` holds those under way by their numbers.
+    /// Whether a partition of the sender has arrived. `open` holds the partitions under way in order of their
+    /// numbers.
     fn is_here(&self, p2p: &P2p, coll: &Coll, at: usize) -> bool {
         self.done[at] || self.open.get(at).is_some_and(|(_, transfer)| transfer.is_over(p2p, coll))
     }
 
-    /// Whether all of the sender's partitions that overlap this one of the receiver have arrived.
+    /// Whether all of the sender's partitions that overlap this partition of the receiver have arrived.
     pub(crate) fn has_arrived(&self, p2p: &P2p, coll: &Coll, partition: u32) -> bool {
         let Some(heading) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
-        // Partitions without bytes overlap as if the message had been cut evenly.
+        // Partitions without bytes overlap as if both sides had divided the message evenly.
         let (ours, theirs) = match heading.bytes {
             0 => (self.done.len() as u64, u64::from(self.made.partitions)),
             bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes),
@@ -366,7 +369,7 @@ impl Parts {
         let (from, to) = (u64::from(partition) * ours, (u64::from(partition) + 1) * ours);
         let first = (from / theirs) as usize;
         let end = (to.div_ceil(theirs) as usize).max(first + 1);
-        // If the message ends before the partition, all of it must have arrived.
+        // A partition beyond the end of the message is here once all of the message has arrived.
         self.done.get(first..end.min(self.done.len())).map_or(self.left == 0, |_| {
             (first..end.min(self.done.len())).all(|at| self.is_here(p2p, coll, at))
         })

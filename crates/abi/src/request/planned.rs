@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A collective as data: its arguments, checked, and ready to be started any number of times.
+//! A collective as data: its checked arguments, ready to be started any number of times.
 
 use super::{Image, Operator, Shape, UserOp, Work};
 use crate::args::Handle;
@@ -14,23 +14,23 @@ use slab::Slab;
 use sys::Block;
 use telemetry::Needs;
 
-/// What is told of a collective.
+/// What the trace and the statistics record of a collective.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     pub(crate) comm: Handle,
-    /// Of the longer buffer.
+    /// The bytes of the longer buffer.
     pub(crate) bytes: u64,
     pub(crate) collective: Collective,
     /// The root in the comm, where there is one.
     pub(crate) root: u32,
     pub(crate) has_neighbors: bool,
-    /// Of a persistent request, which members may start in any order: its context, and how often it was
+    /// For a persistent request, which members may start in any order: its context, and how often it was
     /// started.
     pub(crate) started: Option<(u64, u32)>,
 }
 
 impl Told {
-    /// Whom the collective needs. On an intercommunicator not all know the root.
+    /// The ranks that the collective needs. On an intercommunicator not all ranks know the root.
     pub(crate) fn needs(&self, comm: &Comm) -> Needs {
         use Collective::*;
         match self.collective {
@@ -50,9 +50,9 @@ pub struct Planned {
     pub comm: Handle,
     pub call: Call,
     pub imaged: Option<Box<Imaged>>,
-    /// Whether it takes the groups of an intercommunicator as one.
+    /// Whether the two groups of an intercommunicator count as one.
     pub as_one: bool,
-    /// The function that made it persistent.
+    /// The MPI function that made the collective persistent.
     function: &'static str,
 }
 
@@ -73,9 +73,11 @@ impl Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
-    /// Whether devices or collective libraries take part in this process, so that the call may go elsewhere.
+    /// Checks the buffers. Returns whether stand-ins are possible, so that a carrier for devices may take the
+    /// call.
     ///
-    /// Errors: the program's buffers overlap (MPI 5.0, section 6.1). Those for neighbours are not compared.
+    /// Errors: the program's buffers overlap (MPI 5.0, section 6.1). The buffers of neighborhood collectives
+    /// are not compared.
     #[inline]
     pub(crate) fn check(&self) -> Result<bool> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -88,7 +90,7 @@ impl Planned {
         Ok(false)
     }
 
-    /// As `check`, where other memory may stand in for buffers. It also notes which of them are only read.
+    /// Like `check`, where host memory may stand in for buffers. It also notes which stand-ins are only read.
     #[cold]
     fn check_stand_ins(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -100,57 +102,57 @@ impl Planned {
         if !*in_place && neighbors.is_none() && user.0.overlaps(&user.1) { overlap() } else { Ok(()) }
     }
 
-    /// Takes the two groups of an intercommunicator as one, with the ranks of `Members::peers`.
+    /// Makes the two groups of an intercommunicator count as one, with the ranks of `Members::peers`.
     pub(crate) fn in_one_group(mut self) -> Planned {
         self.as_one = true;
         self
     }
 
-    /// What OUTBOARD_STATS and OUTBOARD_TRACE tell of it.
+    /// What OUTBOARD_STATS and OUTBOARD_TRACE record of the collective.
     pub(crate) fn told(&self) -> Told {
         let Call { collective, root, ref input, ref output, ref neighbors, .. } = self.call;
         let (bytes, has_neighbors) = (input.total().max(output.total()), neighbors.is_some());
         Told { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
     }
 
-    /// The function that made it persistent.
+    /// The MPI function that made the collective persistent.
     pub(crate) fn function(&self) -> &'static str {
         self.function
     }
 
-    /// Notes that `function` makes it persistent.
+    /// Notes that `function` makes the collective persistent.
     pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
         self.function = function;
         self
     }
 
-    /// Notes that the caller only waits for it.
+    /// Notes that the caller only waits for the collective.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
         self
     }
 
-    /// The call, with its operator entered, and images of the buffers as they are now.
+    /// The call, its operator entered, with images of the buffers as they are now.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
         (call, image)
     }
 
-    /// An allgather of the library's own bytes, which must live until it is over.
+    /// An allgather of the library's own bytes. The blocks must live until the collective is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
         let input = Part::bytes(Buffer::from(mine.span()));
         let output = Part::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
-    /// An all-to-all of the library's own bytes, which must live until it is over.
+    /// An all-to-all of the library's own bytes. The blocks must live until the collective is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
         let each = |parts: &[Block]| Part::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
-    /// A broadcast of the bytes of a block, which must live until it is over.
+    /// A broadcast of the bytes of a block, which must live until the collective is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
         let output = Part::bytes(Buffer::from(bytes.span()));
         let call = Call { root, ..Call::new(Collective::Bcast, Part::None, output) };
@@ -172,7 +174,7 @@ impl Imaged {
             if output.is_some() {
                 call.output = one(&shape, image.output());
             }
-            // In place, the output's image holds the vector.
+            // For a reduction in place the output's image holds the vector.
             match &mut call.input {
                 Part::CutAt { buffer, .. } => *buffer = image.input(),
                 Part::One { .. } => call.input = one(&shape, image.input()),
@@ -189,7 +191,7 @@ impl Imaged {
         image
     }
 }
-/// A vector that is cut only between elements of the shape.
+/// A vector that is divided only between elements of the shape.
 pub(crate) fn one(shape: &Shape, buffer: Buffer) -> Part {
     Part::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
@@ -197,7 +199,7 @@ pub(crate) fn one(shape: &Shape, buffer: Buffer) -> Part {
 /// A collective whose members compare their arguments (OUTBOARD_CHECK=1).
 pub struct Checked {
     pub gather: CollTicket,
-    /// This rank's statement. The schedule reads it.
+    /// This rank's statement, which the schedule reads.
     #[allow(dead_code)]
     pub mine: Block,
     /// All statements; the schedule writes them.
@@ -205,7 +207,7 @@ pub struct Checked {
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
-    /// Its record, if operations are timed.
+    /// The operation's record, if operations are timed.
     pub operation: Option<Box<telemetry::Operation>>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPIX streams and what is enqueued on them, as data; `crate::stream` says how they work.
+//! MPIX streams and the operations enqueued on them, as data; `crate::stream` says how they work.
 
 use super::Completion;
 use device::{Words, is_at};
@@ -18,14 +18,14 @@ pub const STREAM_NULL: i32 = 0x3c00_0000;
 #[derive(Default)]
 pub struct Streams {
     pub all: Slab<Stream>,
-    /// Those of a stream comm, by its context.
+    /// The streams of a stream comm, by its context.
     pub of_comm: HashMap<u64, Vec<i32>>,
 }
 
 pub struct Stream {
-    /// A device's stream and its thread; none: the stream only names an order of the program's own.
+    /// A device's stream and its thread. None: the stream only names an order of the program's own.
     pub line: Option<Arc<Line>>,
-    /// Comms that have it.
+    /// The number of comms that have the stream.
     pub comms: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Line {
 #[derive(Default)]
 pub struct Queue {
     pub jobs: VecDeque<(u32, Job)>,
-    /// Operations so far.
+    /// The number of operations enqueued so far.
     pub count: u32,
     /// The first error of an operation that no call has returned yet.
     pub error: Option<Error>,
@@ -54,7 +54,7 @@ pub struct Job {
     pub call: Box<dyn FnOnce(Held) -> c_int + Send>,
 }
 
-/// What an operation names: handles of its own, which stay when the program frees its, where it may do so.
+/// The handles that an operation names. They are duplicates where the program may free its own.
 #[derive(Clone, Copy)]
 pub struct Held {
     pub datatype: Handle,
@@ -67,7 +67,7 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct Enqueued {
     pub stream: i32,
-    /// The request of the operation, once the stream has come there, as the C functions have it.
+    /// The request of the operation, in the form of the C functions, once the stream has started it.
     pub real: AtomicUsize,
 }
 
@@ -83,7 +83,7 @@ impl Line {
 }
 
 impl Streams {
-    /// Whether some thread of a stream makes MPI calls.
+    /// Whether some stream has a thread, which makes MPI calls.
     pub(crate) fn have_threads(&self) -> bool {
         self.all.iter().any(|(_, stream)| stream.line.is_some())
     }
@@ -93,7 +93,7 @@ impl Streams {
         STREAM_NULL + 1 + index as i32
     }
 
-    /// The inverse. No stream is at the place of any other number.
+    /// The place in `all` of a stream's number. No stream is at the place of any other number.
     pub(crate) fn index(number: i32) -> usize {
         number.wrapping_sub(STREAM_NULL + 1) as usize
     }
@@ -105,7 +105,7 @@ impl Streams {
         }
     }
 
-    /// Whether all that was enqueued on a comm's streams is over, or on all if none is named.
+    /// Whether all operations enqueued on a comm's streams are over; without a comm, on all streams.
     pub(crate) fn are_idle(&self, context: Option<u64>) -> bool {
         let of_comm = context.map(|context| self.of_comm.get(&context).map_or(&[][..], |list| list));
         self.all
@@ -125,7 +125,7 @@ impl Streams {
 }
 
 impl Enqueued {
-    /// The completion of a request that the program itself waits for.
+    /// The error for a program that waits for such a request by a function of MPI.
     pub(crate) fn awaited_by_host() -> Completion {
         let text =
             "the request of an enqueued operation is awaited by MPIX_Wait_enqueue or MPIX_Waitall_enqueue";

@@ -8,7 +8,7 @@ use slab::Slab;
 use std::sync::Arc;
 use telemetry::{ANY_PEER, Carried, Choice, Operation};
 
-/// One end of a message, as far as it is known when it begins.
+/// One end of a message, as far as it is known when the message starts.
 #[derive(Clone)]
 pub struct End {
     pub(crate) sends: bool,
@@ -19,7 +19,7 @@ pub struct End {
 }
 
 impl End {
-    /// The message that a matched probe took, with its sender in `group`.
+    /// The end of a message that a matched probe took, whose sender is in `group`.
     pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> End {
         let source = Source::Any(group.clone());
         End { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
@@ -30,7 +30,7 @@ impl End {
 pub struct Timed {
     pub(crate) work: Work,
     end: End,
-    /// Until it is over.
+    /// The record, until the message is over.
     operation: Option<Box<Operation>>,
 }
 
@@ -40,7 +40,7 @@ impl Timed {
         Timed { work, end, operation }
     }
 
-    /// As `Work::poll`.
+    /// Returns the completion once the message is over, like `Work::poll`.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,
@@ -82,7 +82,7 @@ impl Timed {
     }
 }
 
-/// How a message of so many bytes goes.
+/// Which protocol a message of so many bytes takes.
 pub(crate) fn choice(p2p: &mut P2p, peer: u32, bytes: u64) -> Choice {
     if p2p.is_long(peer, bytes as usize).is_ok_and(|is_long| is_long) {
         Choice::Rendezvous

@@ -14,19 +14,19 @@ use telemetry::Operation;
 
 /// An operation under way.
 pub enum Work {
-    /// It is over.
+    /// An operation that is over.
     Done(Completion),
     /// A send.
     Send(Ticket),
     /// A receive.
     Recv(Ticket, Source),
-    /// A send or receive that an executor might carry.
+    /// A send or receive that an executor may move.
     Long(Box<Long>),
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
-    /// A collective; the last value is there if operations are timed.
+    /// A collective, with its images, and with its record if operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
-    /// An access to a file: bytes of the program's memory.
+    /// An access to a file, which returns the bytes of the program's memory that were read or written.
     Io(io::Promise<Result<u64>>),
     /// A collective that a collective library carries out.
     Library(Box<Carried>),
@@ -34,35 +34,35 @@ pub enum Work {
     OnDevice(Box<OnDevice>),
     /// An operation on a window at a target on another host.
     Window(rma::Ended),
-    /// A collective before which its members compare their arguments.
+    /// A collective whose members first compare their arguments.
     Checked(Box<Checked>),
-    /// MPI_Buffer_iflush and its like: it is over when so many messages have left a buffer.
+    /// MPI_Buffer_iflush and its like, over once so many messages have left a buffer.
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
-    /// An operation in the order of a stream, which the program does not wait for.
+    /// An operation in the order of a stream, for which the program does not wait.
     Enqueued(Arc<Enqueued>),
-    /// An operation for whose memory other memory stands in.
+    /// An operation for whose memory host memory stands in.
     Staged(Box<Work>, Arc<StandIns>),
     /// A send or a receive, if operations are timed.
     Timed(Box<Timed>),
-    /// An operation of the program.
+    /// A generalized request, whose operation is the program's own.
     Generalized {
         /// The program's functions.
         functions: Generalized,
-        /// MPI_Grequest_complete has been called.
+        /// Whether MPI_Grequest_complete has been called.
         complete: bool,
-        /// MPI_Request_free has been called before that, so no call waits for it.
+        /// Whether MPI_Request_free has been called before that, so that no call waits for the request.
         freed: bool,
     },
 }
 
-/// A send or a receive that an executor might carry.
+/// A send or a receive that an executor may move.
 pub struct Long {
     pub(crate) ticket: Ticket,
-    /// A receive's source.
+    /// The source of a receive; None for a send.
     pub(crate) source: Option<Source>,
-    /// If it tells whether the rank works beside such messages.
+    /// What measures whether the rank computes while such messages move, if this message is measured.
     pub(crate) judged: Option<coll::Judged>,
 }
 
@@ -95,7 +95,7 @@ impl Both {
 }
 
 impl Work {
-    /// Its completion, once it is over. It is then spent: it may not be polled again.
+    /// The completion, once the operation is over. The work is then spent and must not be polled again.
     #[inline]
     pub fn poll(
         &mut self,
@@ -150,7 +150,7 @@ impl Work {
             Work::Coll(ticket, image, operation) => {
                 if let Some(operation) = operation {
                     operation.look();
-                    // One that waited in a queue has got its number only now.
+                    // A collective that waited in a queue gets its number only when it starts.
                     operation.carry(coll.carried(*ticket));
                 }
                 let outcome = coll.outcome(*ticket)?;
@@ -168,7 +168,7 @@ impl Work {
         }
     }
 
-    /// Goes on as other work; if there is none, it is over.
+    /// Continues as the next work, or completes if there is none.
     fn go_on_as(
         &mut self,
         next: Result<Option<Work>>,
@@ -186,7 +186,7 @@ impl Work {
         }
     }
 
-    /// Whether it takes steps of its own, which no crate's progress takes. Every wait must take them.
+    /// Whether the work takes steps of its own, which no crate's progress takes. Every wait must poll it.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Parts(parts) => parts.awaits_heading(),
@@ -198,7 +198,7 @@ impl Work {
         }
     }
 
-    /// Whether it is a receive, whose completion says how many bytes came.
+    /// Whether the work is a receive, whose completion says how many bytes arrived.
     fn receives(&self) -> bool {
         match self {
             Work::Recv(..) | Work::Both(_) => true,
@@ -222,7 +222,7 @@ impl Work {
 }
 
 impl Work {
-    /// Takes over all that stands in for device memory in the running call.
+    /// Takes over everything that stands in for device memory in the running call.
     #[cold]
     pub(crate) fn take_stand_ins(&mut self) {
         if let Some(staged) = staging::taken() {
@@ -230,13 +230,13 @@ impl Work {
         }
     }
 
-    /// Ties other memory to the operation.
+    /// Ties stand-ins to the work.
     pub(crate) fn stand_in(&mut self, staged: Arc<StandIns>) {
         let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
         *self = Work::Staged(Box::new(work), staged);
     }
 
-    /// The operation itself, whatever stands in for its memory or times it.
+    /// The work without its stand-ins and its record.
     pub(crate) fn plain(&self) -> &Work {
         match self {
             Work::Staged(work, _) => work.plain(),
