@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Device memory of the program. While an operation runs, a *stand-in* takes its place: a block of host memory
-//! with the packed bytes. So all crates below see host memory only. A binding that passes a copy of the
-//! program's memory moves the bytes itself (`Attached`). Read next: `device/src/lib.rs`.
+//! Device memory of the program. While an operation runs, a *stand-in* takes its place: a block of host
+//! memory with the packed bytes. So all crates below see host memory only. A binding that passes a copy of
+//! the program's memory moves the bytes itself (`Attached`). Read next: `device/src/lib.rs`.
 //!
 //! | state of a stand-in | who moves it there |
 //! |---|---|

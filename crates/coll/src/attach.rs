@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Attaching a set: each member allocates slots in its arena, all exchange their locations, each maps all.
+//! How a set is attached: each member allocates slots in its arena, all members exchange the locations of
+//! their slots, and each maps the slots of all.
 //!
-//! Invariants: what members must apply alike follows from the exchanged locations; slots are used again only
-//! after all other members have left the set.
+//! Invariants: whatever members must apply alike follows from the exchanged locations; slots are used again
+//! only after all other members have left the set.
 //!
 //! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
 
@@ -18,29 +19,30 @@ use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, Segment, Words, cma};
 use tuning::{Distance, Load, Probes, Way};
 
-/// From one word to the next: processors fetch cache lines in pairs.
+/// The distance between words: processors fetch cache lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// Before the contributions that do not lie beside a word: `left`, the two slots' words, a spare word.
+/// The bytes before the contributions that do not fit beside a word: `left`, the words of the two slots, and
+/// a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// A rank with slots of so many bytes makes smaller ones, since touched pages stay allocated.
+/// A rank whose slots have so many bytes makes smaller ones from then on, since touched pages stay allocated.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
-/// The contributions for which smaller slots have space.
+/// The longest contribution for which smaller slots have space.
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 
-/// Where a member's slots lie in its arena, with flags in the bits that alignment leaves. The lowest five
-/// bits are the binary logarithm of the longest contribution.
+/// The location of a member's slots in its arena, with flags in the bits that alignment leaves free. The
+/// lowest five bits are the binary logarithm of the longest contribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(pub u64);
 
 impl Location {
-    /// A member whose arena is full.
+    /// The location of a member whose arena is full.
     pub(crate) const NONE: Location = Location(u64::MAX);
-    /// A proxy carries out this member's nonblocking collectives.
+    /// The flag of a member whose proxy carries out its nonblocking collectives.
     const SERVED: u64 = 1 << 5;
-    /// As far as this member knows, ranks of the job share cpus.
+    /// The flag of a member that thinks that ranks of the job share cpus.
     const CROWDED: u64 = 1 << 61;
-    /// This member can read the memory of all others, and wants to (`pull.rs`).
+    /// The flag of a member that can read the memory of all others, and wants to (`pull.rs`).
     const PULLS: u64 = 1 << 62;
 
     fn offset(self) -> u64 {
@@ -60,11 +62,12 @@ impl Location {
 /// Bounds chosen by measurement (`tuning`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Longer blocks are pulled where all members can, and want to.
+    /// The longest block that is not pulled, where all members can pull and want to.
     pub(crate) inline_bytes_max: u64,
-    /// As `FlatSet::near_bytes_max`, for a rank with a core of its own.
+    /// The value for `FlatSet::near_bytes_max` at a rank with a core of its own.
     pub(crate) near_bytes_max: usize,
-    /// Without table and setting, the job's messages show whether to pull (`tuning::Probes`).
+    /// Whether the job's messages show if members should pull, because there is neither table nor setting
+    /// (`tuning::Probes`).
     pub(crate) is_probed: bool,
 }
 
@@ -72,14 +75,15 @@ impl Bounds {
     /// The longest block that is not pulled where messages show that the kernel copies fast.
     pub(crate) const PROBED: u64 = 64 << 10;
 
-    /// For tests.
+    /// Bounds for tests.
     #[cfg(test)]
     pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
     }
 
-    /// Whether this member wants to pull long blocks. Members exchange that, so they may differ. Without a
-    /// table, messages must have shown reading to be faster at some distance, and slower at none.
+    /// Whether this member wants to pull long blocks. Members exchange the answers, so they may differ.
+    /// Without a table, the job's messages must have shown that reading is faster at some distance, and
+    /// slower at none.
     pub(crate) fn wants_pulls(&self, segment: &Segment) -> bool {
         if !self.is_probed {
             return self.inline_bytes_max < BYTES_MAX;
@@ -91,10 +95,10 @@ impl Bounds {
     }
 }
 
-/// What a rank has allocated for slots.
+/// The memory that a rank has allocated for slots.
 pub(crate) struct SlotMemory {
     pub(crate) segment: Segment,
-    /// Slots on which this rank makes no more calls, and how many other members each had.
+    /// Slots on which this rank makes no more calls, and how many other members each has.
     pub(crate) left: Vec<(Location, u64)>,
     made_bytes: u64,
     bounds: Bounds,
@@ -107,7 +111,7 @@ impl SlotMemory {
         SlotMemory { segment, left: Vec::new(), made_bytes: 0, bounds, served }
     }
 
-    /// Allocates this rank's slots for a set among these members: the location that it states.
+    /// Allocates this rank's slots for a set among these members. Returns the location that the rank states.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
         if peers.iter().any(|&peer| self.segment.local(peer).is_none()) {
             return Location::NONE;
@@ -139,52 +143,52 @@ impl SlotMemory {
         Location(location.0 | crowded | if pulls { Location::PULLS } else { 0 })
     }
 
-    /// Takes back slots that no member has attached.
+    /// Frees slots that no member has attached.
     pub(crate) fn free_unattached(&mut self, location: Location) {
         if location != Location::NONE {
             self.left.push((location, 0));
         }
     }
 
-    /// Attaches the set at the stated locations; nothing if some member has no slots.
+    /// Attaches the set at the stated locations. Returns None if some member has no slots.
     pub(crate) fn attach(&self, rank: usize, peers: &[u32], stated: &[i64]) -> Result<Option<AttachedSet>> {
         AttachedSet::new(&self.segment, rank, peers, stated, self.bounds)
     }
 
-    /// This rank makes no more calls on a set. Calls of other members may be under way.
+    /// Leaves a set, on which this rank makes no more calls. Calls of other members may be under way.
     pub(crate) fn detach(&mut self, attached: AttachedSet) {
         self.left.push((attached.location, attached.set.size() as u64 - 1));
         attached.set.leave();
     }
 }
 
-/// A set, with what follows from the exchanged locations.
+/// A set, and what follows from the exchanged locations.
 pub(crate) struct AttachedSet {
     pub(crate) set: FlatSet,
-    /// This member's slots.
+    /// The location of this member's slots.
     location: Location,
     /// Whether a proxy carries out some member's nonblocking collectives.
     pub(crate) served: bool,
     pub(crate) space: Space,
-    /// Above so many bytes of all members an allreduce takes two rounds (`Short::choose_rounds`).
+    /// The bytes of all members' vectors above which an allreduce takes two rounds (`Short::choose_rounds`).
     pub(crate) flat_max: u64,
     segment: Segment,
-    /// Which calls with counts go by schedules without a round.
+    /// Decides which calls with counts go by schedules without a round.
     pub(crate) backoff: Backoff,
-    /// The blocking call that `FlatSets::try_now` has begun.
+    /// The blocking call that `FlatSets::try_now` has started.
     pub(crate) tried: Option<ActiveRound>,
 }
 
 /// How a set carries out a short call.
 #[derive(Debug)]
 pub enum Form {
-    /// As it is, in one round or two.
+    /// The call goes through the slots, in one round or two.
     Short,
-    /// By reading the members' memory.
+    /// The members read each other's memory.
     Pulled(Box<Pull>),
 }
 
-/// A call as a set carries it out.
+/// A call in the form in which a set carries it out.
 pub(crate) enum FlatCall {
     Short(Short),
     Pulled(Box<Pull>),
@@ -232,7 +236,7 @@ impl AttachedSet {
         }))
     }
 
-    /// How this set carries out a call that fits, whose rounds this sets.
+    /// The form in which this set carries out a call that fits. Also sets the call's rounds.
     #[inline]
     pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> Form {
         match moved {
@@ -244,7 +248,8 @@ impl AttachedSet {
         }
     }
 
-    /// A call as this set carries it out; nothing if it does not. All members come to the same answer.
+    /// The form in which this set carries out a call, or None if it does not. All members come to the same
+    /// answer.
     pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
@@ -254,7 +259,7 @@ impl AttachedSet {
         self.flat_short(short)
     }
 
-    /// The same of a call with equal blocks.
+    /// `flat_call` for a call with equal blocks.
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
@@ -265,13 +270,13 @@ impl AttachedSet {
     }
 }
 
-/// The bytes of a member's slots for contributions of up to `bytes`.
+/// The bytes of a member's slots for contributions of up to `bytes` bytes.
 fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }
 
-/// A member's word `left`, and its two slots. Errors: they do not lie inside its arena (MPI_ERR_INTERN), or
-/// cannot be mapped.
+/// Maps a member's word `left`, and its two slots. Errors: they do not lie inside its arena (MPI_ERR_INTERN),
+/// or cannot be mapped.
 pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(Words, (FlatSlot, FlatSlot))> {
     let (offset, bytes) = (location.offset(), location.bytes_max());
     if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Schedules of earlier calls, kept for the next ones. The least recently used is dropped first.
+//! The schedules of earlier calls, kept for later calls. The least recently used schedule is dropped first.
 
 use rustc_hash::FxHashMap;
 use schedule::Schedule;
@@ -14,12 +14,12 @@ pub(crate) struct ScheduleCache {
     clock: u64,
 }
 
-/// What a schedule depends on.
+/// The values on which a schedule depends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CacheKey {
-    /// Among all ranks.
+    /// A collective among all ranks.
     All(Algorithm, Params),
-    /// Among neighbours, and whether all get the same block.
+    /// A collective among neighbours, and whether all neighbours get the same block.
     Neighbors(Arc<Neighbors>, bool),
 }
 
@@ -29,12 +29,13 @@ struct CachedSchedule {
 }
 
 impl ScheduleCache {
-    /// A cache of at most so many schedules (at least one).
+    /// A cache of at most `entries_max` schedules, and at least one.
     pub fn new(entries_max: usize) -> ScheduleCache {
         ScheduleCache { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
-    /// The schedule, made now if it is not kept. The executor recognises it by its `Arc`.
+    /// The schedule for a key, which is made now if the cache does not have it. The executor recognises a
+    /// schedule by its `Arc`.
     pub fn get(&mut self, key: CacheKey) -> Arc<Schedule> {
         self.clock += 1;
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -55,7 +56,7 @@ impl ScheduleCache {
         schedule
     }
 
-    /// The algorithm that made a schedule; empty if it is not kept any more.
+    /// The name of the algorithm that made a schedule; empty if the cache no longer has it.
     #[cold]
     pub fn algorithm(&self, schedule: &Arc<Schedule>) -> &'static str {
         let made = self.entries.iter().find(|(_, entry)| Arc::ptr_eq(&entry.schedule, schedule));

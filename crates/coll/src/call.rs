@@ -7,7 +7,7 @@ use schedule::algorithm::{Collective, Neighbors};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The processes that take part: a comm as far as a collective needs it.
+/// The processes that take part in a collective: a comm, as far as a collective needs it.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// The comm's context.
@@ -16,9 +16,10 @@ pub struct Members {
     pub sequence: u32,
     /// This rank; on an intercommunicator, its index in `peers`.
     pub rank: u32,
-    /// World rank of each rank; on an intercommunicator those of the first group, then those of the second.
+    /// The job's number of each rank. On an intercommunicator the ranks of the first group come first, then
+    /// those of the second.
     pub peers: Arc<[u32]>,
-    /// Ranks in an intercommunicator's first group; 0 of an intracommunicator.
+    /// How many ranks an intercommunicator's first group has; 0 for an intracommunicator.
     pub first_group: u32,
 }
 
@@ -28,14 +29,14 @@ impl Members {
         Members { first_group: 0, ..self.clone() }
     }
 
-    /// The indices in `peers` of the group that this rank exchanges data with.
+    /// The indices in `peers` of the group with which this rank exchanges data.
     pub fn partners(&self) -> Range<u32> {
         let (all, first) = (self.peers.len() as u32, self.first_group);
         if first > 0 && self.rank >= first { 0..first } else { first..all }
     }
 }
 
-/// Whether two buffers have bytes in common, judged by their ends.
+/// Whether two buffers have bytes in common, as far as their ends show.
 #[inline]
 pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
@@ -47,16 +48,16 @@ pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     }
 }
 
-/// A user's buffer, as the collective divides it.
+/// A buffer of the program, in the way in which a collective divides it.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// Not used at this rank, or MPI_IN_PLACE.
+    /// The buffer is not used at this rank, or is MPI_IN_PLACE.
     None,
-    /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
+    /// One vector, which an algorithm may divide anywhere between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
     /// Equal blocks, one after the other: one for each rank, rank of the remote group, or neighbour.
     PerRank(Buffer),
-    /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
+    /// One vector with a block for each rank, divided at these `size + 1` byte offsets.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
     /// A buffer for each rank or neighbour (v- and w-collectives).
     Each(Arc<[Buffer]>),
@@ -70,12 +71,12 @@ impl Part {
         Part::One { buffer, element_bytes }
     }
 
-    /// The buffers of a part that has one for each rank.
+    /// The buffers of a part that has one for each rank or neighbour.
     pub fn each(&self) -> &[Buffer] {
         if let Part::Each(blocks) = self { blocks } else { &[] }
     }
 
-    /// Data bytes of the whole part.
+    /// The data bytes of the whole part.
     #[inline(always)]
     pub fn total(&self) -> u64 {
         match self {
@@ -87,8 +88,8 @@ impl Part {
         }
     }
 
-    /// Whether two parts have bytes in common, judged by their ends: layouts with gaps may interleave. Blocks
-    /// for each rank are compared with those for the same rank.
+    /// Whether two parts have bytes in common, as far as their ends show, since layouts with gaps may
+    /// interleave. Blocks for each rank are compared with the blocks for the same rank.
     #[inline]
     pub fn overlaps(&self, other: &Part) -> bool {
         match (self, other) {
@@ -103,7 +104,7 @@ impl Part {
         self.whole().map_or(self.each(), std::slice::from_ref)
     }
 
-    /// Puts others in the place of its buffers.
+    /// Replaces the part's buffers by those that `other` returns.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
             Part::None => (),
@@ -125,7 +126,7 @@ impl Part {
         }
     }
 
-    /// The one buffer of a part that has one.
+    /// The one buffer of a part that has only one.
     #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
@@ -134,7 +135,7 @@ impl Part {
         }
     }
 
-    /// The part as the `blocks` blocks of a schedule's buffer.
+    /// Binds the part as the `blocks` blocks of a schedule's buffer.
     pub(crate) fn bind(self, blocks: u32) -> Binding {
         if blocks == 0 {
             return Binding::None;
@@ -161,19 +162,19 @@ fn whole_block(buffer: Buffer) -> Binding {
     Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
 }
 
-/// A collective to be started. A broadcast has `output` only.
+/// A collective to be started. A broadcast has only `output`.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which.
+    /// The collective.
     pub collective: Collective,
-    /// The root as an index into `Members::peers`, or 0. The other ranks of its group in an intercommunicator
-    /// do not know it, and name any rank of their group but themselves.
+    /// The root as an index into `Members::peers`, or 0. On an intercommunicator the other ranks of the
+    /// root's group do not know the root, and name any rank of their group but themselves.
     pub root: u32,
     /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
     pub in_place: bool,
-    /// What the user sends.
+    /// The data that the program sends.
     pub input: Part,
-    /// What the user receives.
+    /// The memory in which the program receives.
     pub output: Part,
     /// The operator of a reduction.
     pub reduction: Option<Reduction>,
@@ -181,7 +182,8 @@ pub struct Call {
     pub commutative: bool,
     /// Whether the rank only waits, so that a proxy would gain nothing.
     pub blocking: bool,
-    /// This rank's neighbours in a neighborhood collective; `collective` is then the one among neighbours.
+    /// This rank's neighbours in a neighborhood collective; `collective` then has its meaning among
+    /// neighbours.
     pub neighbors: Option<Arc<Neighbors>>,
 }
 
@@ -202,16 +204,17 @@ impl Call {
         }
     }
 
-    /// Whether this rank takes no part: it is in the root's group of an intercommunicator (MPI 5.0, section
-    /// 6.2.3).
+    /// Whether this rank takes no part, because it is in the root's group of an intercommunicator (MPI 5.0,
+    /// section 6.2.3).
     pub fn is_idle(&self, members: &Members) -> bool {
         let rooted = members.first_group > 0 && self.collective.is_rooted();
         rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
-    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the
-    /// vector of a reduction or broadcast, a block of an allgather or all-to-all (in the mean, where lengths
-    /// differ and all ranks know them), 0 of the other v- and w-collectives, one rank's block of the others.
+    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1). They are
+    /// the vector of a reduction or broadcast, and a block of an allgather or all-to-all (the mean block
+    /// where lengths differ and all ranks know them). They are 0 for the other v- and w-collectives, and one
+    /// rank's block for all others.
     #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Compares what the members of a collective pass (OUTBOARD_CHECK=1).
+//! Compares the arguments that the members of a collective pass (OUTBOARD_CHECK=1).
 //!
-//! Every member states its arguments in a fixed number of words. All learn all statements, and all come to
+//! Every member states its arguments in a fixed number of words. All members get all statements, and come to
 //! the same verdict.
 
 use crate::call::{Call, Members, Part};
@@ -9,16 +9,18 @@ use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
 
-/// Collective, root, operator, bytes; then bytes to and from each rank, where they are not the same for all.
+/// The first words of a statement: collective, root, operator, bytes. Then come the bytes to and from each
+/// rank, where these are not the same for all.
 const COMMON: usize = 4;
-/// In the first word: among neighbours; nonblocking, which never matches blocking (MPI 5.0, section 6.12).
+/// Flags in the first word: a collective among neighbours; a nonblocking one, which never matches a blocking
+/// one (MPI 5.0, section 6.12).
 const NEIGHBORS: i64 = 1 << 8;
 const NONBLOCKING: i64 = 1 << 9;
 
-/// Stands for root, operator and bytes of a rank that takes no part in the operation.
+/// The value that stands for root, operator and bytes at a rank that takes no part.
 const IDLE: i64 = i64::MIN;
 
-/// A member's statement: `statement_words(size)` words. On an intercommunicator ranks count as in
+/// A member's statement, of `statement_words(size)` words. On an intercommunicator ranks count as in
 /// `Members::peers`.
 pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     let (rank, size) = (members.rank, members.peers.len() as u32);
@@ -37,7 +39,7 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
         (None, 0) => {
             words.extend([i64::from(call.root), op, call.bytes(size) as i64]);
             if let Collective::Allgather | Collective::Alltoall = call.collective {
-                // The input's blocks may still have another length than the output's.
+                // The blocks of the input may still differ in length from those of the output.
                 let expected = call.bytes(size) as i64;
                 let sent = match &call.input {
                     Part::None => expected,
@@ -63,7 +65,7 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     words
 }
 
-/// Bytes that this rank has for rank `at`, or expects from it, on an intercommunicator.
+/// The bytes that this rank has for rank `at`, or expects from it, on an intercommunicator.
 fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     use Collective::*;
     let partners = members.partners();
@@ -86,7 +88,7 @@ fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     }
 }
 
-/// Bytes of all blocks of a part that are rank `at`'s.
+/// The bytes of all blocks of a part that belong to rank `at`.
 fn neighbor_bytes(part: &Part, neighbors: &[Option<u32>], at: u32) -> i64 {
     let bytes = |block: usize| match part {
         Part::Each(buffers) => buffers[block].bytes() as i64,
@@ -96,7 +98,7 @@ fn neighbor_bytes(part: &Part, neighbors: &[Option<u32>], at: u32) -> i64 {
     (0..neighbors.len()).filter(|block| neighbors[*block] == Some(at)).map(bytes).sum()
 }
 
-/// Bytes that this rank has for rank `at`. An input in place lies in the output.
+/// The bytes that this rank has for rank `at`. In place, the input lies in the output.
 fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.input) {
         (Collective::Scatterv, input) => block(input, at),
@@ -108,7 +110,7 @@ fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     }
 }
 
-/// Bytes that this rank expects from rank `at`. A scattered output in place lies in the input.
+/// The bytes that this rank expects from rank `at`. In place, the output of a scatter lies in the input.
 fn bytes_from(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.output) {
         (Collective::Scatterv, _) if at != call.root => 0,
@@ -125,12 +127,13 @@ fn block(part: &Part, at: u32) -> i64 {
     }
 }
 
-/// Words of a statement in a comm of `size` ranks.
+/// The number of words of a statement in a comm of `size` ranks.
 pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// The verdict on all statements, in order of rank. Errors: the first difference, alike on all members.
+/// The verdict on all statements, which are in order of rank. Errors: the first difference, alike on all
+/// members.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
@@ -175,7 +178,7 @@ pub fn compare(statements: &[i64], size: u32) -> Result<()> {
         }
     }
     let n = size as usize;
-    // Where all pairs are alike, no rank has stated a length for any.
+    // If all pairs are alike, no rank has stated a length for any.
     for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
         let (sent, expected) = (of(from)[COMMON + to as usize], of(to)[COMMON + n + from as usize]);
         if sent != expected {

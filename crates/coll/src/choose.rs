@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of algorithms for each collective, by size. The first rule that fits is taken.
+//! The table of algorithms for each collective, by size. The first rule that fits is used.
 //!
-//! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table for all calls for which its algorithm is
-//! right. All ranks know `bytes` alike (`Call::bytes`); except for allgatherv, v- and w-collectives have one
-//! algorithm, since no rank knows all counts.
+//! A setting such as OUTBOARD_ALLREDUCE=ring overrides the table for all calls for which its algorithm is
+//! right. All ranks know `bytes` alike (`Call::bytes`). Except for allgatherv, each v- and w-collective has
+//! one algorithm, since no rank knows all counts.
 //!
 //! The order in which a reduction combines follows from its algorithm (`schedule::order`).
 
@@ -15,7 +15,7 @@ use schedule::algorithm::Collective;
 use schedule::order;
 use settings::{Reproducible, Settings};
 
-/// `algorithm` serves calls of up to `bytes_max` bytes on at least `ranks_min` ranks.
+/// A rule: `algorithm` serves calls of up to `bytes_max` bytes on at least `ranks_min` ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The algorithm, which names the collective.
@@ -24,24 +24,24 @@ pub struct Rule {
     pub bytes_max: u64,
     /// The smallest comm.
     pub ranks_min: u32,
-    /// For which comms.
+    /// The comms for which the rule is.
     pub spans: Spans,
 }
 
 /// The comms that a rule is for, by their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spans {
-    /// Any.
+    /// Any comm.
     Any,
-    /// Those of one node with so few ranks that all carriers combine in their order.
+    /// Comms on one node with so few ranks that all carriers combine in the order of ranks.
     InRanks,
-    /// Those of several nodes, of which some have several ranks.
+    /// Comms on several nodes, some of which have several ranks.
     Nodes,
-    /// Those whose nodes have consecutive ranks, too.
+    /// Comms like `Nodes`, whose nodes also have consecutive ranks.
     NodesInOrder,
-    /// `Nodes` of at most so many.
+    /// Comms like `Nodes`, on at most so many nodes.
     FewNodes(u32),
-    /// Those of so many nodes, least and most, each with several ranks.
+    /// Comms on so many nodes (least and most), each with several ranks.
     FullNodes(u32, u32),
 }
 
@@ -49,19 +49,20 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
     Rule { algorithm, bytes_max, ranks_min, spans: Spans::Any }
 }
 
-/// For comms of several nodes.
+/// A rule for comms on several nodes.
 const fn over(spans: Spans, algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 3, spans }
 }
 
-/// For reductions in the order of ranks.
+/// A rule for reductions in the order of ranks.
 const fn in_ranks(algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 1, spans: Spans::InRanks }
 }
 
 const ANY: u64 = u64::MAX;
 
-/// All rules, in the order of trial. The last one of a collective fits all calls and operators.
+/// All rules, in the order in which they are tried. The last rule of a collective fits all calls and
+/// operators.
 pub const RULES: &[Rule] = &[
     over(Nodes, BarrierNodes, ANY),
     rule(BarrierDissemination, ANY, 1),
@@ -156,7 +157,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads the settings. Errors: a name that is no algorithm, with the list of those that are.
+    /// Reads the settings. Errors: a name that is not an algorithm; the message lists the algorithms.
     pub fn from_settings(settings: &Settings) -> Result<Choice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The counters of calls, and of waits in them: who waits least while the others wait is late.
+//! The counters of calls, and of waits in calls. A rank that waits least while the others wait is late.
 
 use schedule::algorithm::Collective;
 use telemetry::Counter;
@@ -10,7 +10,7 @@ pub fn count(collective: Collective) {
     telemetry::count(counter_of(collective), 1);
 }
 
-/// Counts a blocking call in which this rank waited for others for so many nanoseconds, if it did.
+/// Counts a blocking call in which this rank waited `ns` nanoseconds for others, if it waited.
 #[inline]
 pub fn count_wait(collective: Collective, ns: u64) {
     if ns > 0 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Flat collectives: short calls over shared slots, each in one exchange of cache lines, or two.
+//! Flat collectives: short calls over shared slots, each in one or two exchanges of cache lines.
 //!
-//! A long allreduce takes two rounds, as does a long all-to-all or allgather that is *pulled*. Blocking calls
-//! and each queue of nonblocking calls have their own sets of slots, since the two never match (MPI 5.0,
+//! A long allreduce takes two rounds, like a long all-to-all or allgather that is *pulled*. Blocking calls
+//! and each queue of nonblocking calls have sets of slots of their own, since the two never match (MPI 5.0,
 //! section 6.12). A comm attaches a set after some calls, since many comms make only a few.
 //!
 //! Invariants: whether a call is flat depends only on what all members know alike, so their rounds agree.
@@ -20,24 +20,24 @@ use error::Result;
 use slab::Slab;
 use transport::shm::Segment;
 
-/// Calls on a comm before its members attach slots.
+/// How many calls a comm makes before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
 /// The calls that a set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// Blocking ones of a comm, by the number of the set.
+    /// The blocking calls of a comm, by the number of the set.
     Blocking(usize),
-    /// Those of a queue.
+    /// The calls of a queue, by its number.
     Queued(usize),
 }
 
 /// The sets of a process.
 pub(crate) struct FlatSets {
     pub(crate) memory: SlotMemory,
-    /// Those of blocking calls.
+    /// The sets of blocking calls.
     blocking: Slab<AttachedSet>,
-    /// Those of nonblocking calls.
+    /// The queues of nonblocking calls, with their sets.
     pub(crate) queues: Queues,
     /// Sets of blocking calls on which a thread waits that may go to sleep.
     waiting: Vec<usize>,
@@ -53,7 +53,7 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls at the stated locations; nothing if some member has no slots.
+    /// Attaches a set for blocking calls at the stated locations. Returns None if some member has no slots.
     pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
@@ -65,7 +65,7 @@ impl FlatSets {
         &self.blocking[set]
     }
 
-    /// Makes a blocking call, if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes a blocking call, if it is over after `looks` looks. Otherwise `begin` continues it.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
@@ -81,7 +81,7 @@ impl FlatSets {
         None
     }
 
-    /// Begins the next round, or goes on with the one that `try_now` has begun for the same call.
+    /// Starts the next round, or continues the round that `try_now` has started for the same call.
     #[inline]
     pub(crate) fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
@@ -90,7 +90,7 @@ impl FlatSets {
         active
     }
 
-    /// Takes a blocking call as far as it goes: its outcome, once it has ended.
+    /// Advances a blocking call as far as possible. Returns its outcome, once it has ended.
     #[inline]
     pub(crate) fn advance(
         &mut self,
@@ -101,18 +101,18 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// A call with a count for each member; nothing if slots do not take it, or probably would not.
+    /// A call with a count for each member, or None if slots do not take it, or probably would not.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
     }
 
-    /// A blocking call with counts has been left to a schedule.
+    /// Notes that a blocking call with counts was left to a schedule.
     pub(crate) fn back_off(&mut self, set: usize) {
         self.blocking[set].backoff.begin();
     }
 
-    /// A thread begins or ends a long wait in a blocking call.
+    /// Notes that a thread starts or ends a long wait in a blocking call.
     #[cold]
     pub(crate) fn wait(&mut self, set: usize, begins: bool) {
         self.waiting.retain(|waiting| *waiting != set);
@@ -129,7 +129,7 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (Calls::Queued(queue), set)))
     }
 
-    /// Whether a long wait of a call would get further.
+    /// Whether a call in a long wait can advance.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.misses())
@@ -140,7 +140,7 @@ impl FlatSets {
         self.awaited().filter(|(_, set)| set.misses()).map(|(calls, set)| (calls, set.missed()))
     }
 
-    /// The comm of this set is freed here.
+    /// Leaves the set of a comm that is freed here.
     pub(crate) fn leave(&mut self, set: usize) {
         let attached = self.blocking.remove(set);
         self.memory.detach(attached);

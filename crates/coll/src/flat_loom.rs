@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rounds of a set under every interleaving and every stale read that the memory model allows.
+//! Tests of a set's rounds under every interleaving and every stale read that the memory model allows.
 //!
 //! The words of arenas are loom's here (`transport/src/shm/arena.rs`). Contributions lie in loom's cells,
-//! which complain when a read is not ordered after its write, or when a slot is overwritten that is still
-//! read.
+//! which report a read that is not ordered after its write, and a write to a slot that is still read.
 
 use super::*;
 use crate::attach::{Location, map_slots};
@@ -22,32 +21,33 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{Allocator, Shape};
 
-/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only. The
-/// other orders differ in little but how often it looks, and with three members they would never end.
+/// Once a member has looked without success more often than this in one call, the rest of the run goes in one
+/// order only. The other orders differ in little but the number of looks, and with three members they would
+/// never end.
 const VAIN_LOOKS_MAX: u32 = 1;
 
 /// The members that each member needs in a call.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
-    /// This root, which needs no other and may run ahead.
+    /// Only this root, which needs no other member and may run ahead.
     Root(usize),
-    /// All; each has a number for each other.
+    /// All members; each has a number for each other.
     Pairs,
-    /// The same; each leaves an answer where it took a number.
+    /// Like `Pairs`, and each member leaves an answer where it took a number.
     Asked,
-    /// The round after that: all take the answers.
+    /// The round after `Asked`: all members take the answers.
     Answered,
 }
 use Needs::*;
 
-/// What slots hold, by address.
+/// The contents of slots, by address.
 type Cells = BTreeMap<usize, Cell<u64>>;
 
-/// A call in which each member contributes a number, beside its word or apart.
+/// A call in which each member contributes a number, which lies beside its word or apart.
 struct NumberCall<'a> {
     needs: Needs,
-    /// No two calls of a run have the same.
+    /// The call's number, which no other call of a run has.
     number: u64,
     cells: &'a Cells,
 }
@@ -62,12 +62,12 @@ impl NumberCall<'_> {
         &self.cells[&set.contribution(rank, bytes).address()]
     }
 
-    /// A member's number for another, where an all-to-all has it.
+    /// The cell of a member's number for another, where an all-to-all has it.
     fn passage(&self, set: &FlatSet, from: usize, to: usize) -> &Cell<u64> {
         &self.cells[&set.passage(from, to, blocks_bytes(set)).address()]
     }
 
-    /// The same in the first member's slot.
+    /// The cell of the number for member `to` in a slot.
     fn block(&self, slot: Span, to: usize) -> &Cell<u64> {
         &self.cells[&slot.slice(BLOCK_BYTES * to, BLOCK_BYTES).address()]
     }
@@ -77,10 +77,10 @@ impl NumberCall<'_> {
     }
 }
 
-/// Of two members they are long enough to cross.
+/// The bytes of a block. The blocks of two members are long enough to cross.
 const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
 
-/// Of a member's blocks for all.
+/// The bytes of a member's blocks for all members.
 fn blocks_bytes(set: &FlatSet) -> u64 {
     (BLOCK_BYTES * set.size()) as u64
 }
@@ -173,8 +173,8 @@ impl Process {
         self.sets.memory.alloc(&mut self.memory, &[])
     }
 
-    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number.
-    /// Then frees the comm.
+    /// Makes the calls of a comm of these processes, whose slots lie at `locations`; the first call has the
+    /// number `first`. Then frees the comm.
     fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
         let (me, sets) = (self.memory.arena().rank().peer(), &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == me).unwrap();
@@ -199,7 +199,7 @@ fn segment(ranks: u32) -> Segment {
     Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0
 }
 
-/// The slots of the first so many sets of a process.
+/// The cells of the slots of a process's first sets.
 fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
     let mut process = Process::new(segment, rank);
     let arena = segment.arena(segment.require(rank).unwrap()).unwrap();
@@ -210,14 +210,14 @@ fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
     spans.map(|span| (span.address(), Cell::new(0))).collect()
 }
 
-/// With so many forced switches in each run.
+/// Explores runs with at most `preemptions` forced switches each.
 fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(run);
 }
 
-/// Members that make these calls, each at its own pace.
+/// Checks members that make these calls, each at its own pace.
 fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let segment = segment(members);
     explore(preemptions, move || {
@@ -247,7 +247,7 @@ fn loom_two_members_of_which_one_runs_ahead() {
     check(2, 4, &[Root(0), Root(0), Root(0), All, Root(1), Root(1), Root(0)]);
 }
 
-/// In the second and third rounds of four, members write into each other's slots, but not in those that are
+/// Members write into each other's slots in the second and third rounds of four, but not into slots that are
 /// still read.
 #[test]
 fn loom_two_members_that_use_each_others_slots() {
@@ -272,8 +272,8 @@ fn loom_three_members_of_which_some_run_ahead() {
     check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
-/// A process shares slots with one other, then with another, then with none, while those may still be in the
-/// calls before.
+/// A process shares slots with one other process, then with another, then with none, while those may still be
+/// in the calls before.
 #[test]
 fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets whose members are threads, each at its own pace.
+//! Tests of sets whose members are threads, each at its own pace.
 
 use super::*;
 use crate::attach::{FlatCall, Form};
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
 
-/// What members that are threads share.
+/// The state that members in threads share.
 struct Team {
     segment: Segment,
     locations: Mutex<Vec<i64>>,
@@ -25,7 +25,7 @@ impl Team {
     fn new(size: usize) -> Team {
         let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 16 << 20 };
         let (segment, _fd) = Segment::create(shape).unwrap();
-        // Then allreduces take two rounds above `FLAT_MAX`.
+        // With this, allreduces take two rounds above `FLAT_MAX`.
         segment.job().spin_allowed.store(1, Ordering::Relaxed);
         Team { segment, locations: Mutex::new(vec![0; size]), gate: std::sync::Barrier::new(size) }
     }
@@ -75,10 +75,10 @@ impl Patience {
     }
 }
 
-/// A short call of a run, with the number of its round and the words that it must give.
+/// A short call of a run, with the number of its round and the words that it must return.
 type Expected = (u64, Short, Vec<u64>);
 
-/// Draws short calls over these buffers, the same for all members.
+/// Draws short calls over these buffers, the same calls for all members.
 fn draw(
     all: &mut StdRng,
     (rank, round, size): (usize, u64, usize),
@@ -86,8 +86,8 @@ fn draw(
 ) -> Vec<Expected> {
     let calls = (round..).zip(buffers).map(|(round, (out, into))| {
         let collective = ALL[all.random_range(0..ALL.len())];
-        // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or
-        // not.
+        // Vectors of all lengths are reduced, in one round or two; some divide evenly among the members,
+        // others do not.
         let blocks = if collective == Allreduce { out.len() + 1 } else { 40 };
         let (root, block) = (all.random_range(0..size), all.random_range(0..blocks));
         let (short, expected) = call((collective, root, block), (rank, round, size), (out, into));
@@ -113,7 +113,7 @@ fn call_in_any_form(
     let mut wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
     match (form, flat) {
         (Form::Pulled(mut pull), _) => blocking(sets, set, &mut *pull, wait),
-        // As MPI_Allreduce does: the general path goes on with what the fast one has begun.
+        // Like in MPI_Allreduce, the general path continues what the fast path has started.
         (_, Some(mut flat)) => match sets.try_now(set, &mut flat, 3) {
             Some(()) => Ok(()),
             None => begin_and_wait(sets, set, &mut short, &mut wait),
@@ -147,7 +147,8 @@ fn call_at_once(
     }
 }
 
-/// Members through the same random collectives. `unread`: from some time on nobody can read rank 0's memory.
+/// Runs members through the same random collectives. `unread`: from some time on no member can read rank 0's
+/// memory.
 fn run(size: usize, seed: u64, unread: bool) {
     let team = Team::new(size);
     let member = |rank: usize| {
@@ -158,7 +159,7 @@ fn run(size: usize, seed: u64, unread: bool) {
         let mut patience = Patience { turns: 0, place: String::new() };
         let mut round = 0;
         while round < ROUNDS {
-            // One blocking call, or nonblocking ones that are under way at the same time.
+            // The run makes one blocking call, or nonblocking calls that are under way at the same time.
             let under_way = all.random_range(0..=UNDER_WAY_MAX);
             let calls = draw(&mut all, (rank, round, size), &buffers[..under_way.max(1)]);
             patience.place = format!("seed {seed}, round {round}, rank {rank}");
@@ -193,7 +194,7 @@ fn run(size: usize, seed: u64, unread: bool) {
             poll(&mut sets);
         }
         team.gate.wait();
-        // All have left, so the slots are used again.
+        // All members have left, so the slots are used again.
         let first = team.locations.lock().unwrap()[rank] as u64;
         assert_eq!(sets.memory.alloc(&mut memory, &[]).0, first);
     };
@@ -243,7 +244,7 @@ impl VectorCall {
         (0..count).map(|at| word(source, self.round, at)).collect()
     }
 
-    /// The call of a member with these buffers. `in_place`: its own block is in the output already.
+    /// The call of a member with these buffers. `in_place`: whether its own block is in the output already.
     fn call(&self, rank: usize, in_place: bool, out: &[TestWords], into: &[TestWords]) -> Call {
         let whole = |words: &TestWords| words.buffer(0, words.len());
         let each = |all: &[TestWords]| Part::Each(all.iter().map(whole).collect());
@@ -265,7 +266,7 @@ impl VectorCall {
     }
 }
 
-/// Makes a call with counts, blocking or not. If it does not block: the number of its round.
+/// Makes a call with counts, blocking or not. Returns the number of its round if it does not block.
 fn call_vector(
     sets: &mut FlatSets,
     (set, queue): (usize, usize),
@@ -299,7 +300,7 @@ fn call_vector(
     (vector, Some(number))
 }
 
-/// Members through collectives with other lengths for each, blocking or not, of which some are too long for
+/// Runs members through collectives with different lengths for each, blocking or not. Some are too long for
 /// the slots.
 fn run_vectors(size: usize, seed: u64) {
     const SPACE: u64 = 600;
@@ -359,7 +360,7 @@ fn run_vectors(size: usize, seed: u64) {
         }
     };
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
-    // A block's sender and receiver say alike that it is long, and either all or none need a schedule.
+    // A block's sender and receiver agree that it is long, and either all or no members need a schedule.
     let (long, scheduled) = (long.into_inner().unwrap(), scheduled.into_inner().unwrap());
     assert!(long.len() > 5 && long.values().all(|ends| *ends == 2), "seed {seed}: {long:?}");
     let agreed = |ranks: &Vec<usize>| ranks.len() == size;
@@ -376,7 +377,7 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
     }
 }
 
-/// A member that cannot read another's memory says so in the second round, and all make a third.
+/// A member that cannot read another's memory reports that in the second round, and all make a third round.
 #[test]
 fn members_that_cannot_read_get_pieces_in_a_third_round() {
     let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);
@@ -397,7 +398,7 @@ fn members_that_cannot_read_get_pieces_in_a_third_round() {
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
 }
 
-/// In place, too, each member gets what the others had before.
+/// Also in place, each member gets what the others had before.
 #[test]
 fn members_read_what_was_there_before_the_call() {
     const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets of several members in one process: every collective, several under way at once, members at their own
-//! pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs` they are
-//! threads.
+//! Tests of sets of several members in one process: every collective, several under way at once, members at
+//! their own pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs`
+//! they are threads.
 
 #[path = "flat_team_tests.rs"]
 mod team;
@@ -25,9 +25,9 @@ use sys::Block;
 use transport::shm::{Allocator, Shape};
 use tuning::{Distance, Load, Probes, Way};
 
-/// Long enough that blocks of either kind are common.
+/// The longest block that is not pulled. It makes blocks of either kind common.
 const INLINE_BYTES_MAX: u64 = 160;
-/// After so many turns without the others' doing anything they have died.
+/// The turns without progress after which the other members are taken for dead.
 const TURNS_MAX: u32 = 20_000_000;
 const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::F64));
 const ALL: [Collective; 11] = [
@@ -44,18 +44,18 @@ const ALL: [Collective; 11] = [
     Exscan,
 ];
 
-/// The `at`th word that a member gives: a number between 1 and 2 of which all bits are used, so that sums of
-/// three and more are rounded, and show in which order they were made.
+/// The word at index `at` that a member gives: a number between 1 and 2 in which all bits are used. So sums
+/// of three or more are rounded, and show in which order they were made.
 fn word(rank: usize, round: u64, at: usize) -> u64 {
     let drawn = (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40;
     1f64.to_bits() | drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12
 }
 
-/// Memory of a member.
+/// The memory of a member.
 struct TestWords(Block);
 
 impl TestWords {
-    /// So many words of these bytes.
+    /// A memory of `many` words, each byte of which is `byte`.
     fn new(many: usize, byte: u8) -> TestWords {
         TestWords(Block::of(&vec![byte; 8 * many]))
     }
@@ -85,7 +85,7 @@ fn short(collective: Collective, root: usize, bytes: u64) -> Short {
     Short { root, bytes, given: bytes, operator: SUM, ..Short::new(collective) }
 }
 
-/// The same call as the fast path makes it, if it does.
+/// The form of a call on the fast path, or None if that does not take it.
 fn flat(short: &Short) -> Option<FlatAllreduce> {
     let (input, output) = (short.input.contiguous()?, short.output.contiguous()?);
     let is_flat = short.collective == Allreduce && short.root == 0 && short.bytes > 0;
@@ -113,7 +113,7 @@ fn one_round(
     call: &mut impl Round,
     wait: &mut impl FnMut(&mut FlatSets),
 ) -> Result<()> {
-    // Half of them by the fast path.
+    // Half of the rounds go by the fast path.
     if sets.blocking(set).set.round().is_multiple_of(2) && sets.try_now(set, call, 3).is_some() {
         return Ok(());
     }
@@ -168,7 +168,7 @@ fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
     unreachable!("a schedule of a short call")
 }
 
-/// One round of blocks of `block` words: the call, and the words that the output must hold afterwards.
+/// Makes a call with blocks of `block` words. Returns it, and the words that the output must hold afterwards.
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),
@@ -181,7 +181,7 @@ fn call(
     };
     let of_all = |words: &Range<usize>| -> Vec<u64> { (0..size).flat_map(|rank| of(rank, words)).collect() };
     let sum = |ranks: usize, words: &Range<usize>| -> Vec<u64> {
-        // The definition of `schedule::Order::InRanks`, by which the verifier judges schedules.
+        // This is the definition of `schedule::Order::InRanks`, with which the verifier compares schedules.
         let given = |rank, at| f64::from_bits(word(rank, round, at));
         let add = |at| (1..ranks).fold(given(0, at), |sum, rank| sum + given(rank, at));
         words.clone().map(|at| add(at).to_bits()).collect()
@@ -207,7 +207,7 @@ fn call(
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
 
-/// Two members of one process.
+/// Makes two members in one process.
 fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
@@ -226,7 +226,8 @@ fn pair() -> [FlatSets; 2] {
     members.map(|(_, sets)| sets)
 }
 
-/// Who waits for a member that shares its cpu must let it run. A member may be anywhere until it has waited.
+/// A rank that waits for a member on its cpu must let that member run. A member may be on any cpu until it
+/// has waited.
 #[test]
 fn a_call_knows_where_those_are_that_it_waits_for() {
     let [mut fast, mut slow] = pair();
@@ -243,7 +244,7 @@ fn a_call_knows_where_those_are_that_it_waits_for() {
     assert_eq!(fast.advance(0, &mut active, &mut call), Some(Ok(())));
 }
 
-/// A call that did not end at once goes on as the same, whether it then ends well or not.
+/// A call that did not end at once continues as the same call, whether it succeeds or fails.
 #[test]
 fn a_call_that_was_tried_goes_on() {
     let [mut fast, mut slow] = pair();
@@ -262,7 +263,7 @@ fn a_call_that_was_tried_goes_on() {
     assert_eq!(slow.advance(0, &mut active, &mut other.clone()).map(|outcome| outcome.is_err()), Some(true));
 }
 
-/// No member writes into a slot that another has yet to read.
+/// No member writes into a slot that another member has not read yet.
 #[test]
 fn no_member_is_two_rounds_ahead() {
     let [mut fast, mut slow] = pair();
@@ -300,7 +301,7 @@ fn no_member_is_two_rounds_ahead() {
 /// A long vector is summed in blocks, in place or not, whether the call blocks or not.
 #[test]
 fn a_long_vector_takes_two_rounds() {
-    // The longer ones' blocks are combined in several steps.
+    // The blocks of the longer vectors are combined in several steps.
     let many = [(1 << 13) + 1, BYTES_MAX as usize / 8];
     assert!(BYTES_MAX as usize / 2 > COMBINED_BYTES);
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
@@ -320,7 +321,7 @@ fn a_long_vector_takes_two_rounds() {
         });
         if queued {
             let tickets = [0, 1].map(|rank| enqueue(&mut members[rank], 0, &calls[rank]));
-            // Each member posts, adds and posts, and gathers.
+            // Each member posts, then adds and posts, then gathers.
             for rank in [0, 1, 0] {
                 poll(&mut members[rank]);
             }
@@ -345,7 +346,7 @@ fn a_long_vector_takes_two_rounds() {
     }
 }
 
-/// What two members make of a round in which they call different things: the class that each gets.
+/// The error class that each of two members gets from a round in which they make different calls.
 fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
     let mut members = pair();
     let words = [0, 1].map(|_| TestWords::new(2, 0));
@@ -359,7 +360,7 @@ fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
         let _ = members[rank].advance(0, &mut active, &mut call);
         (active, call)
     });
-    // A member that has its answer gets the same again.
+    // A member that has its answer gets the same answer again.
     let again = |rank: usize| {
         let (active, call) = &mut started[rank];
         members[rank].advance(0, active, call).expect("all have posted")
@@ -381,7 +382,7 @@ fn members_that_disagree_are_told() {
     assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
 }
 
-/// Settings must be alike; where only lengths differ, the error speaks of these.
+/// Settings must be alike. Where only lengths differ, the error names the lengths.
 #[test]
 fn members_of_which_one_pulls_are_told() {
     for (bytes, class) in [(8, Class::Other), (16, Class::Truncate)] {
@@ -401,7 +402,8 @@ fn members_of_which_one_pulls_are_told() {
     }
 }
 
-/// Goal: a call is right although one member's memory cannot be read; later calls do not try.
+/// Goal: a call gives the right result although one member's memory cannot be read; later calls do not try to
+/// read.
 #[test]
 fn blocks_that_cannot_be_read_go_through_slots() {
     for (collective, in_place) in [(Alltoall, false), (Alltoall, true), (Allgather, false)] {
@@ -410,7 +412,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
         let page = one.memory.segment.rank(one.memory.segment.require(1).unwrap());
         page.pid.store(i32::MAX as u32, Ordering::Relaxed);
         for round in 0..2 {
-            // Several pieces, of which the last one is shorter.
+            // The block has several pieces, of which the last is shorter.
             let block = 2 * one.blocking(0).set.contribution_max() / 8 + 5;
             let memory = [0, 1].map(|_| (TestWords::new(2 * block, 0), TestWords::new(2 * block, 0xff)));
             let calls = [0, 1].map(|rank| {
@@ -436,7 +438,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
     }
 }
 
-/// Takes a call as far as it goes.
+/// Advances a call as far as possible.
 fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) {
     while let Some(mut now) = active.take() {
         match sets.advance(0, &mut now, call) {
@@ -447,7 +449,7 @@ fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) 
     }
 }
 
-/// A member that gives blocks of another length than it expects gets an error, as do all.
+/// A member that gives blocks of another length than it expects makes all members fail.
 #[test]
 fn blocks_of_two_lengths_are_told() {
     let mut members = pair();
@@ -502,7 +504,8 @@ fn the_least_space_counts() {
     }
 }
 
-/// What a member knows of shared cpus may change; all apply what they have exchanged, for this set only.
+/// What a member knows of shared cpus may change. All members apply what they have exchanged, for this set
+/// only.
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();

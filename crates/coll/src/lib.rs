@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives: picks an algorithm and starts its schedule.
+//! Collectives: chooses a carrier and an algorithm, and starts the schedule or the round.
 //!
-//! Short calls need no schedule: they go over slots; nonblocking ones form queues.
+//! Short calls need no schedule: they go over slots, and nonblocking ones form queues.
 //!
 //! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings
 //! that all ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same
@@ -66,9 +66,9 @@ const LONG_BLOCKS: u64 = 1 << 62;
 /// A collective under way, until `Coll::outcome` has given its outcome.
 #[derive(Clone, Copy, Debug)]
 pub enum CollTicket {
-    /// By a schedule.
+    /// A collective that a schedule carries out.
     Schedule(InstanceTicket),
-    /// In a queue.
+    /// A collective in a queue.
     Queued(QueueTicket),
 }
 
@@ -81,18 +81,19 @@ pub struct Coll {
     messages: Messages,
     sets: FlatSets,
     policy: Policy,
-    /// Proxies take no more work of this rank.
+    /// Whether proxies get no more work of this rank.
     offload_stopped: bool,
 }
 
 impl Coll {
-    /// Collectives by this executor. Errors: a setting names no algorithm.
+    /// Makes the collectives of this executor. Errors: a setting names no algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
         let (nodes, messages) = (NodeMaps::default(), Messages::new());
         let served = settings.offload != settings::Offload::Off && executor.is_served();
-        // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/measured/choices.md).
+        // Where ranks share cores, a rank that pulls keeps the others from their cores
+        // (docs/measured/choices.md).
         let may_spin = executor.segment().job().may_spin();
         let bounds = Bounds {
             inline_bytes_max: match tuning.source(FLAT_BYTES_MAX) {
@@ -110,7 +111,8 @@ impl Coll {
         Ok(Coll { executor, choice, schedules, nodes, messages, sets, policy, offload_stopped })
     }
 
-    /// The way to other hosts is open; whether messages go on while their ranks compute.
+    /// Notes that the route to other hosts is open, and whether the kernel moves messages there while ranks
+    /// compute.
     pub fn reaches_hosts(&mut self, is_carried_by_kernel: bool) {
         self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
     }
@@ -125,25 +127,25 @@ impl Coll {
         !self.offload_stopped && self.executor.takes_message(peer, bytes)
     }
 
-    /// The shortest message that a proxy may carry; nothing where none does.
+    /// The fewest bytes of a message that a proxy may carry, or None if no proxy carries messages.
     pub fn message_bytes_min(&self) -> Option<u64> {
         self.executor.message_bytes_min()
     }
 
-    /// Whether a proxy is to carry a message that the rank starts in the comm of this context, as far as was
-    /// learnt, and what `judged` is to be told when it is over.
+    /// Whether to offload a message that the rank starts in the comm of this context, by the measurements so
+    /// far; and a record for `judged` when the message is over, if this message is measured.
     pub fn judge(&mut self, context: u64, bytes: u64) -> (bool, Option<Judged>) {
         let kind = message::kind(context, bytes);
         let (pays, begun) = self.executor.judge_message(kind);
         (pays, begun.map(|begun| Judged { kind, begun }))
     }
 
-    /// Whether a proxy is to carry such messages, as far as was learnt.
+    /// Whether to offload a message of these bytes, by the measurements so far.
     pub fn message_pays(&self, context: u64, bytes: u64) -> bool {
         self.executor.message_pays(message::kind(context, bytes))
     }
 
-    /// A message is over.
+    /// Ends the measurement of a message that is over.
     pub fn judged(&mut self, Judged { kind, begun }: Judged) {
         self.executor.judged_message(kind, begun);
     }
@@ -156,7 +158,7 @@ impl Coll {
         self.executor.start(self.messages.start(message)).map(CollTicket::Schedule)
     }
 
-    /// As `Executor::withdraw`.
+    /// Withdraws a message (`Executor::withdraw`).
     pub fn withdraw(&mut self, ticket: CollTicket) -> Option<bool> {
         let CollTicket::Schedule(ticket) = ticket else { return Some(false) };
         self.executor.withdraw(ticket)
@@ -169,7 +171,7 @@ impl Coll {
         }
     }
 
-    /// Whether a message has ended; its ticket is not spent.
+    /// Whether a message has ended. Its ticket stays valid.
     pub fn is_over(&self, ticket: CollTicket) -> bool {
         match ticket {
             CollTicket::Schedule(ticket) => self.executor.is_over(ticket),
@@ -201,19 +203,19 @@ impl Coll {
         })
     }
 
-    /// What decides who carries a call out, with the state of the slots that it would use.
+    /// The facts that decide a call's carrier, with the state of the slots that the call would use.
     #[inline(always)]
     pub fn facts(&self, slots: Slots) -> Facts<'_> {
         Facts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
-    /// A set of slots for blocking calls, as a call finds it.
+    /// The state of a set of slots for a blocking call.
     #[inline(always)]
     pub fn slots(&self, set: usize, asked: &Asked) -> Slots {
         Slots::Attached(asked.moves(self.sets.blocking(set).space))
     }
 
-    /// The slots of a queue, as a call finds them.
+    /// The state of a queue's slots for a call.
     #[inline(always)]
     pub fn slots_of_queue(&self, queue: usize, asked: &Asked) -> Slots {
         match &self.sets.queues.queues[queue].state {
@@ -230,13 +232,13 @@ impl Coll {
             && (bytes as u64).saturating_mul(members as u64) <= self.sets.blocking(set).flat_max
     }
 
-    /// A blocking call with counts, on this set; nothing if it goes by a schedule.
+    /// A blocking call with counts on this set, or None if it goes by a schedule.
     pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         self.sets.vector(set, call)
     }
 
-    /// Whether a schedule carries out a call, as all members know from its round. Then the next ones try no
-    /// round.
+    /// Whether a schedule must carry out a call, as all members know from its round. If so, the next calls
+    /// try no round.
     pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
         let is_scheduled = vector.is_scheduled();
         if is_scheduled {
@@ -245,7 +247,8 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for the long blocks of the last blocking call on this set, with its comm's context.
+    /// Starts schedules for the long blocks of the last blocking call on this set. `context` is that of its
+    /// comm.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -279,25 +282,26 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// How a set carries out a call, whose rounds this sets.
+    /// The form in which a set carries out a call. Also sets the call's rounds.
     #[inline]
     pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> Form {
         self.sets.blocking(set).form(short, moved)
     }
 
-    /// Allocates this rank's slots among these members; all then exchange what this returns.
+    /// Allocates this rank's slots among these members. Returns the location, which all members then
+    /// exchange.
     pub fn alloc_slots(&mut self, peers: &[u32]) -> u64 {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Attaches the slots at the locations that all members have stated; the number of the set, or nothing if
-    /// some member has no slots. Errors: slots outside their arena.
+    /// Attaches the slots at the locations that all members have stated. Returns the number of the set, or
+    /// None if some member has no slots. Errors: slots outside their arena.
     pub fn attach_flat(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         self.sets.attach(rank, peers, locations)
     }
 
-    /// Opens a queue of calls that all members make in the same order, without waiting for them. No other
-    /// call has the sequence number of `members`.
+    /// Opens a queue of calls that all members make in the same order, without waiting for the other members.
+    /// No other call has the sequence number of `members`.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
         let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
         let input = Block::of(&location.0.to_ne_bytes());
@@ -309,7 +313,7 @@ impl Coll {
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Starts a call that no member waits for, in a queue if that takes it.
+    /// Starts a call for which no member waits yet, in a queue if the queue takes it.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let asked = Asked::of(&call, size, one_group, Way::Nonblocking, false);
@@ -320,8 +324,8 @@ impl Coll {
         queued.map_or_else(|| self.start(members, call), Ok)
     }
 
-    /// Makes a call that the queue takes (`choose`) after all earlier calls of it; nothing if its counts are
-    /// too long. Clones the call only where a schedule may have to carry it out.
+    /// Makes a call that the queue takes (`choose`), after all earlier calls of the queue. Returns None if
+    /// the call's counts are too long. Clones the call only where a schedule may have to carry it out.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
         let queued = match &self.sets.queues.queues[queue].state {
@@ -341,7 +345,7 @@ impl Coll {
         CollTicket::Queued(ticket)
     }
 
-    /// No more calls are made in this queue.
+    /// Closes a queue, in which no more calls are made.
     pub fn close_queue(&mut self, queue: usize) {
         self.sets.queues.close(queue, &mut self.sets.memory);
     }
@@ -378,20 +382,20 @@ impl Coll {
         }
     }
 
-    /// Makes an allreduce that `takes_flat` allows, if it is over after so many looks. Otherwise `begin`
-    /// comes next on this set, with the same call as a `Short`, and goes on with its round.
+    /// Makes an allreduce that `takes_flat` allows, if it is over after `looks` looks. Otherwise `begin` must
+    /// come next on this set, with the same call as a `Short`, and continues its round.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
         self.sets.try_now(set, &mut call, looks)
     }
 
-    /// Begins a round of a call on slots.
+    /// Starts a round of a call on slots.
     #[inline]
     pub fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         self.sets.begin(set, call)
     }
 
-    /// Takes a round as far as it goes: its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns its outcome, once it has ended.
     #[inline]
     pub fn advance(
         &mut self,
@@ -408,29 +412,30 @@ impl Coll {
         self.sets.blocking(set).set.misses_one_on(cpu)
     }
 
-    /// A thread begins or ends a long wait in a blocking call over slots.
+    /// Notes that a thread starts or ends a long wait in a blocking call over slots.
     #[cold]
     pub fn wait(&mut self, set: usize, begins: bool) {
         self.sets.wait(set, begins);
     }
 
-    /// A long wait of the rank, in any call, begins or ends at this time.
+    /// Notes that a long wait of the rank, in any call, starts or ends at this time.
     pub fn rank_waits(&mut self, begins: bool, at: u64) {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a long wait of a call over slots would get further.
+    /// Whether a call over slots in a long wait can advance.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
     }
 
-    /// The comm of this set is freed here.
+    /// Leaves the set of a comm that is freed here.
     pub fn leave(&mut self, set: usize) {
         self.sets.leave(set);
     }
 
-    /// From now on this rank carries out everything itself, since proxies forget a rank that leaves its job.
+    /// Makes this rank carry out everything itself from now on, since proxies forget a rank that leaves its
+    /// job.
     pub fn stop_offloading(&mut self) {
         self.offload_stopped = true;
     }
@@ -468,7 +473,7 @@ impl Coll {
         }
     }
 
-    /// A user's operator that `poll` asked for has been called.
+    /// Continues after the program's operator that `poll` asked for has been called.
     pub fn called(&mut self, call: UserCall) {
         self.executor.called(call);
     }
@@ -478,28 +483,28 @@ impl Coll {
         &mut self.executor
     }
 
-    /// As `Executor::has_orders`.
+    /// Whether there are orders for a proxy on another computer (`Executor::has_orders`).
     #[inline]
     pub fn has_orders(&self) -> bool {
         self.executor.has_orders()
     }
 
-    /// As `Executor::exchange`.
+    /// Exchanges notes with drivers on other hosts (`Executor::exchange`).
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         self.executor.exchange(port)
     }
 
-    /// The next message to a rank on another node that a collective wants.
+    /// The next message that a collective has for, or expects from, a rank on another host.
     pub fn next_edge(&mut self) -> Option<Edge> {
         self.executor.next_edge()
     }
 
-    /// A message of `next_edge` has ended.
+    /// Reports how a message of `next_edge` has ended.
     pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
         self.executor.edge_ended(edge, outcome);
     }
 
-    /// The outcome of a collective, once it has ended; the ticket is then spent.
+    /// The outcome of a collective, once it has ended. The ticket is then spent.
     pub fn outcome(&mut self, ticket: CollTicket) -> Option<Result<()>> {
         match ticket {
             CollTicket::Schedule(ticket) => self.executor.outcome(ticket),
@@ -509,7 +514,7 @@ impl Coll {
         }
     }
 
-    /// How a schedule carries out a collective, or did if it has ended.
+    /// How a schedule carries out a collective, or has carried it out.
     #[cold]
     pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
@@ -520,7 +525,7 @@ impl Coll {
         self.executor.carried(schedule).map(|carried| telemetry::Carried { algorithm, ..carried })
     }
 
-    /// Whether anything has changed since the last `poll`; for use before the rank sleeps.
+    /// Whether anything has changed since the last `poll`; asked before the rank sleeps.
     pub fn has_events(&self) -> bool {
         self.executor.has_events() || self.sets.has_events()
     }
@@ -545,7 +550,7 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Sets on which calls wait, and the member that has not begun the first of them.
+    /// The sets on which calls wait, and for each the member that has not started the first call.
     pub fn pending_on_flat(&self) -> impl Iterator<Item = (Calls, usize)> {
         self.sets.pending()
     }

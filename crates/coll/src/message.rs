@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One message as an instance: both sides know that it is coming, and by which numbers, so a proxy can carry
-//! it out. Nothing is matched here.
+//! A message as an instance. Both sides know that the message will come, and by which numbers, so a proxy can
+//! carry it out. Nothing is matched here.
 
 use datatype::Buffer;
 use executor::{Begun, Binding, Cut, Offload, Start};
@@ -8,10 +8,10 @@ use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
 
-/// A message whose match has been made. Both sides give the same numbers.
+/// A message whose match has been made. Both sides pass the same numbers.
 #[derive(Debug)]
 pub struct Message {
-    /// A context that no collective has.
+    /// A context, which no collective has.
     pub context: u64,
     /// The message's number in the context.
     pub sequence: u32,
@@ -19,28 +19,28 @@ pub struct Message {
     pub peers: Arc<[u32]>,
     /// Whether this rank sends.
     pub sends: bool,
-    /// Its bytes. The receiver takes what fits, and if the message is longer, its start ends with
-    /// MPI_ERR_TRUNCATE.
+    /// The bytes of the message. The receiver takes what fits; if the message is longer, the receive ends
+    /// with MPI_ERR_TRUNCATE.
     pub buffer: Buffer,
-    /// Who may carry it.
+    /// What may carry the message.
     pub offload: Offload,
-    /// Whether both sides know that the other starts it, with as many bytes.
+    /// Whether both sides know that the other starts the message, with as many bytes.
     pub matched: bool,
 }
 
-/// A message beside which the rank may work, until it is over.
+/// The measurement of a message: whether the rank computes until it is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     pub(crate) kind: (u64, u32),
     pub(crate) begun: Begun,
 }
 
-/// Messages beside which a rank works or does not, as the others of the same comm and length.
+/// The group in which messages are measured together: those of the same comm and of about the same length.
 pub(crate) fn kind(context: u64, bytes: u64) -> (u64, u32) {
     (context, bytes.checked_ilog2().unwrap_or(0))
 }
 
-/// The two sides' schedules of a single edge.
+/// The schedules of the two sides of a single edge.
 pub(crate) struct Messages([Arc<Schedule>; 2]);
 
 impl Messages {
@@ -50,7 +50,7 @@ impl Messages {
         Messages([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
 
-    /// What the executor is to start.
+    /// The call of the executor that starts this side of the message.
     pub(crate) fn start(&self, message: Message) -> Start {
         let Message { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };

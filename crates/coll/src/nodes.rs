@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where the members of comms are, kept for the next calls.
+//! The placement of comms on nodes, kept for later calls.
 
 use rustc_hash::FxHashMap;
 use schedule::NodeMap;
 use std::sync::Arc;
 use transport::shm::Segment;
 
-/// So many comms at most; then all are forgotten.
+/// The most comms that are kept. Above it all are forgotten.
 const MAPS_MAX: usize = 64;
 
 /// The maps of comms by the address of their members.
 #[derive(Default)]
 pub(crate) struct NodeMaps {
-    /// The members are kept, so that no others get their address.
+    /// The maps, with the members, whose memory therefore gets no other use.
     maps: FxHashMap<usize, Members>,
 }
 
@@ -21,11 +21,11 @@ type Members = (Arc<[u32]>, Placement);
 /// How a comm's ranks are spread over nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All are on one.
+    /// All ranks are on one node.
     Together,
-    /// Each is on one of its own.
+    /// Each rank is on a node of its own.
     Apart,
-    /// Some nodes have several.
+    /// Some nodes have several ranks.
     Over(Arc<NodeMap>),
 }
 
@@ -39,7 +39,7 @@ impl Placement {
         }
     }
 
-    /// The map, where it makes a difference to an algorithm.
+    /// The map, or None if it makes no difference to an algorithm.
     pub fn map(&self) -> Option<&Arc<NodeMap>> {
         if let Placement::Over(map) = self { Some(map) } else { None }
     }

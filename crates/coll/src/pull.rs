@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
-//! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends
-//! on the processor (docs/measured/choices.md). Such a call takes two rounds: in the first, members publish
-//! addresses and read; a member begins the second when it has read all its blocks, so after that round
-//! buffers may change. There it also says if it could not: then all blocks go through slots, a piece in each
-//! further round, as do those of all later calls.
+//! The kernel copies once what slots would copy twice, at the cost of system calls. Which is faster depends
+//! on the processor (docs/measured/choices.md). In round 1 a member publishes its address, and reads its
+//! blocks. It begins round 2 when it has tried to read all, and publishes there whether it could; after that
+//! round buffers may change. If some member could not, a piece of each block goes through the slots in each
+//! further round, and all later calls of the set go through slots, too.
 //!
-//! Invariants: a call is pulled only if every member has stated that it can read the memory of all; what
+//! Invariants: a call is pulled only if every member has stated that it can read the memory of all. What
 //! members do in a round follows from the words of the rounds before.
 
 use crate::set::{FlatSet, Round};
@@ -21,9 +21,9 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::{Segment, cma};
 
-/// Stands for the root, which these collectives lack, in the facts of the first round.
+/// The value that stands for the root, which these collectives lack, in the facts of the first round.
 const PULLED: usize = 15;
-/// In the facts of the second round: this member could not read.
+/// A flag in the facts of the second round: this member could not read.
 const UNREAD: u64 = 1 << LENGTH_BITS;
 
 /// What a round of a pulled call is for.
@@ -31,9 +31,9 @@ const UNREAD: u64 = 1 << LENGTH_BITS;
 enum Phase {
     /// Members publish addresses, and read.
     Read,
-    /// They say how that went.
+    /// Members publish whether they could read.
     Close,
-    /// They put the bytes of each block from this one on into their slots.
+    /// Members put the bytes of each block from this byte on into their slots.
     Pieces(usize),
 }
 
@@ -42,14 +42,14 @@ enum Phase {
 pub struct Pull {
     call: Short,
     phase: Phase,
-    /// Where the others read.
+    /// The address at which the others read.
     address: u64,
     /// A copy of this member's blocks, if the others cannot read them in its buffer.
     packed: Option<Block>,
     segment: Segment,
     /// Whether this member could not read.
     failed: bool,
-    /// Whether some member could not.
+    /// Whether some member could not read.
     in_pieces: bool,
 }
 
@@ -85,7 +85,7 @@ impl Pull {
         self.call.collective
     }
 
-    /// Reads another member's block for this one.
+    /// Reads another member's block for this member.
     fn read(&self, set: &FlatSet, rank: usize) -> Result<()> {
         let block = self.call.bytes as usize;
         let mut word = [0; 8];
@@ -106,14 +106,15 @@ impl Pull {
         }
     }
 
-    /// Reads what all other members have for this one.
+    /// Reads the blocks of all other members for this member.
     fn read_all(&self, set: &FlatSet) -> Result<()> {
-        // Each member begins with another one, or all would read the same memory at once.
+        // Each member starts with another one; otherwise all would read the same memory at once.
         let members = set.size();
         (1..members).map(|after| (set.rank() + after) % members).try_for_each(|rank| self.read(set, rank))
     }
 
-    /// The blocks in a contribution, and the bytes of each that a round of pieces from `at` on carries.
+    /// The number of blocks in a contribution, and the bytes of each block that a round of pieces from `at`
+    /// on carries.
     fn pieces(&self, set: &FlatSet, at: usize) -> (usize, usize) {
         let blocks = if self.call.collective == Collective::Alltoall { set.size() } else { 1 };
         let most = (set.contribution_max() / blocks).max(1);
@@ -143,7 +144,7 @@ impl Pull {
         }
     }
 
-    /// Root and bytes in the facts.
+    /// The root and the bytes in the facts.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
             Phase::Read => (PULLED, self.call.bytes),

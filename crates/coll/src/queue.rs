@@ -2,12 +2,12 @@
 //! Queues of nonblocking calls over slots.
 //!
 //! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's
-//! nonblocking collectives, the starts of a persistent one, the steps of a file's collective accesses. A call
-//! begins once the one before has ended here, at the latest in a wait of the program. A queue's set is
-//! attached by an allgather that no member waits for; its calls wait for that. Schedules carry out the calls
-//! that slots do not take, beside the queue.
+//! nonblocking collectives, the starts of a persistent collective, the steps of a file's collective accesses.
+//! A call starts once the call before has ended here, at the latest in a wait of the program. A queue's set
+//! is attached by an allgather, for which no member waits but the queue's calls do. Schedules carry out the
+//! calls that slots do not take, beside the queue.
 //!
-//! Invariants: members make the same calls in the same order, and agree on which go by a schedule.
+//! Invariants: members make the same calls in the same order, and agree on which of them go by a schedule.
 
 use crate::attach::{AttachedSet, FlatCall, Location, SlotMemory};
 use crate::call::{Call, Members};
@@ -22,26 +22,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
 
-/// Asks for the outcome of a schedule, once it has ended.
+/// A function that returns the outcome of a schedule, once it has ended.
 pub(crate) type Ended<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
 /// A call in a queue, until `Coll::outcome` has given its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call, for a schedule.
+/// A call for a schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
-    /// Its members, with a sequence number that no other call has.
+    /// The members of the call, with a sequence number that no other call has.
     pub members: Members,
 }
 
-/// Calls of some members, one after the other.
+/// The calls of some members, one after the other.
 pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
-    /// No more calls are made here.
+    /// Whether no more calls are made here.
     closed: bool,
 }
 
@@ -49,9 +49,9 @@ pub(crate) enum QueueState {
     /// The members exchange the locations of their slots.
     Attaching(Box<Attaching>),
     Attached(AttachedSet),
-    /// Some member has no slots, or has a proxy: all calls go by schedules.
+    /// Some member has no slots, or has a proxy, so all calls go by schedules.
     Refused,
-    /// The locations make no sense: all calls fail.
+    /// The locations are invalid, so all calls fail.
     Broken(Error),
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum QueueState {
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
-    /// The input of the schedule: the same location.
+    /// The input of the schedule, which is the same location.
     pub _input: Block,
     pub output: Block,
     pub rank: usize,
@@ -70,9 +70,9 @@ pub(crate) struct Attaching {
 pub(crate) struct QueuedCall {
     active: Option<ActiveRound>,
     form: CallForm,
-    /// How its rounds ended.
+    /// The outcome of the call's rounds, once they are over.
     pub(crate) outcome: Option<Result<()>>,
-    /// Schedules that carry out what the rounds did not.
+    /// The schedules that carry out what the rounds did not.
     pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
@@ -81,16 +81,16 @@ enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
     Vector(Box<(Vector, ScheduleCall)>),
-    /// It was made before the set was attached.
+    /// The call was made before the set was attached.
     Undecided(Box<ScheduleCall>),
-    /// Its rounds are over.
+    /// The call's rounds are over.
     Over,
 }
 
 /// The part of a call that schedules carry out.
 pub(crate) struct Remainder {
     pub queued: usize,
-    /// The call with the number of its round; nothing if it went over no slots.
+    /// The call and the number of its round, or None if it did not go over slots.
     pub tried: Option<(Vector, u64)>,
     pub whole: ScheduleCall,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Queues {
     pub(crate) calls: Slab<QueuedCall>,
     /// The queues in which something is under way.
     pub(crate) busy: Vec<usize>,
-    /// For `Coll` to start.
+    /// The remainders that `Coll` must start.
     pub(crate) remainders: Vec<Remainder>,
 }
 
@@ -124,7 +124,7 @@ impl QueuedCall {
         QueuedCall { active: None, form, outcome: None, schedules: Vec::new() }
     }
 
-    /// Takes its rounds as far as they go; whether they moved.
+    /// Advances the call's rounds as far as possible. Returns whether they moved.
     fn drive(&mut self, attached: &mut AttachedSet) -> bool {
         let (set, active) = (&mut attached.set, &mut self.active);
         let (outcome, moved) = match &mut self.form {
@@ -148,7 +148,8 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes the part for schedules of a call whose rounds are over; `round` is the last one.
+    /// Takes the part of a call that is left for schedules, once its rounds are over; `round` is the last
+    /// one.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -177,7 +178,8 @@ impl CallForm {
     }
 }
 
-/// Takes the rounds of a call as far as they go: the outcome, once all have ended, and whether they moved.
+/// Advances the rounds of a call as far as possible. Returns the outcome, once all have ended, and whether
+/// they moved.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -210,14 +212,14 @@ impl CallQueue {
         if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
     }
 
-    /// Whether a poll may move it.
+    /// Whether a poll may move the queue.
     fn is_busy(&self) -> bool {
         !self.calls.is_empty() || matches!(self.state, QueueState::Attaching(_))
     }
 }
 
 impl Attaching {
-    /// The state that follows, once all members have stated their locations.
+    /// The next state, once all members have stated their locations.
     fn poll(&self, memory: &mut SlotMemory, ended: Ended) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
@@ -237,14 +239,14 @@ impl Attaching {
 }
 
 impl Queues {
-    /// Opens a queue in this state; the first poll moves it.
+    /// Opens a queue that is being attached. The first poll moves it.
     pub(crate) fn open(&mut self, attaching: Attaching) -> usize {
         let queue = self.queues.insert(CallQueue::new(QueueState::Attaching(Box::new(attaching))));
         self.busy.push(queue);
         queue
     }
 
-    /// Makes a call after all calls of its queue before.
+    /// Makes a call after all earlier calls of its queue.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -270,7 +272,7 @@ impl Queues {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }
 
-    /// The outcome of a call and of its schedules, once all have ended; the ticket is then spent.
+    /// The outcome of a call and of its schedules, once all have ended. The ticket is then spent.
     pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: Ended) -> Option<Result<()>> {
         let call = &mut self.calls[ticket.0];
         let outcome = call.outcome.as_mut()?;
@@ -282,7 +284,7 @@ impl Queues {
         self.calls.remove(ticket.0).outcome
     }
 
-    /// Takes all calls as far as they go; whether any moved.
+    /// Advances all calls as far as possible. Returns whether any moved.
     #[inline]
     pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: Ended) -> bool {
         !self.busy.is_empty() && self.drive_all(memory, ended)
@@ -303,7 +305,7 @@ impl Queues {
         moved
     }
 
-    /// Takes the calls of one queue as far as they go; whether any moved.
+    /// Advances the calls of one queue as far as possible. Returns whether any moved.
     fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: Ended) -> bool {
         let CallQueue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
@@ -340,7 +342,7 @@ impl Queues {
         moved
     }
 
-    /// No more calls are made in a queue; some may be under way.
+    /// Closes a queue, in which no more calls are made. Some may be under way.
     pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
         if queue.is_busy() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The rounds of short calls: `Round` for `Short` and `FlatAllreduce`.
 //!
-//! Invariants: a member writes its contribution before its word, and reads another's after that one's word;
-//! operands are combined from left to right in the order of ranks, as in all carriers (`schedule::order`).
+//! Invariants: a member writes its contribution before its word, and reads another's contribution after the
+//! other's word. Operands are combined from left to right in the order of ranks, as in all carriers
+//! (`schedule::order`).
 
 use crate::set::{FlatSet, Round};
 use crate::short::{FlatAllreduce, Phase, Short};
@@ -13,7 +14,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// A share is reduced and copied by pieces of so many bytes, which stay in the L2 cache.
+/// The bytes of the pieces in which a share is reduced and copied. A piece stays in the L2 cache.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
 impl Round for Short {
@@ -130,7 +131,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// The bytes of one copy: few enough for vector instructions, if the L2 cache holds all that is touched.
+    /// The bytes of one copy. A short copy uses vector instructions, where the L2 cache holds all that is
+    /// touched.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
@@ -141,7 +143,7 @@ impl Short {
         if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
     }
 
-    /// Combines the vectors of the first so many members, as far as this member reduces them.
+    /// Combines the vectors of the first `members` members, as far as this member reduces them.
     #[inline]
     fn combine(&self, set: &FlatSet, members: usize, total: u64) {
         let (Some(operator), Some(input), Some(output)) =
@@ -208,7 +210,7 @@ impl FlatAllreduce {
     }
 }
 
-/// Combines the operands of the first so many members in the order of ranks.
+/// Combines the operands of the first `members` members in the order of ranks.
 #[inline(always)]
 fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(usize) -> Span, sum: Span) {
     match members {
@@ -221,7 +223,7 @@ fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(
     }
 }
 
-/// Calls `each` with the start and length of each piece of a range, of `step` bytes at most.
+/// Calls `each` with the start and length of each piece of a range, with at most `step` bytes each.
 #[inline]
 fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)) {
     let mut at = range.start;

@@ -6,8 +6,8 @@
 //! slots of the members that it needs once their words show round r.
 //!
 //! Invariants: a member writes into a slot only after all members have begun the round before, and so have
-//! read what the slot held two rounds before; a byte has one writer before the word, and then at most the one
-//! member that reads it.
+//! read what the slot held two rounds before. A byte has one writer before the word, and after it at most one
+//! writer, the member that reads it.
 //!
 //! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots
 //! lie).
@@ -23,32 +23,33 @@ use transport::shm::{Doorbell, KeptPage, LocalRank, Words};
 
 /// The longest contribution that lies beside the word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
-/// Blocks of shorter contributions do not cross in an all-to-all: the decision costs more than it gains.
+/// The shortest contribution whose blocks cross in an all-to-all. For shorter ones the decision costs more
+/// than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
-/// What a member does in a round of a call. `next_phase` goes from one round of a call to the next.
+/// What a member does in a round of a call. `next_phase` leads from one round of a call to the next.
 pub trait Round {
     /// The bits of the word in which members may differ.
     const MINE: u64;
-    /// The facts, which all members publish alike but for those bits.
+    /// The facts of the call, which all members publish alike except for the bits of `MINE`.
     fn facts(&self) -> u64;
-    /// What it is.
+    /// The collective of the call.
     fn collective(&self) -> Collective {
         collective_of(self.facts())
     }
-    /// Writes this member's contribution; its word, which differs from `word` in bits of `MINE` only.
+    /// Writes this member's contribution. Returns its word, which differs from `word` only in bits of `MINE`.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Copies what needs no other member, after the word is published.
+    /// Copies the data that needs no other member, after the word is published.
     fn keep(&mut self, _set: &FlatSet) {}
     /// The members whose contributions this member needs.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
     /// Takes the result from the slots.
     fn take(&mut self, set: &FlatSet) -> Result<()>;
-    /// Goes to the next round of the call; false if this was the last one.
+    /// Moves to the next round of the call. Returns false if this was the last one.
     fn next_phase(&mut self) -> bool {
         false
     }
-    /// The error where a member has begun the round with another word.
+    /// The error for a member that has begun the round with another word.
     fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error;
 }
 
@@ -59,49 +60,50 @@ pub struct ActiveRound {
     pub(crate) word: u64,
     /// Whether this member has published its word.
     pub(crate) posted: bool,
-    /// The members that are still to be looked at.
+    /// The members at which this one still has to look.
     ahead: Range<usize>,
     /// Whether the round needs all members.
     all: bool,
 }
 
-/// The slots of all members of a comm, and how far their rounds are.
+/// The slots of all members of a comm, and the progress of their rounds.
 pub struct FlatSet {
     rank: usize,
     members: Vec<Member>,
-    /// By parity of the round, then by member.
+    /// The slots, by parity of the round, then by member.
     slots: [Vec<FlatSlot>; 2],
     round: u64,
     /// The latest round that all members are known to have begun.
     begun: u64,
     /// The member that a round last waited for, and the round that it had not begun.
     missed: (usize, u64),
-    /// Buffers of up to so many bytes in all stay in the L2 cache and are copied by vector instructions.
+    /// The bytes up to which all buffers of a call stay in the L2 cache and are copied by vector
+    /// instructions.
     pub(crate) near_bytes_max: usize,
-    /// Whether a member could not read another's memory in some call: all members know that.
+    /// Whether a member could not read another's memory in some call. All members know this.
     pub(crate) reads_fail: Cell<bool>,
 }
 
 /// A process that shares slots.
 pub(crate) struct Member {
-    /// Its rank in the job.
+    /// The member's rank in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: KeptPage,
-    /// In its arena: how many other members have left the set.
+    /// How many other members have left the set, a word in the member's arena.
     pub(crate) left: Words,
 }
 
-/// What one member contributes to every second round.
+/// The memory for one member's contribution to every second round.
 pub(crate) struct FlatSlot {
     pub(crate) word: Words,
-    /// For contributions of up to `BESIDE_MAX` bytes.
+    /// The memory for contributions of up to `BESIDE_MAX` bytes.
     pub(crate) beside: Span,
-    /// For longer ones.
+    /// The memory for longer contributions.
     pub(crate) apart: Span,
 }
 
 impl FlatSet {
-    /// The set of these members, of which `rank` is this one, before its first round.
+    /// The set of these members before its first round. `rank` is this member.
     pub(crate) fn new(
         rank: usize,
         members: Vec<Member>,
@@ -125,7 +127,7 @@ impl FlatSet {
         self.round
     }
 
-    /// This member.
+    /// This member's rank.
     #[inline(always)]
     pub(crate) fn rank(&self) -> usize {
         self.rank
@@ -149,7 +151,7 @@ impl FlatSet {
         (0..self.size()).filter(move |rank| *rank != me)
     }
 
-    /// Tells the other members, in their arenas, that this one makes no more calls.
+    /// Reports to the other members, in their arenas, that this member makes no more calls.
     pub(crate) fn leave(&self) {
         for rank in self.others() {
             self.members[rank].left[0].fetch_add(1, Ordering::Release);
@@ -172,13 +174,14 @@ impl FlatSet {
         self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
 
-    /// This member's contribution of `total` bytes to the round before, until it begins the next one.
+    /// This member's contribution of `total` bytes to the round before. It stays until this member begins the
+    /// next round.
     pub(crate) fn last_contribution(&self, total: u64) -> Span {
         self.bytes_of(self.round - 1, self.rank, total)
     }
 
-    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in
-    /// every second pair of rounds, so that a member writes where it last read. Not after an
+    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots. They
+    /// do in every second pair of rounds, so that a member writes where it read last, but not after an
     /// allreduce, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
@@ -211,20 +214,20 @@ impl FlatSet {
         &self.slots[round as usize % 2]
     }
 
-    /// Whether a member has begun a round, and not yet the one two later.
+    /// Whether a member has begun a round, and not yet the round two later.
     #[inline]
     fn has_begun(&self, rank: usize, round: u64) -> bool {
         let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
-    /// Whether the member that a round waited for has still not come.
+    /// Whether the member for which a round waited has still not begun it.
     #[inline]
     pub(crate) fn misses(&self) -> bool {
         !self.has_begun(self.missed.0, self.missed.1)
     }
 
-    /// The member that a round waited for last.
+    /// The member for which a round waited last.
     pub(crate) fn missed(&self) -> usize {
         self.missed.0
     }
@@ -239,7 +242,7 @@ impl FlatSet {
             .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
     }
 
-    /// Begins the next round.
+    /// Starts the next round.
     #[inline]
     pub(crate) fn begin(&mut self, call: &impl Round) -> ActiveRound {
         self.round += 1;
@@ -249,13 +252,13 @@ impl FlatSet {
         ActiveRound { word, posted: false, ahead, all: false }
     }
 
-    /// Takes a round as far as it goes: its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns its outcome, once it has ended.
     #[inline]
     pub(crate) fn advance(&mut self, active: &mut ActiveRound, call: &mut impl Round) -> Option<Result<()>> {
         self.step(active, call)
     }
 
-    /// The same, inlined.
+    /// The inlined body of `advance`.
     #[inline(always)]
     pub(crate) fn step<R: Round>(&mut self, active: &mut ActiveRound, call: &mut R) -> Option<Result<()>> {
         let members = self.members.len();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Short collectives: what a member gives and takes in a call over slots, and how many rounds that takes.
+//! Short collectives: what a member gives and takes in a call over slots, and how many rounds the call takes.
 //!
 //! Invariants: whether a call is short, and its number of rounds, follow from what all members know alike.
 //!
@@ -12,18 +12,21 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// Longest contribution of a member, and the most that a member reads of all; pulled calls have `PULLED_MAX`.
+/// The longest contribution of a member, and the most bytes that a member reads from all members. Pulled
+/// calls have `PULLED_MAX`.
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
-/// The most that a member of a pulled call reads of all: meanwhile it makes no progress elsewhere.
+/// The most bytes that a member of a pulled call reads from all members. Meanwhile it makes no other
+/// progress.
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
-/// Above so many bytes of all members an allreduce takes two rounds.
+/// The bytes of all members' vectors above which an allreduce takes two rounds.
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
-/// The same where members share cpus, so that each round costs a yield.
+/// The same bound where members share cpus, so that each round costs a yield.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
-/// Each member reads the slots of all, so for more members a schedule of logarithmic depth is faster.
+/// The most members that use slots. Each reads the slots of all, so for more members a schedule of
+/// logarithmic depth is faster.
 pub(crate) const MEMBERS_MAX: usize = 16;
-// Members combine in the order of ranks, as schedules among so few do.
+// Members combine in the order of ranks, like schedules among so few ranks.
 const _: () = assert!(MEMBERS_MAX as u32 <= schedule::order::IN_RANKS_MAX);
 
 /// Whether a collective's long blocks can be pulled (`pull.rs`).
@@ -32,7 +35,7 @@ pub(crate) fn is_pullable(collective: Collective) -> bool {
     matches!(collective, Collective::Alltoall | Collective::Allgather)
 }
 
-/// Bytes that each member contributes, or the root does, to a call of so many bytes.
+/// The bytes that each member, or only the root, contributes to a call of `bytes` bytes.
 #[inline(always)]
 pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -> u64 {
     match collective {
@@ -41,21 +44,22 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
     }
 }
 
-/// Which round of its call a member is in.
+/// The round of its call in which a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The only one.
+    /// The only round.
     Whole,
-    /// The first of a long allreduce: each member reduces its share, and leaves it in the others' slots.
+    /// The first round of a long allreduce: each member reduces its share, and leaves it in the others'
+    /// slots.
     ReduceShares,
-    /// The second: each member takes the others' shares from its own slot.
+    /// The second round of a long allreduce: each member takes the others' shares from its own slot.
     GatherShares,
 }
 
 /// A collective over slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// The collective; none of those with a count for each member.
+    /// The collective, which has no counts for each member.
     pub collective: Collective,
     /// The round of the call.
     pub(crate) phase: Phase,
@@ -63,17 +67,17 @@ pub struct Short {
     pub root: usize,
     /// The vector of a broadcast or reduction, or one member's block: the length that this member expects.
     pub bytes: u64,
-    /// The length that this member gives; `bytes` where it only receives.
+    /// The length that this member gives, or `bytes` if it only receives.
     pub given: u64,
-    /// What this member contributes.
+    /// The memory that this member contributes.
     pub input: Buffer,
-    /// Where the result goes. That of a reduction has no gaps.
+    /// The memory of the result. That of a reduction has no gaps.
     pub output: Buffer,
     /// The bytes of the vector that this member reduces.
     pub part: Range<usize>,
     /// Whether this member's block is in the output already.
     pub in_place: bool,
-    /// Of a reduction.
+    /// The operator and the type of a reduction.
     pub operator: Option<(PredefinedOp, Basic)>,
 }
 
@@ -95,15 +99,15 @@ impl Short {
         }
     }
 
-    /// A new one, filled.
+    /// A new call, filled in.
     #[cfg(test)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);
         if short.fill(call, rank, members) { Some(short) } else { None }
     }
 
-    /// Makes a new one the planned call among so many members of one group. Returns whether slots take it:
-    /// all members come to the same answer. Reductions come without images.
+    /// Fills in a new call from the planned call among `members` members of one group. Returns whether slots
+    /// take it: all members come to the same answer. Reductions on images do not come here.
     #[inline]
     pub fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
@@ -126,8 +130,8 @@ impl Short {
         }
     }
 
-    /// Input and output of `given` and `expected` blocks, which do not overlap. A missing one is
-    /// MPI_IN_PLACE, or significant at the root only.
+    /// Fills in input and output of `given` and `expected` blocks, which do not overlap. A missing buffer is
+    /// MPI_IN_PLACE, or is significant only at the root.
     #[inline]
     fn fill_blocks(&mut self, call: &Call, rank: usize, given: usize, expected: usize) -> bool {
         let (input, output) = (call.input.whole(), call.output.whole());
@@ -151,7 +155,7 @@ impl Short {
         true
     }
 
-    /// The operands of a reduction.
+    /// Fills in the operands of a reduction.
     #[inline]
     fn fill_vector(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return false };
@@ -175,8 +179,8 @@ impl Short {
         true
     }
 
-    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member
-    /// reduces only its share, and no member writes cache lines that several others hold.
+    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max` bytes. Then each
+    /// member reduces only its share, and no member writes cache lines that several others hold.
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {
@@ -185,20 +189,20 @@ impl Short {
         }
     }
 
-    /// The bytes of the vector that a member reduces in the first of two rounds: whole elements.
+    /// The bytes of the vector that a member reduces in the first of two rounds. They are whole elements.
     pub(crate) fn share(&self, rank: usize, members: usize) -> Range<usize> {
         let element = self.operator.map_or(1, |(_, basic)| basic.size());
         let at = |rank| self.bytes as usize / element * rank / members * element;
         at(rank)..at(rank + 1)
     }
 
-    /// Bytes that each member contributes, or the root does.
+    /// The bytes that each member, or only the root, contributes.
     #[inline]
     pub(crate) fn contribution(&self, members: usize) -> u64 {
         contribution(self.collective, self.bytes, members)
     }
 
-    /// Where a member's block is among those of all.
+    /// The position of a member's block among those of all.
     #[inline]
     pub(crate) fn block_of(&self, rank: usize) -> Range<usize> {
         let block = self.bytes as usize;
@@ -217,7 +221,7 @@ impl Short {
         }
     }
 
-    /// The members whose slots the one of this rank needs.
+    /// The members whose slots the member `rank` needs.
     #[inline]
     pub(crate) fn waits_for(&self, rank: usize, members: usize) -> Range<usize> {
         use Collective::*;
@@ -232,16 +236,17 @@ impl Short {
     }
 }
 
-/// The allreduce of the fast path: vectors without gaps of a predefined type, which every member reduces
-/// whole. Another member, or `Coll::begin` here, may go on with the same call as a `Short`: both publish the
-/// same words. It owns nothing, so nothing is dropped.
+/// The allreduce of the fast path: contiguous vectors of a predefined type, which every member reduces whole.
+/// Another member, or `Coll::begin` here, may continue the same call as a `Short`, since both publish the
+/// same words. The value owns nothing, so nothing is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
     /// The operator, and the type of the elements.
     pub operator: (PredefinedOp, Basic),
     /// This member's vector.
     pub input: Span,
-    /// The result: as many bytes, the same as the input or disjoint from it.
+    /// The memory of the result. It has as many bytes as the input, and is the same as the input or disjoint
+    /// from it.
     pub output: Span,
 }
 

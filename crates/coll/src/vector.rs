@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collectives with a count for every member, over slots.
 //!
-//! Only a member and its receivers know what it gives. So its word holds the length of its contribution,
-//! which begins with a table of the ends of the receivers' blocks, if there is one for each. Or the word says
-//! that the contribution is too long. Then a block of a gatherv goes to the root by a schedule of two ranks;
-//! in the other collectives all members see the word, and a schedule carries out the whole call.
+//! Only a member and its receivers know how much it gives. So its word holds the length of its contribution,
+//! which begins with a table of the ends of the receivers' blocks if there is a block for each. If the
+//! contribution is too long, the word says that instead. Then a block of a gatherv goes to the root by a
+//! schedule of two ranks. In the other collectives all members see the word, and a schedule carries out the
+//! whole call.
 //!
 //! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
@@ -17,10 +18,10 @@ use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::ops::Range;
 
-/// The longest contribution; above it one copy is faster than two.
+/// The longest contribution. Above it one copy is faster than two.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// After a call that was too long for its slots, so many go by schedules without a round.
+/// How many calls go by schedules without a round, after a call that was too long for its slots.
 const SKIPPED_MAX: u32 = 15;
 
 /// How many of the next calls try no round.
@@ -32,15 +33,15 @@ pub(crate) struct Backoff(u32);
 pub struct Vector {
     collective: Collective,
     root: usize,
-    /// What it gives each receiver, or all.
+    /// The data that it gives to each receiver, or to all.
     gives: Part,
-    /// What it takes from each member, or from the root.
+    /// The memory for what it takes from each member, or from the root.
     takes: Part,
     in_place: bool,
     bytes_max: u64,
-    /// Whether a schedule carries it out.
+    /// Whether a schedule carries the call out.
     scheduled: bool,
-    /// The members whose long blocks a schedule brings to this one.
+    /// The members whose long blocks a schedule brings to this member.
     long: Vec<usize>,
 }
 
@@ -60,14 +61,14 @@ impl Backoff {
         skips
     }
 
-    /// A call was too long; the next ones probably are, too.
+    /// Notes that a call was too long, since the next calls probably are, too.
     pub(crate) fn begin(&mut self) {
         self.0 = SKIPPED_MAX;
     }
 }
 
 impl Vector {
-    /// The call over slots with space for contributions of `bytes_max`; nothing if they do not take it. All
+    /// The call for slots with space for contributions of `bytes_max`, or None if slots do not take it. All
     /// members come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
@@ -97,7 +98,7 @@ impl Vector {
         self.scheduled = true;
     }
 
-    /// Whether a schedule must carry it out, as all members know by now.
+    /// Whether a schedule must carry the call out, as far as all members know by now.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled
     }
@@ -116,7 +117,7 @@ impl Vector {
         !matches!(self.collective, Collective::Gatherv | Collective::Allgatherv)
     }
 
-    /// The blocks that it contributes: one for each member, or one for all.
+    /// The blocks that this member contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
             Part::Each(blocks) => blocks,
@@ -125,7 +126,7 @@ impl Vector {
             {
                 self.takes.each()
             }
-            // Its own block lies among those that it takes.
+            // This member's own block lies among those that it takes.
             Part::None if self.collective == Collective::Allgatherv => {
                 std::slice::from_ref(self.take_of(rank))
             }
@@ -136,7 +137,7 @@ impl Vector {
         }
     }
 
-    /// Where the block of a member goes.
+    /// The memory for the block of a member.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
             Part::Each(blocks) => &blocks[from],
@@ -145,7 +146,7 @@ impl Vector {
         }
     }
 
-    /// The block that it gives itself, and where that goes.
+    /// The block that this member gives to itself, and the memory for that block.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
             Part::Each(blocks) => &blocks[rank],
@@ -156,7 +157,7 @@ impl Vector {
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
-    /// Takes the block that a member has for this one.
+    /// Takes a member's block for this member.
     fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
         let total = length_of(set, from);
         if total == LENGTH_MAX {
@@ -194,7 +195,7 @@ impl Vector {
     }
 }
 
-/// The length of a member's contribution; `LENGTH_MAX` if it is too long.
+/// The length of a member's contribution, or `LENGTH_MAX` if it is too long.
 fn length_of(set: &FlatSet, rank: usize) -> u64 {
     set.facts_of(rank) & LENGTH_MAX
 }
@@ -209,7 +210,7 @@ impl Round for Vector {
     fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
         let blocks = self.given(set.rank());
         let has_table = self.has_table() && !blocks.is_empty();
-        // No other member reads what it gives itself.
+        // No other member reads what this member gives to itself.
         let is_read = |to: usize| !has_table || to != set.rank();
         let bytes = |(to, block): (usize, &Buffer)| if is_read(to) { block.bytes() as u64 } else { 0 };
         let table = if has_table { 4 * blocks.len() } else { 0 };
@@ -249,7 +250,7 @@ impl Round for Vector {
         if self.scheduled {
             return Ok(());
         }
-        // An error of one block does not keep it from taking the others.
+        // An error of one block does not prevent the others from being taken.
         let mut taken = Ok(());
         for from in givers.filter(|from| *from != set.rank()) {
             taken = taken.and(self.take_from(set, from));

@@ -8,7 +8,8 @@ use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};
 use error::{Class, Error};
 use schedule::algorithm::Collective;
 
-/// Bits of a word below the round: five of the collective, four of the root, and those of the bytes.
+/// The bits of a word below the round: five of the collective, four of the root, and `LENGTH_BITS` of the
+/// bytes.
 pub(crate) const FACTS_BITS: u32 = 30;
 pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
@@ -31,13 +32,13 @@ pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
 }
 
-/// Whether facts are those of a call of this collective.
+/// Whether facts belong to a call of this collective.
 #[inline]
 pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64
 }
 
-/// The error of rank `me`, which makes this call, where rank `rank` has published another word.
+/// The error at rank `me`, which makes this call, if rank `rank` has published another word.
 #[cold]
 pub(crate) fn disagree(
     collective: Collective,
@@ -59,7 +60,7 @@ pub(crate) fn disagree(
     Error::new(Class::Truncate, sentence)
 }
 
-/// The same where collective or root differ.
+/// The error if collective or root differ.
 #[cold]
 pub(crate) fn differ(collective: Collective, root: usize, me: usize, rank: usize, theirs: u64) -> Error {
     let theirs_root = theirs >> LENGTH_BITS & 15;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Devices, which reduce what lies in their memory. Whether they do, members say in an exchange: a rank whose
-//! buffers lie elsewhere makes all go by a schedule.
+//! Devices, which reduce data in their own memory. Members exchange whether they can: if a rank's buffers lie
+//! elsewhere, all members use a schedule.
 
 use super::{Asked, Facts, Way, Why};
 use schedule::algorithm::Collective::*;

@@ -4,17 +4,17 @@
 use super::{Asked, Facts, Why};
 use schedule::algorithm::Collective::*;
 
-/// The least bytes for a library where nothing was measured.
+/// The least bytes for a library that was not measured.
 const BYTES_MIN: u64 = 64 << 10;
 
 /// A loaded library, as far as a call depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
-    /// The length from which on it is faster, if that was measured.
+    /// The length from which on the library is faster, if that was measured.
     pub measured: Option<u64>,
-    /// Whether it has the type and the operator of a reduction.
+    /// Whether the library has the type and the operator of a reduction.
     pub has_operator: bool,
-    /// Whether the members can make its communicator now, unless they have.
+    /// Whether the members have its communicator, or can make it now.
     pub may_join: bool,
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who carries a collective out: one decision for calls of programs, `outboard plan` and `outboard explain`.
+//! What carries a collective out: one decision for calls of programs, `outboard plan` and `outboard explain`.
 //!
-//! There are two. `choose` names the carrier. All members come to the same answer, since it depends only on
-//! what all know alike; so does whether a schedule's edges between hosts are fetched. Of a schedule each rank
-//! then decides for itself whether the rank or its proxy executes it (`execute`), since any driver gets along
-//! with any other.
+//! There are two decisions. `choose` names the carrier. All members come to the same answer, since it depends
+//! only on what all know alike; so does whether a schedule's edges between hosts are fetched. If a schedule
+//! is the carrier, each rank then decides for itself whether it or its proxy executes the schedule
+//! (`execute`), since all drivers work together.
 //!
-//! Each carrier is a file here whose `takes` says why it takes a call, if it does. The rows of `carriers!`
-//! are the order in which they are asked. `abi/collective/start.rs` starts each.
+//! Each carrier is a file here, whose `takes` says why it takes a call, if it does. The rows of `carriers!`
+//! have the order in which the carriers are asked. `abi/collective/start.rs` starts each.
 
 mod device;
 mod library;
@@ -28,9 +28,9 @@ use ::schedule::algorithm::Collective;
 /// How a program makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It waits in the call.
+    /// The program waits in the call.
     Blocking,
-    /// It waits later.
+    /// The program waits later.
     Nonblocking,
     /// MPI_Start starts it, any number of times.
     Persistent,
@@ -39,36 +39,36 @@ pub enum Way {
 /// A call as far as its carrier depends on it. All members know this alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Which collective.
+    /// The collective.
     pub collective: Collective,
-    /// As `Call::bytes`.
+    /// The bytes of `Call::bytes`.
     pub bytes: u64,
     /// The ranks of the comm.
     pub members: u32,
-    /// How the program makes it.
+    /// How the program makes the call.
     pub way: Way,
-    /// Whether all ranks of one group take part with each other, not neighbours nor two groups.
+    /// Whether all ranks of one group take part with each other, rather than neighbours or two groups.
     pub everybody: bool,
-    /// Whether it reduces packed images of elements with gaps, or by an operator of the program.
+    /// Whether the call reduces packed images of elements with gaps, or by an operator of the program.
     pub imaged: bool,
 }
 
 impl Asked {
-    /// What is asked of `members` ranks by a call, which `one_group` of ranks makes.
+    /// The facts of a call on `members` ranks. `one_group`: whether they are one group.
     #[inline(always)]
     pub fn of(call: &Call, members: u32, one_group: bool, way: Way, imaged: bool) -> Asked {
         let everybody = one_group && call.neighbors.is_none();
         Asked { collective: call.collective, bytes: call.bytes(members), members, way, everybody, imaged }
     }
 
-    /// How slots of this space carry it, if they do.
+    /// How slots of this space carry the call, or None if they do not.
     #[inline(always)]
     pub fn moves(&self, space: Space) -> Option<Moved> {
         space.moves(self.collective, self.bytes, self.members as usize)
     }
 }
 
-/// What else decides: settings, and what members have found or exchanged.
+/// The other facts that decide: settings, and what members have found or exchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The settings.
@@ -81,7 +81,7 @@ pub struct Facts<'a> {
     pub slots: Slots,
 }
 
-/// Makes the type of carriers and the choice among them from one row each: the variant, its file, its name.
+/// Makes the type of carriers, and the choice among them, from one row each: the variant, its file, its name.
 macro_rules! carriers {
     ($($(#[$doc:meta])* $carrier:ident by $file:ident, $name:literal;)*) => {
         /// Who carries a collective out.

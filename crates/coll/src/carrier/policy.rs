@@ -6,29 +6,29 @@ use executor::Offload;
 use schedule::algorithm::Collective;
 use settings::Settings;
 
-/// The settings, as the carriers ask for them.
+/// The settings, in the form in which the carriers use them.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The collectives that may go over slots: a bit for each.
     slots: u32,
-    /// Who is to execute schedules.
+    /// What is to execute schedules: the caller or a proxy.
     pub offload: Offload,
-    /// The least bytes of an operation that a proxy gets.
+    /// The least bytes of an operation that is offloaded to a proxy.
     pub offload_bytes_min: u64,
-    /// Members compare what they pass.
+    /// Whether members compare their arguments.
     pub(super) is_checked: bool,
     /// The least bytes for a collective library; 0: as measured.
     pub(super) ccl_bytes_min: u64,
     /// The least bytes for devices.
     pub(super) device_bytes_min: u64,
-    /// Messages between hosts go on while their ranks compute: they lie in sockets.
+    /// Whether messages between hosts advance while their ranks compute, because they lie in sockets.
     pub is_carried_by_kernel: bool,
-    /// Devices take part.
+    /// Whether devices take part.
     pub(super) has_devices: bool,
 }
 
 impl Policy {
-    /// Reads the settings; `algorithms` are those that users have chosen.
+    /// Reads the settings. `algorithms` are those that the user has chosen.
     pub fn new(settings: &Settings, algorithms: &Choice) -> Policy {
         let offload = Offload::from(settings.offload);
         let is_checked = settings.check != 0;
@@ -47,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// Whether a collective may go over slots: not where users choose its algorithm, proxies or
+    /// Whether a collective may go over slots. It may not if the user chooses its algorithm, proxies or
     /// OUTBOARD_CHECK.
     #[inline(always)]
     pub(crate) fn may_use_slots(&self, collective: Collective) -> bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The comm's queue, which carries nonblocking calls over slots of its own, one after the other (`queue.rs`).
 //!
-//! A call that is made before the slots are attached waits for that; then a schedule may carry it out.
+//! A call that is made before the slots are attached waits for that. Then a schedule may still carry it out.
 
 use super::{Asked, Facts, Slots, Way, Why, slots};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule, which takes every call. Whether its edges between hosts are fetched, all members decide alike;
-//! who executes it, each for itself.
+//! A schedule, which takes every call. All members decide alike whether its edges between hosts are fetched;
+//! each decides for itself what executes it.
 
 use super::{Asked, Facts, Policy, Way, Why};
 use executor::Offload;
@@ -11,12 +11,12 @@ pub(super) fn takes(_: &Asked, _: &Facts) -> Option<Why> {
     Some(Why::Scheduled)
 }
 
-/// Edges of an exchange that are shorter than this are messages of the ranks, where the kernel goes on with
-/// these: it has taken them before the program computes (docs/measured/hosts.md).
+/// The shortest edge of an exchange that is fetched where the kernel moves messages. Shorter edges are
+/// messages of the ranks, which the kernel has taken before the program computes (docs/measured/hosts.md).
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
-/// The bytes from which on edges between hosts are fetched by proxies; shorter ones are messages of the
-/// ranks. `asked` is only looked at where there are such edges.
+/// The bytes from which on edges between hosts are fetched by proxies; shorter edges are messages of the
+/// ranks. `asked` is called only if there are such edges.
 pub fn fetched_bytes_min(policy: &Policy, way: Way, has_nodes: bool, asked: impl FnOnce() -> Asked) -> u64 {
     if policy.offload == Offload::On {
         return 0;
@@ -40,13 +40,13 @@ fn is_exchange(asked: &Asked) -> bool {
     matches!(asked.collective, Alltoall | Alltoallv | Alltoallw)
 }
 
-/// Who is to execute a schedule. A rank that only waits does so itself, unless OUTBOARD_OFFLOAD=on.
+/// What is to execute a schedule. A rank that only waits executes it itself, unless OUTBOARD_OFFLOAD=on.
 pub fn offload(policy: &Policy, way: Way) -> Offload {
     if way == Way::Blocking && policy.offload != Offload::On { Offload::Off } else { Offload::Auto }
 }
 
-/// The bytes that a rank sends and receives, about, if all ranks know them alike: not in v- and
-/// w-collectives, nor among neighbours or on an intercommunicator.
+/// The bytes that a rank sends and receives, approximately. None if the ranks do not know them alike: in v-
+/// and w-collectives, among neighbours, and on an intercommunicator.
 fn common_bytes(asked: &Asked) -> Option<u64> {
     let blocks = match asked.collective {
         collective if !asked.everybody || collective.has_counts() => return None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Slots in shared memory, which carry blocking calls inside them (`flat.rs`).
+//! Slots in shared memory, which carry blocking calls inside the calls (`flat.rs`).
 //!
-//! A comm attaches its slots after some calls; those go by schedules, as do calls with counts that turn out
+//! A comm attaches its slots after some calls, which go by schedules. So do calls with counts that turn out
 //! to be too long for slots.
 
 use super::{Asked, Facts, Way, Why};
@@ -11,20 +11,20 @@ use schedule::algorithm::Collective::{self, *};
 /// The state of a comm's slots.
 #[derive(Clone, Copy, Debug)]
 pub enum Slots {
-    /// Some member has no memory for them, or has a proxy for the queue.
+    /// Some member has no memory for slots, or has a proxy for the queue.
     Refused,
-    /// The members have not attached them yet.
+    /// The members have not attached the slots yet.
     Unattached,
-    /// They carry the call in this way, unless it is too long.
+    /// The slots are attached, and carry the call in this way; None: the call is too long.
     Attached(Option<Moved>),
 }
 
-/// What the slots of a set have space for, as the members have exchanged it.
+/// The space of a set's slots, as the members have exchanged it.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// The longest contribution.
     pub(crate) bytes_max: u64,
-    /// Longer blocks are pulled.
+    /// The longest block that is not pulled.
     pub(crate) inline_bytes_max: u64,
 }
 
@@ -62,19 +62,19 @@ pub(super) fn may(asked: &Asked, facts: &Facts) -> bool {
         && !matches!(facts.slots, Slots::Refused)
 }
 
-/// Whether so many members have slots.
+/// Whether a comm of `members` members has slots.
 #[inline(always)]
 pub(super) fn is_size(members: usize) -> bool {
     (2..=MEMBERS_MAX).contains(&members)
 }
 
-/// Whether a call of so many bytes (of the vector, or of a member's block) fits the longest slots of so many
-/// members.
+/// Whether a call of `bytes` bytes (of the vector, or of a member's block) fits the longest slots of
+/// `members` members.
 #[inline(always)]
 pub(crate) fn fits(collective: Collective, bytes: u64, members: usize) -> bool {
     let (times, most) = match collective {
         Bcast | Allreduce | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
-        // Above `BYTES_MAX` only if they are pulled.
+        // Calls above `BYTES_MAX` fit only if they are pulled.
         Alltoall | Allgather => (members as u64, PULLED_MAX),
         _ => (members as u64, BYTES_MAX),
     };
@@ -82,7 +82,7 @@ pub(crate) fn fits(collective: Collective, bytes: u64, members: usize) -> bool {
 }
 
 impl Space {
-    /// How these slots carry a call; nothing if they lack the space.
+    /// How these slots carry a call, or None if they lack the space.
     #[inline(always)]
     pub fn moves(self, collective: Collective, bytes: u64, members: usize) -> Option<Moved> {
         if !fits(collective, bytes, members) {

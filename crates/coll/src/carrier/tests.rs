@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The decisions as tables over facts.
+//! Tests of the decisions, as tables over facts.
 
 use super::*;
 use crate::call::{Members, Part};
@@ -19,7 +19,7 @@ fn asked(collective: Collective, bytes: u64, members: u32) -> Asked {
     Asked { collective, bytes, members, way: Way::Blocking, everybody: true, imaged: false }
 }
 
-/// The choice with default settings, and what a test changes of the facts.
+/// The choice with default settings, and the facts that a test changes.
 fn chosen(asked: Asked, change: impl Fn(&mut Facts)) -> (Carrier, Why) {
     let policy = policy(&Settings { device: settings::Device::Auto, ..Settings::default() });
     let slots = Slots::Attached(asked.moves(Space::FULL));
@@ -56,7 +56,7 @@ fn slots_take_blocking_calls_that_fit() {
 
 const LESS: u64 = 16 << 10;
 
-/// The state of slots, as a call finds them.
+/// The state of slots for a call.
 type State = fn(&Asked) -> Slots;
 const REFUSED: State = |_| Slots::Refused;
 const UNATTACHED: State = |_| Slots::Unattached;
@@ -93,7 +93,7 @@ fn a_queue_takes_what_does_not_block() {
             (asked(Bcast, MIB, 2), FULL, QUEUE),
             (asked(Bcast, MIB + 1, 2), FULL, SCHEDULE),
             (asked(Bcast, LESS + 1, 2), SMALLER, SCHEDULE),
-            // It waits until it is known what space there is.
+            // The call waits until the space is known.
             (asked(Bcast, MIB + 1, 2), UNATTACHED, QUEUE),
             (asked(Alltoallv, 0, 2), FULL, QUEUE),
             (asked(Barrier, 0, 1), UNATTACHED, SCHEDULE),
@@ -169,7 +169,7 @@ fn devices_reduce_long_vectors_among_few() {
     assert_eq!(chosen(asked(Allreduce, MIB, 2), library).0, Carrier::Library, "it is asked first");
 }
 
-/// Goal: what decides which edges are fetched is the same on every rank of a call.
+/// Goal: which edges are fetched is decided alike on every rank of a call.
 #[test]
 fn all_ranks_decide_alike_which_edges_are_fetched() {
     let block = sys::Block::new(400);
@@ -184,7 +184,8 @@ fn all_ranks_decide_alike_which_edges_are_fetched() {
         let policy = policy(&Settings { offload_bytes_min: bytes_min, ..Settings::default() });
         schedule::fetched_bytes_min(&policy, Way::Nonblocking, true, || asked)
     };
-    // The least bytes with which no edge is fetched are one more than what a rank sends and receives.
+    // The least bytes with which no edge is fetched are one more than the bytes that a rank sends and
+    // receives.
     let common = |first_group, neighbors, collective, input: Part, output: Part, bytes: u64| {
         let of = |bytes| least(first_group, neighbors, collective, input.clone(), output.clone(), bytes);
         assert_eq!([of(bytes), of(bytes + 1)], [0, u64::MAX], "{collective:?} {input:?} {output:?}");
