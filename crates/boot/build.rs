@@ -2,7 +2,7 @@
 //! Names this build of the library by the sources of all crates whose records lie in the job's memory.
 use std::path::{Path, PathBuf};
 
-/// Whoever shares a job's memory must agree on what these say.
+/// The crates whose records all processes that share a job's memory must read alike.
 const CRATES: [&str; 13] = [
     "abi",
     "boot",
@@ -27,7 +27,7 @@ fn main() {
         sources(&folder, &mut files);
     }
     files.sort();
-    // FNV-1a: names need not be secrets.
+    // The hash is FNV-1a, since names need not be secrets.
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for file in &files {
         let text = std::fs::read(file).expect("a source that was just listed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which build of the library this is. Processes of different builds would misread each other's records.
+//! The build of the library. Processes of different builds would misread each other's records.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,8 @@ use error::{Class, Result, fail};
 use settings::Settings;
 use transport::shm::{Segment, Shape};
 
-/// Made of the sources whose records lie in shared memory (`build.rs` beside `src`).
+/// The name of this build, made from the sources whose records lie in shared memory (`build.rs` beside
+/// `src`).
 pub const BUILD: u64 = {
     match u64::from_str_radix(env!("OUTBOARD_BUILD"), 10) {
         Ok(build) => build,
@@ -16,8 +17,8 @@ pub const BUILD: u64 = {
     }
 };
 
-/// What a new job has on this host. It says so if ranks may allocate less than the machine has, unless
-/// OUTBOARD_ARENA_BYTES asks for it.
+/// The shape of a new job's memory on this host. Prints a line if ranks may allocate less than the machine
+/// has, unless OUTBOARD_ARENA_BYTES asks for that.
 pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Shape {
     let sparse = Shape::sparse(ranks, spawned, proxies);
     if let Some(arena_bytes) = settings.arena_bytes {
@@ -32,7 +33,7 @@ pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Sha
     sparse
 }
 
-/// The memory of a new job, whose maker has these settings of the scopes `settings::agree::LAUNCHER`.
+/// Makes the memory of a new job. `settings`: its maker's settings of the scopes `settings::agree::LAUNCHER`.
 pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     let (segment, fd) = Segment::create(shape)?;
     segment.job().build.store(BUILD, Ordering::Relaxed);
@@ -40,7 +41,7 @@ pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     Ok((segment, fd))
 }
 
-/// The memory of a job that others have made, if they are of this build.
+/// Attaches the memory of a job that others have made, if they are of this build.
 pub fn attach(fd: OwnedFd) -> Result<Segment> {
     let segment = Segment::attach(fd)?;
     let theirs = segment.job().build.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finding the segment, and becoming a rank or a proxy of it.
+//! How a process finds the segment, and becomes a rank or a proxy of it.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -10,11 +10,11 @@ use sys::process::Process;
 use telemetry::Who;
 use transport::shm::{LocalRank, Segment};
 
-/// What the environment makes of this process.
+/// What this process is, by its environment.
 pub(crate) enum Claim {
     /// A rank of `mpirun`'s job.
     Rank(&'static Segment, LocalRank),
-    /// Not part of a job, or the child of a rank.
+    /// A process that is not part of a job, or is the child of a rank.
     Alone,
 }
 
@@ -36,20 +36,21 @@ pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     }
 }
 
-/// A proxy's place in its job.
+/// A proxy's membership in its job.
 pub struct ProxyMembership {
     /// The job's memory.
     pub segment: &'static Segment,
-    /// Which proxy this process is.
+    /// The number of the proxy that this process is.
     pub proxy: u32,
-    /// The process that has started it, without which it ends: `mpirun`, or a rank.
+    /// The process that started the proxy, `mpirun` or a rank. The proxy ends with it.
     pub parent: Process,
-    /// What was chosen by measurement.
+    /// The values chosen by measurement.
     pub tuning: &'static tuning::Tuning,
 }
 
 /// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's
-/// page, and records events if a setting says so. An error if neither `mpirun` nor a rank has started it.
+/// page, and records events if a setting says so. Errors: neither `mpirun` nor a rank has started this
+/// process.
 pub fn join_proxy() -> Result<ProxyMembership> {
     let settings = settings::load()?;
     simulate(settings);
@@ -81,8 +82,8 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     Ok(ProxyMembership { segment, proxy, parent, tuning: crate::tuning::of_process(segment, settings) })
 }
 
-/// What `mpirun` does for a proxy that it starts, this one does itself: it is no rank's child, and goes to
-/// its cpu.
+/// Does what `mpirun` does for a proxy that it starts: makes the process no rank's child, and moves it to its
+/// cpu.
 fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Result<()> {
     if let Some(cpus) = &settings.proxy_cores
         && let Some(cpu) = cpus.iter().cycle().nth(proxy as usize)
@@ -93,14 +94,14 @@ fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Re
     sys::child::detach(announce).map_err(|error| Error::new(Class::Other, format!("cannot fork: {error}")))
 }
 
-/// What tests want of the machine.
+/// Simulates what tests want of the machine.
 pub(crate) fn simulate(settings: &Settings) {
     if let Some(bytes) = settings.cma_refused_bytes_min {
         sys::remote::refuse_from(bytes as usize);
     }
 }
 
-/// Begins to time what is done here, and to trace it, as the settings say.
+/// Starts to time and to trace this process, as the settings say.
 pub(crate) fn time(settings: &Settings, who: Who, alone: bool) {
     if let Some(file) = &settings.trace
         && let Err(error) = telemetry::event::trace(who, file, alone, settings.trace_events_max as usize)
@@ -115,13 +116,14 @@ pub(crate) fn time(settings: &Settings, who: Who, alone: bool) {
     }
 }
 
-/// The segment stays mapped as long as the process lives: counters and doorbells are used until the very end.
+/// Keeps the segment mapped as long as the process lives, since counters and doorbells are used until the
+/// very end.
 pub(crate) fn keep(segment: Segment) -> &'static Segment {
     Box::leak(Box::new(segment))
 }
 
-/// The job's segment: by the inherited descriptor, or by the launcher's where a program between the two
-/// closed ours. `None` if neither is there any more, as for a program that a rank started.
+/// The job's segment, by the inherited descriptor, or by the launcher's descriptor if a program between the
+/// two has closed ours. None if neither exists any more, as for a program that a rank started.
 fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
     let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {
@@ -146,7 +148,8 @@ fn is_ancestor(pid: u32) -> bool {
     sys::process::ancestors().any(|ancestor| ancestor == pid)
 }
 
-/// Whether a process above this one is a rank. Those of other users, of which this cannot be seen, are none.
+/// Whether an ancestor of this process is a rank. Processes of other users count as no ranks, since this
+/// process cannot look into them.
 pub(crate) fn has_rank_above() -> bool {
     let holds_job = |pid: u32| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a rank prints when a signal ends it: rank, signal, place in the program, and how to look closer.
+//! The report that a rank prints when a signal ends it: rank, signal, place in the program, and how to look
+//! closer.
 //!
-//! The handler must not make things worse. It is set only where no other is: a program, a sanitizer, a Java
-//! machine, Python's faulthandler keep theirs. It has a stack of its own, since the program's may have
-//! overflowed. A fault happens again once the handler has returned, so the process ends by the signal itself,
-//! and exit code and core dump stay.
+//! The handler must not make things worse. It is set only where there is no other handler: a program, a
+//! sanitizer, a Java machine, Python's faulthandler keep theirs. It has a stack of its own, since the
+//! program's may have overflowed. A fault happens again once the handler has returned, so the process ends by
+//! the signal itself, and exit code and core dump stay.
 //!
-//! Names of functions are found with allocations and locks, which the crashed thread may hold. So what needs
-//! neither is printed first, and a timer sends the signal again after some seconds. A second entry, by the
-//! timer or by a fault of the handler, leaves the names out; a third ends the process at once.
+//! Names of functions are found with allocations and locks, which the crashed thread may hold. So the part of
+//! the report that needs neither is printed first, and a timer sends the signal again after some seconds. A
+//! second entry, by the timer or by a fault of the handler, leaves the names out; a third ends the process at
+//! once.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -24,9 +26,9 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGILL, "SIGILL"),
     (libc::SIGABRT, "SIGABRT"),
 ];
-/// What finding names takes; less would overflow.
+/// The bytes of the handler's stack. A smaller stack would overflow while names are found.
 const STACK_BYTES: usize = 512 << 10;
-/// After that the handler is taken to hang.
+/// The time after which the handler counts as hanging.
 const PATIENCE_S: i64 = 5;
 const FRAMES_MAX: usize = 16;
 
@@ -38,14 +40,15 @@ struct Watch {
 }
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
-/// The thread whose crash is being told, 0 if none; then how often its handler came in again.
+/// The thread whose crash is being reported, 0 if none; then how many times its handler was entered again.
 static CRASHED: AtomicI32 = AtomicI32::new(0);
 static AGAIN: AtomicI32 = AtomicI32::new(0);
-/// Where it stood, innermost first; null ends it. And how many of these have been told.
+/// The addresses at which it stood, innermost first; null ends the list. Then how many of them were printed.
 static FRAMES: [AtomicPtr<c_void>; FRAMES_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; FRAMES_MAX];
 static TOLD: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on a crash of this process is told as one of `rank`. Called once, by the thread that joins.
+/// Makes a crash of this process, from now on, print a report that names `rank`. Called once, by the thread
+/// that joins.
 pub(crate) fn watch(crash: Crash, rank: &str) {
     if crash == Crash::Off {
         return;
@@ -56,7 +59,7 @@ pub(crate) fn watch(crash: Crash, rank: &str) {
         return;
     }
     own_stack();
-    // Whatever unwinding loads is loaded now.
+    // This loads now whatever unwinding loads.
     let mut frames = 0;
     backtrace::trace(|_| {
         frames += 1;
@@ -120,13 +123,12 @@ extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let thread = thread();
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid record.
     let info = unsafe { *info };
-    // Of a signal that a process sent; a fault has no sender.
+    // Whether a process sent the signal; a fault has no sender.
     let sent = info.si_code <= 0;
     // SAFETY: the field is there whatever the signal is, and only means something where `sent` is true.
     let sender = unsafe { info.si_pid() };
     let Some(watch) = WATCH.get() else { return end_by(signal) };
-    // A child of fork is no rank. A signal that another process sent needs no report; our timer's is none of
-    // those.
+    // A child of fork is not a rank. A signal that another process sent needs no report, unlike our timer's.
     let foreign = sent && sender != watch.pid && CRASHED.load(Ordering::Relaxed) != thread;
     if sys::process::id() as i32 != watch.pid || foreign {
         return end_by(signal);
@@ -141,7 +143,7 @@ extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
             }
             return end_by(signal);
         }
-        // Another thread crashed at the same time and is telling it.
+        // Another thread crashed at the same time, and is printing its report.
         Err(_) => {
             std::thread::sleep(std::time::Duration::from_secs(2 * PATIENCE_S as u64));
             return end_by(signal);
@@ -184,10 +186,10 @@ fn tell_more(watch: &Watch) {
     });
 }
 
-/// Notes where this thread stood when the signal came.
+/// Stores the addresses at which this thread stood when the signal came.
 fn find_frames() {
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = told;
-    // Unwinding begins with ourselves: the handler, and the kernel's way to it.
+    // Unwinding begins with our own frames: the handler, and the kernel's call of it.
     let (mut own, mut count) = (true, 0);
     let mut skip = 0;
     let mut keep = |frame: &backtrace::Frame| {
@@ -207,7 +209,7 @@ fn find_frames() {
     unsafe { backtrace::trace_unsynchronized(&mut keep) };
 }
 
-/// Prints the frames that have not been told, with names or without.
+/// Prints the frames that have not been printed, with names or without.
 fn tell_frames(with_names: bool) {
     loop {
         let number = TOLD.load(Ordering::Relaxed);
@@ -236,12 +238,12 @@ fn tell_frames(with_names: bool) {
         if !named {
             print(|line| write!(line, "  #{number} ").and_then(|()| write_place(line, ip)));
         }
-        // What called `main` is the same in all programs.
+        // The callers of `main` are the same in all programs.
         TOLD.store(if is_main { FRAMES_MAX } else { number + 1 }, Ordering::Relaxed);
     }
 }
 
-/// Writes an address as addr2line wants it: the file and the offset there.
+/// Writes an address in the form for addr2line: the file and the offset in it.
 fn write_place(line: &mut Line, ip: *mut c_void) -> std::fmt::Result {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -263,7 +265,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        // Room is left for the line's end; what does not fit is cut.
+        // Room is left for the end of the line; text that does not fit is truncated.
         let bytes = &text.as_bytes()[..text.len().min(self.bytes.len() - 1 - self.used)];
         self.bytes[self.used..self.used + bytes.len()].copy_from_slice(bytes);
         self.used += bytes.len();
@@ -273,7 +275,7 @@ impl Write for Line {
 
 fn print(tell: impl FnOnce(&mut Line) -> std::fmt::Result) {
     let mut line = Line { bytes: [0; 512], used: 0 };
-    // A `Line` takes all.
+    // A `Line` accepts any text.
     let _ = write!(line, "outboard: ").and_then(|()| tell(&mut line));
     line.bytes[line.used] = b'\n';
     // Without anybody to read it there is nothing to do about it.
@@ -286,7 +288,7 @@ fn thread() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Sends the signal to this thread in so many seconds, 0 for never: the timer lasts as long as the process.
+/// Sends the signal to this thread in `seconds` seconds; 0: never. The timer lasts as long as the process.
 fn send_after(seconds: i64, signal: c_int, thread: i32) {
     static TIMER: AtomicI32 = AtomicI32::new(-1);
     if TIMER.load(Ordering::Relaxed) < 0 {
@@ -314,7 +316,7 @@ fn send_after(seconds: i64, signal: c_int, thread: i32) {
     };
 }
 
-/// Ends the process by this signal, as if nobody had handled it.
+/// Ends the process by this signal, as if there were no handler.
 fn end_by(signal: c_int) {
     set(signal, libc::SIG_DFL, 0);
     let pid = sys::process::id() as i32;

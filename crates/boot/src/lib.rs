@@ -5,12 +5,12 @@
 //! (`OUTBOARD_JOB_FD`, `OUTBOARD_RANK`, `OUTBOARD_LAUNCHER_PID`). Other programs may stand between `mpirun`
 //! and the rank: a shell script, numactl, a debugger, a Python that closes descriptors. So a process is its
 //! rank if it can open the segment and is the first to claim the rank's page. A program that a rank started
-//! finds the page claimed and is a job of its own. A rank that another launcher started finds the others by
+//! finds the page claimed, and is a job of its own. A rank that another launcher started finds the others by
 //! that launcher's PMI. Without any launcher, a program is a job of one.
 //!
-//! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (finding the segment),
-//! `site.rs` (a job that another launcher started),
-//! `build.rs` (that all are of one build), `crash.rs` (what a rank says that a signal ends).
+//! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (how the segment is found),
+//! `site.rs` (a job that another launcher started), `build.rs` (all processes are of one build), `crash.rs`
+//! (the report of a rank that a signal ends).
 
 mod build;
 mod claim;

@@ -14,27 +14,28 @@ use crate::claim::{self, Claim};
 use crate::crash;
 use crate::site::Site;
 
-/// This process's place in its job.
+/// This process's membership in its job.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership {
     /// The job's memory, mapped until the process ends.
     pub segment: &'static Segment,
-    /// This process's rank in the segment: in MPI_COMM_WORLD, counted from the first rank of its world.
+    /// This process's number in the segment. Its rank in MPI_COMM_WORLD counts from the first rank of its
+    /// world.
     pub rank: LocalRank,
-    /// The first rank of its world: 0, except for processes that were spawned.
+    /// The first rank of this process's world: 0, except for processes that were spawned.
     pub first: u32,
-    /// Ranks in MPI_COMM_WORLD.
+    /// The number of ranks in MPI_COMM_WORLD.
     pub size: u32,
-    /// What was chosen by measurement.
+    /// The values chosen by measurement.
     pub tuning: &'static Tuning,
-    /// Whether this is a job of one that no `mpirun` started.
+    /// Whether this is a job of one process that no `mpirun` started.
     pub alone: bool,
-    /// Where another launcher than `mpirun` started the job.
+    /// The state for a job that another launcher than `mpirun` started.
     site: Option<&'static Site>,
 }
 
-/// Enters the job: finds the rank and publishes the process. Waits for nobody. Once per process; a second
-/// call is an error where `mpirun` started this process, because its rank is taken.
+/// Enters the job: finds the rank and publishes the process. Waits for no other process. A second call in a
+/// process is an error if `mpirun` started the process, because its rank is taken.
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
     claim::simulate(settings);
@@ -46,7 +47,7 @@ pub fn join() -> Result<Membership> {
             Membership { segment, rank, first, size, tuning, alone: false, site: None }
         }
         Claim::Alone => {
-            // What one of our ranks starts has our variables.
+            // A program that one of our ranks starts has our variables.
             let site = if settings.job_fd.is_none() { Site::find(settings)? } else { None };
             if site.is_none_or(|site| site.rank.peer() == 0) {
                 settings::unknown().iter().for_each(|sentence| eprintln!("outboard: {sentence}"));
@@ -91,22 +92,22 @@ fn alone(settings: &Settings) -> Result<Membership> {
 }
 
 impl Membership {
-    /// Whether the calling process is the rank: a child of fork is not.
+    /// Whether the calling process is the rank itself; a child of fork is not.
     pub fn is_here(&self) -> bool {
         self.segment.rank(self.rank).pid.load(Ordering::Relaxed) == sys::process::id()
     }
 
-    /// What the processes of MPI_COMM_WORLD share.
+    /// The record that the processes of MPI_COMM_WORLD share.
     pub fn world(&self) -> &'static World {
         self.segment.world(self.first)
     }
 
-    /// The processes of MPI_COMM_WORLD, on whatever hosts.
+    /// The processes of MPI_COMM_WORLD on all hosts.
     pub fn members(&self) -> Range<u32> {
         self.first..self.first + self.size
     }
 
-    /// Refuses settings that would not fit those of the job's other processes.
+    /// Refuses settings that do not fit those of the job's other processes.
     fn agree(&self) -> Result<()> {
         let (job, ours) = (self.segment.job(), told(RANKS));
         let own = self.segment.name(self.rank.peer());
@@ -154,12 +155,12 @@ impl Membership {
         claim::time(settings, telemetry::Who::Rank(self.rank.peer()), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
-        // Whoever spawned it waits for that.
+        // The process that spawned this one waits for that.
         self.nudge_launcher(self.first != 0);
     }
 
-    /// Has the hosts learn each other's endpoints, where no `mpirun` sees to it. For the process's first of
-    /// MPI_Init and MPI_Session_init, once it has its endpoint. Waits for nobody.
+    /// Makes the hosts learn each other's endpoints, where no `mpirun` does that. Called in the process's
+    /// first MPI_Init or MPI_Session_init, once it has its endpoint. Waits for no other process.
     pub fn wire_up(&self) -> Result<()> {
         self.site.map_or(Ok(()), Site::wire_up)
     }
@@ -173,8 +174,8 @@ impl Membership {
         }
     }
 
-    /// Has the agent of this host tell the other hosts what is new here; `mpirun` of one host only where it
-    /// concerns that.
+    /// Makes the agent of this host report to the other hosts what is new here. On one host `mpirun` is
+    /// nudged only if `always` says that it must know.
     pub fn nudge_launcher(&self, always: bool) {
         let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
         if launcher != 0 && (always || self.segment.has_nodes()) {
@@ -183,12 +184,12 @@ impl Membership {
         }
     }
 
-    /// Whether all of its world have come to MPI_Init.
+    /// Whether all ranks of this world have reached MPI_Init.
     pub fn has_all(&self) -> bool {
         self.world().born.count() >= self.size
     }
 
-    /// Sleeps until they have.
+    /// Sleeps until all ranks of this world have reached MPI_Init.
     pub fn wait_for_all(&self) -> Result<()> {
         let world = self.world();
         if !world.born.wait(self.size, || world.aborted().is_some()) {
@@ -199,7 +200,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Says that this rank has reached MPI_Finalize with all its operations done. Its caller keeps making
+    /// Reports that this rank has reached MPI_Finalize with all its operations done. The caller makes
     /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
         self.world().leaving.arrive();
@@ -210,34 +211,36 @@ impl Membership {
             eprintln!("outboard: {}: {}", self.segment.name(self.rank.peer()), error.message);
             self.fail(1);
         }
-        // Those of other worlds may be waiting for us in their MPI_Finalize.
+        // Processes of other worlds may wait for this one in their MPI_Finalize.
         for first in self.segment.connected(self.first).into_iter().filter(|first| *first != self.first) {
             self.segment.members(first).for_each(|rank| self.segment.rank(rank).bell.ring());
         }
     }
 
-    /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that nobody
-    /// needs this process's memory any more. True too when the job is being ended: nobody will arrive then.
+    /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that no
+    /// process needs this one's memory any more. Also true when the job is being ended, since then no more
+    /// processes arrive.
     pub fn may_leave(&self) -> bool {
         let arrived = |first: u32| self.segment.world(first).has_arrived();
         arrived(self.first) && self.segment.connected(self.first).into_iter().all(arrived)
             || self.world().aborted().is_some()
     }
 
-    /// Ends membership after [`Membership::may_leave`] (waiting for it, asleep, if need be): the first rank
+    /// Ends membership after [`Membership::may_leave`], and sleeps until then if need be. The first rank
     /// prints the counters if OUTBOARD_STATS is set, the trace is written, and the rank is marked as
     /// finalized. From then on the process may exit.
     pub fn leave(&self) {
         let world = self.world();
-        // A process with sessions only need not wait for a rank that has not called MPI, and perhaps never
-        // will. Under another launcher all have called it, and the fence comes before this rank's farewell.
+        // A process that has only sessions need not wait for a rank that has not called MPI, and perhaps
+        // never will. Under another launcher all ranks have called it, and the fence comes before this rank's
+        // farewell.
         let is_here =
             |rank: &LocalRank| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
         let joined = || self.segment.members(self.first).filter(is_here).count();
         let have_come = || self.site.is_none() && world.leaving.count() as usize >= joined();
         let gone = || world.aborted().is_some() || have_come();
         world.leaving.wait(self.size, gone);
-        // Those of several hosts `mpirun` tells, when all are there.
+        // The statistics of several hosts are printed by `mpirun`, once all are there.
         if self.rank.peer() == self.first && (self.site.is_some() || !self.segment.has_nodes()) {
             tell(self.segment, self.first);
         }
@@ -252,7 +255,7 @@ impl Membership {
         }
     }
 
-    /// The last word of a program that no `mpirun` outlives.
+    /// Prints the statistics and writes the trace of a program without `mpirun`.
     fn tell_alone(&self) {
         if self.alone {
             tell(self.segment, self.first);
@@ -260,9 +263,9 @@ impl Membership {
         }
     }
 
-    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and
-    /// exits. `mpirun` prints the line and ends the other ranks; without it, this prints the line, and has
-    /// the launcher end them.
+    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes all processes, and
+    /// exits. `mpirun` prints the line and ends the other ranks. Without it, this function prints the line
+    /// and has the launcher end them.
     pub fn abort(&self, code: i32) -> ! {
         let pid = sys::process::id();
         if self.alone {
@@ -272,7 +275,8 @@ impl Membership {
             eprintln!(
                 "outboard: {name} (pid {pid} on {host}) called MPI_Abort with code {code}; ending the job"
             );
-            // Before others here hear of it: the launcher takes the code of who ends first.
+            // This comes before others here learn of it: the launcher takes the code of the process that ends
+            // first.
             site.abort(code);
         }
         self.end(code, Cause::Abort)
@@ -284,9 +288,9 @@ impl Membership {
         self.end(code, Cause::Error)
     }
 
-    /// Ends the whole job with a code that may say that all is well, as OpenSHMEM's shmem_global_exit does.
+    /// Ends the whole job with a code that may mean success, as OpenSHMEM's shmem_global_exit does.
     pub fn exit(&self, code: i32) -> ! {
-        // Before the launcher hears of it and ends this process, too.
+        // This comes before the launcher learns of it and ends this process, too.
         flush();
         self.site.into_iter().for_each(|site| site.abort(code & 0xff));
         self.end(code, Cause::Exit)
@@ -302,7 +306,7 @@ impl Membership {
 /// Prints the statistics of the world that begins with rank `first`, once, if OUTBOARD_STATS is set.
 pub fn tell(segment: &Segment, first: u32) {
     if segment.world(first).statistics.swap(0, Ordering::Relaxed) != 0 {
-        // In one piece: others may be printing.
+        // The table is printed in one piece, since others may be printing.
         eprint!("{}", statistics(segment, first));
     }
 }
@@ -316,18 +320,19 @@ fn statistics(segment: &Segment, first: u32) -> String {
     telemetry::summary::all(age(segment), &ranks, &operations, &proxies)
 }
 
-/// How old a job is, in nanoseconds.
+/// The age of a job in nanoseconds.
 pub fn age(segment: &Segment) -> u64 {
     sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed))
 }
 
-/// Writes the program's output.
+/// Writes the program's buffered output.
 fn flush() {
     // SAFETY: a null stream means all streams; none is a Rust object.
     unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
-/// Writes the program's output and exits. Its exit handlers do not run: they could wait for other ranks.
+/// Writes the program's buffered output and exits. Exit handlers do not run, because they could wait for
+/// other ranks.
 fn exit(code: u8) -> ! {
     flush();
     // SAFETY: ends the process; nothing runs after it.

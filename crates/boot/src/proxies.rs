@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Proxies of a job that the site's launcher started: the lowest rank of each host starts those of its host.
+//! Proxies of a job that the site's launcher started: the lowest rank of each host starts the proxies of its
+//! host.
 //!
-//! A rank is the program's process, which may wait for any child. So a proxy is none: it goes on in a child
-//! of the process that the rank started, which ends at once. It ends when that rank does.
+//! A rank is the program's process, which may wait for any child, so a proxy must not be its child. The rank
+//! starts a process that ends at once, and the proxy continues in a child of that. The proxy ends when the
+//! rank does.
 
 use std::os::fd::RawFd;
 use std::process::{Command, Stdio};
@@ -12,7 +14,8 @@ use error::{Class, Result, fail};
 use settings::Settings;
 use transport::shm::Segment;
 
-/// Starts the proxies of this host. Their pids are in their pages then. `fd`: the segment's in this process.
+/// Starts the proxies of this host. When this returns, their pids are in their pages. `fd` is the segment's
+/// descriptor in this process.
 pub(crate) fn start(segment: &Segment, fd: RawFd, settings: &Settings, ranks: u32) -> Result<()> {
     let proxies = segment.shape().proxies;
     let cpus = sys::cpu::allowed().unwrap_or_default().len();
@@ -36,7 +39,8 @@ fn start_one(segment: &Segment, proxy: u32, fd: RawFd) -> Result<()> {
     command.env("OUTBOARD_LAUNCHER_PID", sys::process::id().to_string());
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().and_then(|mut child| child.wait());
     let why = match ended {
-        // A program that ignores SIGCHLD, or whose handler waits, has its exit code: the pid tells as much.
+        // A program that ignores SIGCHLD, or whose handler waits, gets the exit code instead; the pid says as
+        // much.
         _ if segment.proxy(proxy).pid.load(Ordering::Acquire) != 0 => return Ok(()),
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),

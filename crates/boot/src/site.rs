@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank of a job that the site's launcher started (Hydra, Slurm, PRRTE, Flux). What `mpirun` does for its
-//! ranks, these do themselves, through the launcher's store (crate `pmi`).
+//! A rank of a job that the site's launcher started (Hydra, Slurm, PRRTE, Flux). Such ranks do themselves
+//! what `mpirun` does for its ranks, through the launcher's store (crate `pmi`).
 //!
 //! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
-//! the others open that under /proc. It also starts the proxies. The names of endpoints and the arrivals at
-//! MPI_Init and MPI_Finalize pass between hosts by fences, in threads of their own. Each rank watches the
-//! launcher and the lowest rank of its host, and that one all ranks and proxies of the host.
+//! the others open that under /proc. It also starts the proxies. Fences pass the names of endpoints, and the
+//! arrivals at MPI_Init and MPI_Finalize, between hosts, in threads of their own. Each rank watches the
+//! launcher and the lowest rank of its host, and the lowest rank watches all ranks and proxies of the host.
 //!
 //! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
 //! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].
@@ -28,16 +28,16 @@ use transport::shm::{Cause, LocalRank, Segment, State, proxy_endpoint};
 
 use crate::{claim, proxies};
 
-/// Keys of the launcher's store: what rank 0 says to all (the job's secret, 8 bytes, and the settings on
-/// which ranks must agree), where the host's memory is, and the names of the host's endpoints.
+/// The keys of the launcher's store: what rank 0 publishes (the job's secret, 8 bytes, and the settings on
+/// which ranks must agree), the location of the host's memory, and the names of the host's endpoints.
 const JOB: &str = "job";
 const MEMORY: &str = "memory";
 const NAMES: &str = "names";
-/// How often something is looked at that nobody announces.
+/// How often a state is checked that no process announces.
 const TICK: Duration = Duration::from_millis(2);
-/// What the launcher gets to read what a rank printed.
+/// The time that the launcher gets to read what a rank printed.
 const FLUSH: Duration = Duration::from_millis(50);
-/// What the launcher gets to end this process, when the job ends.
+/// The time that the launcher gets to end this process, when the job ends.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A process of this host that a rank watches.
@@ -47,7 +47,7 @@ enum Watched {
     Proxy(u32),
 }
 
-/// What a rank has of its launcher, until the process ends.
+/// A rank's connection to its launcher, and its place in the job, until the process ends.
 #[derive(Debug)]
 pub(crate) struct Site {
     client: &'static pmi::Client,
@@ -55,15 +55,15 @@ pub(crate) struct Site {
     pub rank: LocalRank,
     /// The host of each rank.
     nodes: Vec<u32>,
-    /// Whether the launcher has been told that this process may end.
+    /// Whether this process has reported to the launcher that it may end.
     has_left: AtomicBool,
 }
 
 /// The connection of a process that could not enter its job.
 static FAILED: OnceLock<&pmi::Client> = OnceLock::new();
 
-/// Has the launcher end a job that this process could not enter, and of which the others wait for it. What it
-/// has printed gets a moment, as in `Site::abort`.
+/// Makes the launcher end a job that this process could not enter, while the other ranks wait for it. The
+/// printed text gets a moment first, as in `Site::abort`.
 pub fn give_up_entering(code: i32) {
     if let Some(client) = FAILED.get() {
         std::thread::sleep(FLUSH);
@@ -75,7 +75,7 @@ impl Site {
     /// Enters the job of another launcher, if one has made this process a rank of several.
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
         let launcher = settings::foreign::launcher();
-        // What a rank starts has the rank's variables, too.
+        // A program that a rank starts has the rank's variables, too.
         if (launcher.is_none() && !pmi::is_offered()) || claim::has_rank_above() {
             return Ok(None);
         }
@@ -93,7 +93,8 @@ impl Site {
             client.finalize();
             return Ok(None);
         }
-        // Stays open whatever fails: Hydra kills a process that closes it early, before it has said why.
+        // The connection stays open whatever fails: Hydra kills a process that closes it early, before the
+        // process has printed why.
         let client = Box::leak(Box::new(client));
         let entered = Site::enter(client, settings).inspect_err(|_| _ = FAILED.set(client));
         let site: &'static Site = Box::leak(Box::new(entered?));
@@ -134,7 +135,7 @@ impl Site {
             Some(fd) => crate::attach(fd)?,
             None => open(client, leader)?,
         });
-        // All store the same.
+        // All ranks store the same value.
         segment.job().secret.store(u64::from_ne_bytes(*secret), Ordering::Relaxed);
         if let Some(fd) = fd {
             let here = ranks_of(&nodes, nodes[rank as usize]).count();
@@ -147,8 +148,8 @@ impl Site {
         Ok(Site { client, segment, rank: local, nodes, has_left: AtomicBool::new(false) })
     }
 
-    /// Tells the other hosts the names of this host's endpoints, and learns theirs. Then all ranks
-    /// elsewhere count as come to MPI_Init. Returns at once.
+    /// Publishes the names of this host's endpoints to the other hosts, and learns theirs. Then all ranks
+    /// elsewhere count as arrived at MPI_Init. Returns at once.
     pub fn wire_up(&'static self) -> Result<()> {
         let spin = self.has_cpu_for_each();
         self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
@@ -159,8 +160,8 @@ impl Site {
         }
     }
 
-    /// Waits for all other hosts at MPI_Finalize. Then all ranks elsewhere count as come there. Returns at
-    /// once.
+    /// Starts to wait for all other hosts at MPI_Finalize. Then all ranks elsewhere count as arrived there.
+    /// Returns at once.
     pub fn arrive(&'static self) -> Result<()> {
         if self.segment.has_nodes() {
             spawn("outboard-leave", move || self.fence(Site::part))
@@ -169,7 +170,7 @@ impl Site {
         }
     }
 
-    /// A fence, of which the lowest rank of the host makes something.
+    /// Makes a fence; the lowest rank of the host calls `of_leader`, which makes it.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
         let done = if self.leads() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {
@@ -227,7 +228,8 @@ impl Site {
         Ok(())
     }
 
-    /// The name of a rank of this host, which is about to have one: if it ends before, `watch` ends the job.
+    /// The name of the endpoint of a rank of this host, once it exists. If the rank ends before, `watch` ends
+    /// the job.
     fn await_endpoint(&self, rank: u32) -> Vec<u8> {
         loop {
             match self.segment.endpoint(rank) {
@@ -237,7 +239,7 @@ impl Site {
         }
     }
 
-    /// The name of a proxy of this host; empty if it has ended.
+    /// The name of the endpoint of a proxy of this host, once it exists; empty if the proxy has ended.
     fn await_proxy(&self, proxy: u32) -> Vec<u8> {
         let endpoint = self.segment.proxy_endpoint(proxy);
         loop {
@@ -249,7 +251,7 @@ impl Site {
         }
     }
 
-    /// Says that this process may end. No rank of this host needs a proxy any more.
+    /// Reports that this process may end. No rank of this host needs a proxy any more.
     pub fn leave(&self) {
         if self.leads() {
             self.segment.job().ending.store(1, Ordering::Relaxed);
@@ -259,14 +261,14 @@ impl Site {
         self.client.finalize();
     }
 
-    /// Has the launcher end the job. What this rank printed last gets a moment: a launcher that ends a job
-    /// may leave unread what is still in its pipes.
+    /// Makes the launcher end the job. The last text that this rank printed gets a moment first: a launcher
+    /// that ends a job may leave unread what is still in its pipes.
     pub fn abort(&self, code: i32) {
         std::thread::sleep(FLUSH);
         self.client.abort(code);
     }
 
-    /// Lives as long as the process, and ends it if the launcher or a rank that it depends on has ended.
+    /// Runs as long as the process, and ends it if the launcher or a rank on which it depends has ended.
     fn watch(&self) {
         let others = self.here().filter(|rank| *rank != self.rank.peer()).map(Watched::Rank);
         let mut unborn: Vec<Watched> = match self.leads() {
@@ -284,7 +286,7 @@ impl Site {
                         processes.push(process);
                         held.push((*one, pid));
                     }
-                    // One that has ended and was reaped already: a rank is found by its parent.
+                    // A process that has ended and was reaped already: for a rank, its parent notices.
                     (Err(_), Watched::Rank(_)) => {}
                     (Err(_), Watched::Proxy(proxy)) => self.proxy_ended(*proxy, pid),
                 }
@@ -311,7 +313,7 @@ impl Site {
         }
     }
 
-    /// A rank of this host has ended.
+    /// Handles the end of a rank of this host.
     fn ended(&self, rank: u32, pid: u32) {
         let Some(page) = self.page(rank).filter(|page| page.state() != State::Finalized) else { return };
         page.set_state(State::Dead);
@@ -321,7 +323,7 @@ impl Site {
         }
     }
 
-    /// A proxy of this host has ended, which costs nothing but speed: ranks carry its operations on.
+    /// Handles the end of a proxy of this host, which only costs speed: ranks continue its operations.
     fn proxy_ended(&self, proxy: u32, pid: u32) {
         let page = self.segment.proxy(proxy);
         self.segment.set_endpoint(self.segment.proxy_endpoint(proxy), &[]);
@@ -330,7 +332,7 @@ impl Site {
         }
         page.set_state(State::Dead);
         self.ring_all();
-        // A rank that kills a stalled proxy says so itself.
+        // A rank that kills a stalled proxy prints that itself.
         let is_fenced = page.fenced.load(Ordering::Relaxed) != 0;
         if !is_fenced && self.segment.world(0).aborted().is_none() {
             eprintln!(
@@ -340,10 +342,10 @@ impl Site {
         }
     }
 
-    /// Ends the job, with a sentence.
+    /// Ends the job, and prints a sentence.
     fn give_up(&self, sentence: &str) -> ! {
         eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
-        // Before this rank's other threads hear of it, which end the process.
+        // This comes before this rank's other threads learn of it, which end the process.
         self.abort(1);
         self.segment.end(self.rank, 1, Cause::Error);
         std::thread::sleep(GRACE);
@@ -351,8 +353,8 @@ impl Site {
         unsafe { libc::_exit(1) }
     }
 
-    /// Whether all ranks of this host have said where they run, and no process needs another's cpu. The last
-    /// one that asks hears the truth.
+    /// Whether all ranks of this host have published where they run, and no process needs another's cpu. The
+    /// last rank that asks gets the final answer.
     fn has_cpu_for_each(&self) -> bool {
         let here: Vec<_> = self.here().filter_map(|rank| self.page(rank)).collect();
         let mut first: Vec<u32> = here.iter().map(|page| page.cpu.load(Ordering::Relaxed)).collect();
@@ -364,7 +366,7 @@ impl Site {
                 || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= all))
     }
 
-    /// The process of a rank or proxy; 0 before it has said that.
+    /// The process of a rank or proxy; 0 before it is published.
     fn pid(&self, one: Watched) -> u32 {
         match one {
             Watched::Rank(rank) => self.page(rank).map_or(0, |page| page.pid.load(Ordering::Acquire)),
@@ -393,7 +395,7 @@ impl Site {
         leader(&self.nodes, self.node()) == self.rank.peer()
     }
 
-    /// Ranks on other hosts.
+    /// How many ranks are on other hosts.
     fn elsewhere(&self) -> u32 {
         self.nodes.iter().filter(|node| **node != self.node()).count() as u32
     }
@@ -413,7 +415,7 @@ fn leader(nodes: &[u32], node: u32) -> u32 {
     ranks_of(nodes, node).next().unwrap_or(0)
 }
 
-/// Makes the memory of this host's ranks, and says where it is.
+/// Makes the memory of this host's ranks, and publishes where it is.
 fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
@@ -423,9 +425,9 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     segment.world(0).size.store(ranks, Ordering::Relaxed);
     let job = segment.job();
     job.address.set(&address());
-    // No rank is a descendant of another that could let it read its memory.
+    // The ranks descend from no launcher of ours, so each must let all processes of its user read its memory.
     job.adopted.store(1, Ordering::Relaxed);
-    // All cpus of the machine: the launcher may have bound this rank to one of them.
+    // All cpus of the machine count, since the launcher may have bound this rank to one of them.
     let is_roomy = here <= sys::topology::sharers("Machine", 0).len();
     job.sleepers_fence.store(u32::from(is_roomy && shape.proxies == 0), Ordering::Relaxed);
     job.cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
@@ -434,7 +436,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     Ok(fd)
 }
 
-/// The memory that the lowest rank of this host has made.
+/// Opens the memory that the lowest rank of this host has made.
 fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
     let place = client.get(leader, MEMORY)?;
     let mut words = place.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
@@ -461,15 +463,15 @@ fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
     }
 }
 
-/// What tells this host from all others, and one pid namespace from another.
+/// A text that distinguishes this host from all others, and one pid namespace from another.
 fn identity() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {}", boot.trim(), pids.display())
 }
 
-/// The address by which others know this host: that of the name by which the launcher calls it, else of its
-/// own name. Empty if they have none by which it can be reached.
+/// The address by which others know this host: the address of the launcher's name for it, else of its own
+/// name. Empty if neither name has an address that others can reach.
 fn address() -> String {
     let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
     let names = named.iter().filter_map(|name| settings::foreign::variable(name)?.into_string().ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The measured values that this process uses: those of the job's table, unless a setting says otherwise.
+//! The measured values that this process uses: those of the job's table, unless a setting overrides them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -11,13 +11,13 @@ use tuning::{
     read_row,
 };
 
-/// Gives a job the values of a table. For its creator, before anybody attaches.
+/// Stores the values of a table in a job. Called by its creator, before any process attaches.
 pub fn set_tuning(job: &Job, tuning: &Tuning) {
     let words = job.tuning.iter().zip(tuning.to_words());
     words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
 }
 
-/// Made when the process joins its job.
+/// The values of this process, made when it joins its job.
 pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
@@ -30,7 +30,7 @@ pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tun
     })
 }
 
-/// The values as the settings change them.
+/// The values after the settings have overridden them.
 pub fn overruled(mut tuning: Tuning, settings: &Settings) -> Tuning {
     let mut set = |row, value| tuning.set(row, value, Source::Setting);
     if settings.inline_bytes_max > 0 {

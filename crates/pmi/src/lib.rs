@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a rank asks of a launcher that is not `mpirun` (Hydra, Slurm, PRRTE, Flux): its rank, the number of
-//! ranks, who shares its host, and a store of keys and values with a fence, through which ranks find each
-//! other.
+//! The interface of a rank to a launcher that is not `mpirun` (Hydra, Slurm, PRRTE, Flux): its rank, the
+//! number of ranks, which ranks share its host, and a store of keys and values with a fence, through which
+//! ranks find each other.
 //!
-//! Two interfaces do that. PMI-1 is a protocol of lines over an inherited socket (`PMI_FD`), written here,
-//! because it is small and no library of it is there everywhere. Hydra, Flux and `srun --mpi=pmi2` all
-//! speak it, so PMI-2 is not needed. PMIx is libpmix, loaded at run time.
+//! Two protocols provide this. PMI-1 is a protocol of lines over an inherited socket (`PMI_FD`). It is
+//! written here, because it is small and no library of it is available everywhere. Hydra, Flux and `srun
+//! --mpi=pmi2` all speak it, so PMI-2 is not needed. PMIx is libpmix, loaded at run time.
 //!
-//! Invariants: what a launcher says is checked before it is used; a value has any length and any bytes,
-//! whatever the interface can carry.
+//! Invariants: data from a launcher is checked before it is used; a value has any length and any bytes,
+//! whatever the protocol can carry.
 //!
 //! Read next: `pmi1.rs`, `mapping.rs`, `pmix.rs`.
 
@@ -21,7 +21,7 @@ use error::Result;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-/// Calls a function of whichever interface it is.
+/// Calls a function of the protocol in use.
 macro_rules! ask {
     ($client:ident.$name:ident($($argument:expr),*)) => {
         match &$client.means {
@@ -49,8 +49,8 @@ enum Means {
 }
 
 impl Client {
-    /// Registers with the launcher, if the environment names one. Once per process. Errors (MPI_ERR_OTHER):
-    /// it is not to be spoken to, or says nonsense.
+    /// Registers with the launcher, if the environment names one. Called once per process. Errors
+    /// (MPI_ERR_OTHER): the launcher cannot be reached, or sends nonsense.
     pub fn connect() -> Result<Option<Client>> {
         let means = match pmi1::Connection::open()? {
             Some(connection) => Some(Means::Pmi1(connection)),
@@ -64,7 +64,7 @@ impl Client {
         ask!(self.rank())
     }
 
-    /// The ranks of the job: at least 1.
+    /// The number of ranks of the job, at least 1.
     pub fn size(&self) -> u32 {
         ask!(self.size())
     }
@@ -74,8 +74,9 @@ impl Client {
         ask!(self.application())
     }
 
-    /// The number of each rank's host, from 0 on in the order of the first ranks. `own` tells this host
-    /// from all others; it is used where the launcher does not say who shares one. All ranks must call.
+    /// The number of each rank's host, from 0 on in the order of the first ranks. `own` is a text that
+    /// distinguishes this host; it is used if the launcher does not say which ranks share a host. All ranks
+    /// must call this.
     pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
         let told = match ask!(self.mapping())? {
             Some(nodes) => nodes,
@@ -91,28 +92,29 @@ impl Client {
         Ok(renumber(told))
     }
 
-    /// Stores a value under a key of this rank. The others see it after the next fence.
+    /// Stores a value under a key of this rank. The other ranks see it after the next fence.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         ask!(self.put(key, value))
     }
 
-    /// Waits until all ranks have called it.
+    /// Waits until all ranks have called this.
     pub fn fence(&self) -> Result<()> {
         ask!(self.fence())
     }
 
-    /// What `rank` has put under a key before the last fence. Errors (MPI_ERR_OTHER): nothing.
+    /// The value that `rank` has stored under a key before the last fence. Errors (MPI_ERR_OTHER): there is
+    /// none.
     pub fn get(&self, rank: u32, key: &str) -> Result<Vec<u8>> {
         ask!(self.get(rank, key))
     }
 
-    /// Has the launcher end the whole job with an exit code. Waits for nothing, and may be called during a
+    /// Makes the launcher end the whole job with an exit code. Waits for nothing, and may be called during a
     /// fence.
     pub fn abort(&self, code: i32) {
         ask!(self.abort(code));
     }
 
-    /// Says that this process may end from now on. Waits for the others' fences under way in this process.
+    /// Reports that this process may end from now on. Waits for fences of other threads of this process.
     pub fn finalize(&self) {
         ask!(self.finalize());
     }
@@ -123,7 +125,7 @@ impl Client {
     }
 }
 
-/// Numbers equal things alike, from 0 on in the order in which they come.
+/// Gives equal things the same number, from 0 on in the order in which they first appear.
 fn renumber<T: std::hash::Hash + Eq>(things: Vec<T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     let mut number = |thing| {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which rank is on which host: the value of the key `PMI_process_mapping`.
+//! Which rank is on which host: reads the value of the key `PMI_process_mapping`.
 //!
-//! `(vector,BLOCK,...)`. A block `(first host,hosts,ranks a host)` places that many ranks on each of its
-//! hosts, one host after the other; a block `host` is one rank on that host; `[BLOCK,...]xTIMES` repeats
-//! blocks. If ranks are left over all begins again, as in MPICH.
+//! The form is `(vector,BLOCK,...)`. A block `(first host,hosts,ranks a host)` puts that many ranks on each
+//! of its hosts, one host after the other. A block `host` is one rank on that host. `[BLOCK,...]xTIMES`
+//! repeats blocks. If ranks are left over, all blocks begin again, as in MPICH.
 
-/// The host of each of `size` ranks; `None` if the text is something else, or places nobody.
+/// The host of each of `size` ranks, or None if the text has another form, or puts no rank anywhere.
 pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     let text = text.replace(' ', "");
     let mut rest = Rest(text.strip_prefix("(vector,")?.strip_suffix(')')?);
     let groups = rest.list(Rest::group)?;
-    // Numbers may be any: nothing is made that `size` does not ask for.
+    // The numbers may be huge, so nothing is made that `size` does not need.
     if !rest.0.is_empty() || groups.iter().all(|(blocks, times)| blocks.is_empty() || *times == 0) {
         return None;
     }
@@ -25,14 +25,14 @@ pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(hosts.take(size as usize).collect())
 }
 
-/// First host, hosts, ranks on each of them.
+/// The first host, the number of hosts, and the ranks on each of them.
 type Block = [u32; 3];
 
-/// What has not been read yet.
+/// The text that has not been read yet.
 struct Rest<'a>(&'a str);
 
 impl Rest<'_> {
-    /// Blocks that place somebody, and how often they come.
+    /// The blocks that contain ranks, and how often they are repeated.
     fn group(&mut self) -> Option<(Vec<Block>, u32)> {
         let (mut blocks, times) = if self.eat('[') {
             let blocks = self.list(Rest::block)?;
@@ -53,7 +53,7 @@ impl Rest<'_> {
         numbers.try_into().ok().filter(|_| self.eat(')'))
     }
 
-    /// One thing or more, with commas between them.
+    /// One item or more, with commas in between.
     fn list<T>(&mut self, read: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = vec![read(self)?];
         while self.eat(',') {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PMI-1 over the socket that the launcher leaves to each rank (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
+//! PMI-1 over the socket that the launcher gives to each rank (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
 //!
-//! A rank sends a line and gets a line, except for `abort`, which has no answer.
+//! A rank sends a line and gets a line back, except for `abort`, which has no answer.
 
 use crate::{mapping, wire};
 use error::{Class, Error, Result, fail};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wire::{Line, Lines};
 
-/// What a launcher allows at least, in bytes, if it does not say.
+/// The bytes of a value that every launcher allows; used if the launcher names no limit.
 const VALUE_BYTES: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: File,
-    /// Held from a request to its answer.
+    /// The lines from the launcher. The lock is held from a request to its answer.
     lines: Mutex<Lines>,
     rank: u32,
     size: u32,
@@ -81,17 +81,17 @@ impl Connection {
     }
 
     pub fn application(&self) -> Result<u32> {
-        // A launcher that does not number them says -1.
+        // A launcher that does not number programs answers -1.
         Ok(self.ask("cmd=get_appnum", "appnum")?.number("appnum").unwrap_or(0))
     }
 
-    /// The hosts of the ranks, by numbers that tell them apart, if the launcher knows.
+    /// The hosts of the ranks, by distinct numbers, or None if the launcher does not know them.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok(self.look_up("PMI_process_mapping")?.and_then(|text| mapping::read(&text, self.size)))
     }
 
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
-        // The limit counts the terminating zero of a C string.
+        // The limit includes the terminating zero of a C string.
         for (index, text) in wire::texts(value, self.value_bytes_max.saturating_sub(1)).iter().enumerate() {
             let (store, key) = (&self.store, full(self.rank, key, index));
             self.ask(&format!("cmd=put kvsname={store} key={key} value={text}"), "put_result")?;
@@ -116,12 +116,12 @@ impl Connection {
     }
 
     pub fn abort(&self, code: i32) {
-        // One write of a short line: it does not mix with another thread's.
+        // This is one write of a short line, so it does not mix with another thread's.
         let _ = (&self.socket).write_all(format!("cmd=abort exitcode={code}\n").as_bytes());
     }
 
     pub fn finalize(&self) {
-        // A launcher that does not answer has ended, and nothing remains to be said.
+        // A launcher that does not answer has ended, and needs no more messages.
         let _ = self.ask("cmd=finalize", "finalize_ack");
     }
 
@@ -137,7 +137,7 @@ impl Connection {
         Ok(line.field("value").filter(|_| is_there).map(str::to_owned))
     }
 
-    /// Sends a request, and returns the answer, which is the command `answer` without an error.
+    /// Sends a request, and returns the answer, which must be the command `answer` without an error.
     fn ask(&self, request: &str, answer: &str) -> Result<Line> {
         let mut lines = self.lock();
         let line = self.exchange(&mut lines, request, answer)?;
@@ -180,7 +180,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    /// A launcher that answers each line by the next of `answers`, and returns what it was told.
+    /// Starts a launcher that answers each line by the next of `answers`, and returns the lines that it got.
     fn launcher(answers: &'static [&'static str]) -> (File, std::thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let serve = move || {

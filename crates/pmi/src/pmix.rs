@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PMIx by libpmix, loaded at run time: OUTBOARD_PMIX_LIB, the one that the launcher uses, or the system's.
+//! PMIx by libpmix, loaded at run time: the file of OUTBOARD_PMIX_LIB, the one that the launcher uses, or the
+//! system's.
 //!
 //! The records are those of PMIx 3 to 5 (pmix_common.h), whose layout its ABI promises. libpmix has threads
 //! of its own and may be called by any thread. It stays loaded until the process ends.
@@ -31,7 +32,7 @@ struct Proc {
     rank: u32,
 }
 
-/// pmix_value_t: its union has three words.
+/// pmix_value_t, whose union has three words.
 #[repr(C)]
 struct Value {
     kind: u16,
@@ -78,7 +79,7 @@ struct Library {
         *const c_void,
         *mut c_void,
     ) -> c_int,
-    /// Last: the functions above lie in it.
+    /// The library, dropped last, since it contains the functions above.
     _library: std::mem::ManuallyDrop<libloading::Library>,
 }
 
@@ -90,10 +91,10 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
 }
 
-/// The other end of `Connection::lifeline`.
+/// The other end of the pipe `Connection::lifeline`.
 static LIFE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Called by libpmix when the launcher is lost.
+/// The handler that libpmix calls when the launcher is lost.
 unsafe extern "C" fn lost(
     _: usize,
     _: c_int,
@@ -164,7 +165,7 @@ impl Connection {
         Ok(self.number(self.me.rank, "pmix.appnum").unwrap_or(0))
     }
 
-    /// The hosts of the ranks, by numbers that tell them apart, if the launcher knows.
+    /// The hosts of the ranks, by distinct numbers, or None if the launcher does not know them.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok((0..self.size).map(|rank| self.number(rank, "pmix.nodeid")).collect())
     }
@@ -231,7 +232,7 @@ impl Connection {
             .map_err(|_| Error::new(Class::Intern, "a key with a zero byte".to_owned()))
     }
 
-    /// A number that the launcher gives, if it does.
+    /// A number that the launcher provides, or None.
     fn number(&self, rank: u32, key: &str) -> Option<u32> {
         let key = CString::new(key).ok()?;
         let read = |value: &Value| {
@@ -241,7 +242,7 @@ impl Connection {
         self.look_up(rank, &key, read).ok().flatten()
     }
 
-    /// Gets a value, and frees what libpmix returned, but for what the value points to.
+    /// Gets a value, and frees what libpmix returned, except what the value points to.
     fn look_up<T>(&self, rank: u32, key: &CStr, read: impl FnOnce(&Value) -> T) -> Result<T> {
         let of = Proc { rank, ..self.me.clone() };
         let mut value = ptr::null_mut();
@@ -263,7 +264,8 @@ impl Library {
     fn load(path: Option<&Path>) -> Result<Library> {
         let candidates: Vec<PathBuf> = match path {
             Some(path) => vec![path.into()],
-            // The launcher's own first: a server understands a client of its version best.
+            // The launcher's own library comes first, since a server understands a client of its own version
+            // best.
             None => of_launcher().into_iter().chain([SYSTEM.into()]).collect(),
         };
         let mut refusal = String::new();
@@ -320,7 +322,7 @@ impl Library {
     }
 }
 
-/// The libpmix of a process above this one, which is the launcher's.
+/// The libpmix of an ancestor of this process, which is the launcher's.
 fn of_launcher() -> Option<PathBuf> {
     sys::process::ancestors().find_map(|pid| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;

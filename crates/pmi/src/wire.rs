@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The lines of PMI-1: `cmd=NAME key=value ...`, and how values of any bytes travel in them.
+//! The lines of PMI-1, `cmd=NAME key=value ...`, and how values of any bytes travel in them.
 
 use error::{Class, Result, fail};
 use std::io::{ErrorKind, Read};
 
 /// The longest line that is read, in bytes. Launchers send about a thousand.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The longest value that is put together, in bytes.
+/// The longest value that is assembled, in bytes.
 const VALUE_BYTES_MAX: usize = 256 << 20;
-/// Characters before a value: its length in bytes.
+/// The characters before a value, which are its length in bytes.
 const LENGTH_DIGITS: usize = 8;
 
 /// A line of the launcher.
@@ -16,7 +16,8 @@ const LENGTH_DIGITS: usize = 8;
 pub(crate) struct Line(String);
 
 impl Line {
-    /// The value of a field. That of `value` reaches to the end of the line; others end at a space.
+    /// The value of a field. The value of the field `value` reaches to the end of the line; others end at a
+    /// space.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut rest = self.0.as_str();
         loop {
@@ -33,25 +34,25 @@ impl Line {
         }
     }
 
-    /// A field that is a number.
+    /// The value of a field that is a number.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 
-    /// All of it.
+    /// The whole line.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// What has come of a stream and is in no line yet.
+/// The bytes of a stream that have arrived and do not form a line yet.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// The next line. Errors (MPI_ERR_OTHER): the stream has ended, or brings no text.
+    /// The next line. Errors (MPI_ERR_OTHER): the stream has ended, or the line is not text.
     pub fn next(&mut self, from: &mut impl Read) -> Result<Line> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -77,8 +78,8 @@ impl Lines {
     }
 }
 
-/// A value as texts of at most `most` characters each, at least one: its length, and its bytes as
-/// hexadecimal digits.
+/// A value as one or more texts of at most `most` characters each: its length, and its bytes as hexadecimal
+/// digits.
 pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     let all = format!("{:0width$x}{digits}", value.len(), width = LENGTH_DIGITS);
@@ -86,7 +87,8 @@ pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
-/// The inverse of [`texts`]; `next` is asked for one after the other. `None`: they are no value.
+/// The inverse of [`texts`]; `next` returns one text after the other. Returns None if they do not form a
+/// value.
 pub(crate) fn value(mut next: impl FnMut() -> Result<Option<String>>) -> Result<Option<Vec<u8>>> {
     let Some(mut all) = next()? else { return Ok(None) };
     let length = all.get(..LENGTH_DIGITS).and_then(|digits| usize::from_str_radix(digits, 16).ok());
