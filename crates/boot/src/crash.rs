@@ -278,7 +278,7 @@ fn print(tell: impl FnOnce(&mut Line) -> std::fmt::Result) {
     // A `Line` accepts any text.
     let _ = write!(line, "outboard: ").and_then(|()| tell(&mut line));
     line.bytes[line.used] = b'\n';
-    // Without anybody to read it there is nothing to do about it.
+    // A write that fails has no reader, and cannot be helped.
     // SAFETY: the bytes are initialised and live on this stack.
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.used + 1) };
 }

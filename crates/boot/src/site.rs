@@ -425,7 +425,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     segment.world(0).size.store(ranks, Ordering::Relaxed);
     let job = segment.job();
     job.address.set(&address());
-    // The ranks descend from no launcher of ours, so each must let all processes of its user read its memory.
+    // The ranks descend from no launcher of ours, so each lets all processes of its user read its memory.
     job.adopted.store(1, Ordering::Relaxed);
     // All cpus of the machine count, since the launcher may have bound this rank to one of them.
     let is_roomy = here <= sys::topology::sharers("Machine", 0).len();
