@@ -9,7 +9,7 @@ use crate::args::{Address, Out};
 use crate::body::request;
 use crate::process::{self, On, call};
 use crate::shim;
-use crate::staging::{self, Attached, Function};
+use crate::staging::{self, AttachedCopy, AttachedFunction};
 use error::{Class, Result, fail};
 use objects::constants::SUCCESS;
 use std::ffi::{c_int, c_void};
@@ -106,10 +106,11 @@ functions! {
     /// Gives a request the functions of a binding that passes a copy of the program's memory, and moves the
     /// bytes itself.
     MPIX_Request_attach PMPIX_Request_attach(
-        request: usize, start: Function, end: Function, release: Function, state: *mut c_void
+        request: usize, start: AttachedFunction, end: AttachedFunction, release: AttachedFunction,
+        state: *mut c_void
     ) {
         let shim = shim::get();
-        let attached = || Attached { start, end, release, state: state.expose_provenance() };
+        let attached = || AttachedCopy { start, end, release, state: state.expose_provenance() };
         let request = (shim.handle_from)(request);
         (shim.code)(call("MPIX_Request_attach", On::Nothing, |guard| request::attach(guard, request, attached)))
     }
@@ -122,7 +123,7 @@ functions! {
 }
 
 fn span(address: usize, bytes: usize) -> Result<Span> {
-    match Address(address).plain(bytes) {
+    match Address(address).contiguous(bytes) {
         Some(span) => Ok(span),
         None => fail!(Class::Buffer, "{bytes} bytes at {address:#x} are no memory"),
     }

@@ -3,7 +3,7 @@
 //! pointers.
 
 use crate::args::{Address, Handle};
-use crate::collective::opened;
+use crate::collective::queue_when_due;
 use crate::process::callback;
 use crate::process::raise;
 use crate::process::{Guard, Job, Process};
@@ -30,7 +30,7 @@ pub(crate) enum At {
 
 /// The arguments of an access.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct AccessArguments {
     pub fh: Handle,
     pub at: At,
     pub way: Way,
@@ -73,41 +73,45 @@ impl Guard {
 
     /// Starts an access. Its outcome is in bytes of the program's memory. `blocking`: whether the caller only
     /// waits for it.
-    pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Promise<Result<u64>>> {
-        let file = self.job().files.get(wanted.fh)?;
-        file.check_way(wanted.way)?;
-        if !matches!(wanted.at, At::Shared | At::Ordered) {
+    pub(crate) fn start_access(
+        &mut self,
+        arguments: AccessArguments,
+        blocking: bool,
+    ) -> Result<Promise<Result<u64>>> {
+        let file = self.job().files.get(arguments.fh)?;
+        file.check_way(arguments.way)?;
+        if !matches!(arguments.at, At::Shared | At::Ordered) {
             file.check_random()?;
         }
-        if let (true, Some(split)) = (wanted.all, &file.split) {
+        if let (true, Some(split)) = (arguments.all, &file.split) {
             fail!(
                 Class::Other,
                 "{}_begin has not been ended, so no other collective access may start",
                 split.name
             );
         }
-        if let At::Offset(offset @ ..0) = wanted.at {
+        if let At::Offset(offset @ ..0) = arguments.at {
             fail!(Class::Arg, "offset is {offset}, which is negative");
         }
         let view = file.view.clone();
-        let user = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
-        if wanted.way == Way::Write {
+        let user = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
+        if arguments.way == Way::Write {
             staging::reads(&user);
         }
-        let datatype = self.objects.datatype(wanted.datatype)?.clone();
-        let count = wanted.count as usize;
+        let datatype = self.objects.datatype(arguments.datatype)?.clone();
+        let count = arguments.count as usize;
         if let Representation::User(how) = &view.representation {
-            return self.access_by_user(wanted, &how.clone(), &datatype);
+            return self.access_by_user(arguments, &how.clone(), &datatype);
         }
         let bytes = match view.representation.is_native() {
             true => user.bytes() as u64,
             false => io::representation::external_bytes(&datatype)?.saturating_mul(count as u64),
         };
-        let (position, etypes) = self.position(wanted, bytes)?;
-        let file = self.job().files.get_mut(wanted.fh)?;
+        let (position, etypes) = self.position(arguments, bytes)?;
+        let file = self.job().files.get_mut(arguments.fh)?;
         let access = file.access(position, user, bytes)?;
-        let transfer = Transfer::new(wanted.way, access, &view.representation, &datatype, count)?;
-        if !wanted.all {
+        let transfer = Transfer::new(arguments.way, access, &view.representation, &datatype, count)?;
+        if !arguments.all {
             if blocking && bytes <= io::WAITING_BYTES_MAX {
                 let slot = Promise::default();
                 slot.put(self.unlocked(|| transfer.run()));
@@ -115,15 +119,15 @@ impl Guard {
             }
             return Ok(self.job().io.start(transfer));
         }
-        let file = self.job().files.get_mut(wanted.fh)?;
-        let ordered = (wanted.at == At::Ordered).then(|| Ordered {
+        let file = self.job().files.get_mut(arguments.fh)?;
+        let ordered = (arguments.at == At::Ordered).then(|| Ordered {
             pointer: file.shared.clone(),
             etypes: etypes as u64,
             view: file.view.clone(),
         });
         let (members, known) = (file.members()?, file.known.clone());
         // Blocking accesses are made one after the other.
-        let queue = if blocking && members.peers.len() > 1 { self.file_queue(wanted.fh)? } else { None };
+        let queue = if blocking && members.peers.len() > 1 { self.file_queue(arguments.fh)? } else { None };
         let collective = Collective::new(transfer, ordered, members, queue, known);
         let job = self.job();
         Ok(job.io.start_collective(collective, &mut job.coll))
@@ -134,20 +138,20 @@ impl Guard {
         let Job { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;
         let mut queue = file.comm.queue;
-        let number = opened(&mut queue, coll, || file.members())?;
+        let number = queue_when_due(&mut queue, coll, || file.members())?;
         file.comm.queue = queue;
         Ok(number)
     }
 
     /// The offset of an access of `bytes` bytes in the file, and the length by which its pointer advances,
     /// both in etypes. The offset of an ordered access is not known yet.
-    fn position(&mut self, wanted: Wanted, bytes: u64) -> Result<(i64, i64)> {
-        let file = self.job().files.get_mut(wanted.fh)?;
+    fn position(&mut self, arguments: AccessArguments, bytes: u64) -> Result<(i64, i64)> {
+        let file = self.job().files.get_mut(arguments.fh)?;
         let etypes = file.etypes(bytes)?;
-        let position = match wanted.at {
+        let position = match arguments.at {
             At::Offset(offset) => offset,
             At::Pointer => file.advance(etypes),
-            At::Shared => self.advance_shared(wanted.fh, etypes)?,
+            At::Shared => self.advance_shared(arguments.fh, etypes)?,
             At::Ordered => 0,
         };
         Ok((position, etypes))
@@ -157,56 +161,56 @@ impl Guard {
     /// program's functions are called only within the MPI call that moves the data.
     fn access_by_user(
         &mut self,
-        wanted: Wanted,
+        arguments: AccessArguments,
         user: &Arc<UserRepresentation>,
         datatype: &Arc<Datatype>,
     ) -> Result<Promise<Result<u64>>> {
         let representation = Representation::User(user.clone());
         let element = self.in_file(&representation, datatype)?.size() as u64;
-        let bytes = element.saturating_mul(wanted.count as u64);
-        if !user.large && wanted.count > i64::from(i32::MAX) {
+        let bytes = element.saturating_mul(arguments.count as u64);
+        if !user.large && arguments.count > i64::from(i32::MAX) {
             fail!(Class::Count, "\"{}\" converts at most 2^31 - 1 elements at once", user.name);
         }
-        let (mut position, etypes) = self.position(wanted, bytes)?;
-        if wanted.at == At::Ordered {
-            position = self.ordered_position(wanted.fh, etypes)?;
+        let (mut position, etypes) = self.position(arguments, bytes)?;
+        if arguments.at == At::Ordered {
+            position = self.ordered_position(arguments.fh, etypes)?;
         }
-        let function = if wanted.way == Way::Read { user.read } else { user.write };
-        let plain = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
+        let function = if arguments.way == Way::Read { user.read } else { user.write };
+        let buffer = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
         if function != 0 && staging::any() {
             fail!(Class::Buffer, "\"{}\" converts host memory only", user.name);
         }
-        if function == 0 && plain.bytes() as u64 != bytes {
+        if function == 0 && buffer.bytes() as u64 != bytes {
             fail!(
                 Class::Conversion,
                 "\"{}\" has no conversion function, but gives {} bytes of memory {bytes} bytes in the file",
                 user.name,
-                plain.bytes()
+                buffer.bytes()
             );
         }
         let block = Block::new(bytes as usize);
         let packed = Buffer::from(block.span());
-        let memory = wanted.buf.0;
+        let memory = arguments.buf.0;
         let apply = |guard: &mut Guard, elements: i64| match function {
             0 => Ok(()),
             _ => {
                 let at = block.span().address();
-                match callback::convert(guard, user, function, memory, wanted.datatype, elements, at) {
+                match callback::convert(guard, user, function, memory, arguments.datatype, elements, at) {
                     0 => Ok(()),
                     code => Err(refused(user, code)),
                 }
             }
         };
-        if wanted.way == Way::Write {
-            if function == 0 { packed.copy_from(&plain) } else { apply(self, wanted.count)? }
+        if arguments.way == Way::Write {
+            if function == 0 { packed.copy_from(&buffer) } else { apply(self, arguments.count)? }
         }
-        let access = self.job().files.get(wanted.fh)?.access(position, packed.clone(), bytes)?;
-        let moved = self.unlocked(|| access.run(wanted.way))?;
+        let access = self.job().files.get(arguments.fh)?.access(position, packed.clone(), bytes)?;
+        let moved = self.unlocked(|| access.run(arguments.way))?;
         let elements = moved.checked_div(element).unwrap_or(0);
-        if wanted.way == Way::Read {
+        if arguments.way == Way::Read {
             let native = elements as usize * datatype.size();
             if function == 0 {
-                plain.slice(0, native).copy_from(&packed.slice(0, native));
+                buffer.slice(0, native).copy_from(&packed.slice(0, native));
             } else if elements > 0 {
                 apply(self, elements as i64)?;
             }
@@ -218,10 +222,10 @@ impl Guard {
 
     fn ordered_position(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
         let mut members = self.job().files.get_mut(fh)?.members()?;
-        let amounts = self.all_say(&mut members, &[etypes as u64])?;
+        let amounts = self.gather_from_all(&mut members, &[etypes as u64])?;
         let total: u64 = amounts.iter().map(|amount| amount[0]).sum();
         let base = if members.rank == 0 { self.advance_shared(fh, total as i64)? as u64 } else { 0 };
-        let base = self.all_say(&mut members, &[base])?[0][0];
+        let base = self.gather_from_all(&mut members, &[base])?[0][0];
         let before: u64 = amounts[..members.rank as usize].iter().map(|amount| amount[0]).sum();
         Ok((base + before) as i64)
     }

@@ -123,8 +123,8 @@ fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.
     let request = guard.job().requests.get(handle).ok();
-    let recipe = request.and_then(|request| request.recipe.as_deref().map(Recipe::plain));
-    let kind = match (recipe, request.and_then(|request| request.work.as_ref().map(Work::plain))) {
+    let recipe = request.and_then(|request| request.recipe.as_deref().map(Recipe::inner));
+    let kind = match (recipe, request.and_then(|request| request.work.as_ref().map(Work::inner))) {
         (Some(Recipe::Send { .. }), _) => "a persistent send",
         (Some(Recipe::Recv { .. }), _) => "a persistent receive",
         (Some(Recipe::Partitioned(_)), _) => "a partitioned message",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A kind of argument that is accepted.
 #[derive(Clone, Copy)]
-pub(crate) enum Taken {
+pub(crate) enum Accepted {
     /// An operator on characters.
     Characters,
     /// MPI_DATATYPE_NULL where no element is moved.
@@ -18,25 +18,27 @@ pub(crate) enum Taken {
 }
 
 /// The kinds of which the user has been warned, as bits.
-static TOLD: AtomicU32 = AtomicU32::new(0);
+static WARNED: AtomicU32 = AtomicU32::new(0);
 
 /// Warns that an argument of a kind is accepted.
 #[cold]
-pub(crate) fn take(what: Taken) {
+pub(crate) fn accept(what: Accepted) {
     let settings = settings::get();
-    if settings.check == 0 || TOLD.fetch_or(1 << what as u32, Ordering::Relaxed) & 1 << what as u32 != 0 {
+    if settings.check == 0 || WARNED.fetch_or(1 << what as u32, Ordering::Relaxed) & 1 << what as u32 != 0 {
         return;
     }
     let sentence = match what {
-        Taken::Characters => {
+        Accepted::Characters => {
             "an operator is applied to characters, as to the integers that they are in C; to the standard they are text (MPI 5.0, \
              section 6.9.2): MPI_SIGNED_CHAR and MPI_UNSIGNED_CHAR are its integers"
         }
-        Taken::NullDatatype => {
+        Accepted::NullDatatype => {
             "MPI_DATATYPE_NULL is given where no element is moved; the standard wants a datatype there, too, such as MPI_BYTE"
         }
-        Taken::AccessMode => "an amode of MPI_File_open has bits that are no access mode; they are ignored",
-        Taken::ErrorCode => {
+        Accepted::AccessMode => {
+            "an amode of MPI_File_open has bits that are no access mode; they are ignored"
+        }
+        Accepted::ErrorCode => {
             "an error handler is called for a number that is no error code of MPI's or of the program's"
         }
     };

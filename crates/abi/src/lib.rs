@@ -7,7 +7,7 @@
 
 pub mod body;
 mod extension;
-pub mod foreign;
+pub mod mpich_bindings;
 
 mod attribute;
 mod connect;

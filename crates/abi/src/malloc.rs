@@ -18,7 +18,7 @@ use sys::pool::Pool;
 use transport::shm::{Allocator, Arena};
 
 /// The allocator that divides the pool.
-static PARTS: Mutex<Option<Allocator>> = Mutex::new(None);
+static ALLOCATOR: Mutex<Option<Allocator>> = Mutex::new(None);
 static POOL: OnceLock<Pool> = OnceLock::new();
 /// Whether this process is a child that the rank forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -69,22 +69,22 @@ fn try_to_offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> Result<()
     Ok(())
 }
 
-type Parts = MutexGuard<'static, Option<Allocator>>;
+type PoolGuard = MutexGuard<'static, Option<Allocator>>;
 
-fn lock() -> Parts {
-    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> PoolGuard {
+    ALLOCATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
     /// The lock, held from before a fork of this thread to after it, and borrowed while this thread divides
     /// the pool. There is no destructor, because the last destructor of a thread may free memory.
-    static HELD: RefCell<Option<ManuallyDrop<Parts>>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<ManuallyDrop<PoolGuard>>> = const { RefCell::new(None) };
 }
 
 /// Calls `divide`, or returns None for allocations that `divide` makes itself as its tables grow.
-fn with_parts<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
+fn with_allocator<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     HELD.with(|held| match held.try_borrow_mut().ok()?.as_mut() {
-        Some(parts) => parts.as_mut().map(divide),
+        Some(allocator) => allocator.as_mut().map(divide),
         None => lock().as_mut().map(divide),
     })
 }
@@ -94,19 +94,19 @@ extern "C" fn alloc(bytes: usize) -> *mut c_void {
     if IS_CHILD.load(Ordering::Relaxed) {
         return std::ptr::null_mut();
     }
-    let address = with_parts(|parts| {
-        let offset = parts.alloc(bytes as u64).ok()?;
-        note_extents(parts)?;
-        Some(parts.arena().span(offset, bytes as u64).ok()?.address())
+    let address = with_allocator(|allocator| {
+        let offset = allocator.alloc(bytes as u64).ok()?;
+        note_extents(allocator)?;
+        Some(allocator.arena().span(offset, bytes as u64).ok()?.address())
     });
     std::ptr::with_exposed_provenance_mut(address.flatten().unwrap_or(0))
 }
 
 /// Reports to the malloc library the extents that were taken since the last allocation.
-fn note_extents(parts: &Allocator) -> Option<()> {
+fn note_extents(allocator: &Allocator) -> Option<()> {
     let pool = POOL.get()?;
-    for extent in parts.extents().skip(pool.count.load(Ordering::Relaxed)) {
-        let span = parts.arena().span(extent.start, extent.end - extent.start).ok()?;
+    for extent in allocator.extents().skip(pool.count.load(Ordering::Relaxed)) {
+        let span = allocator.arena().span(extent.start, extent.end - extent.start).ok()?;
         pool.add(span.address(), span.bytes()).then_some(())?;
     }
     Some(())
@@ -117,8 +117,8 @@ extern "C" fn free(memory: *mut c_void) {
         return;
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
-    let freed = with_parts(|parts| {
-        parts.arena().offset_of(memory.addr(), 1).is_some_and(|offset| parts.free(offset))
+    let freed = with_allocator(|allocator| {
+        allocator.arena().offset_of(memory.addr(), 1).is_some_and(|offset| allocator.free(offset))
     });
     if freed == Some(false) {
         eprintln!("outboard: free: {memory:p} was not allocated, or has been freed");
@@ -131,7 +131,8 @@ extern "C" fn free(memory: *mut c_void) {
 }
 
 extern "C" fn usable(memory: *mut c_void) -> usize {
-    let bytes = with_parts(|parts| parts.bytes_at(parts.arena().offset_of(memory.addr(), 1)?));
+    let bytes =
+        with_allocator(|allocator| allocator.bytes_at(allocator.arena().offset_of(memory.addr(), 1)?));
     bytes.flatten().unwrap_or(0) as usize
 }
 

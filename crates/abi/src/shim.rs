@@ -4,9 +4,9 @@
 //!
 //! Invariants: a library has one shim, the standard's unless the shim's crate calls `choose` when it is
 //! loaded. A shim converts parameters itself, and gives the wrappers of `args` the form of its programs' data
-//! (`Foreign`).
+//! (`ShimForm`).
 
-use crate::args::{Foreign, Status};
+use crate::args::{ShimForm, Status};
 use error::{Class, Result, fail};
 use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -39,7 +39,7 @@ pub struct Shim {
     /// counts are large.
     pub contents: fn(i32, bool, &mut [i32]),
     /// The form in which programs keep statuses; None if it is ours.
-    pub status: Option<&'static Foreign<Status>>,
+    pub status: Option<&'static ShimForm<Status>>,
 }
 
 /// The shim of the standard ABI. Its numbers are ours.
@@ -114,20 +114,20 @@ fn is_running(path: &str) -> bool {
     if library.is_null() {
         return false;
     }
-    let says = |name: &CStr| {
+    let flag_of = |name: &CStr| {
         // SAFETY: the library is open, and the name is a C string.
         let address = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
         let mut flag: c_int = 0;
         if !address.is_null() {
-            type Asked = unsafe extern "C" fn(*mut c_int) -> c_int;
+            type FlagFunction = unsafe extern "C" fn(*mut c_int) -> c_int;
             // SAFETY: both functions have this type in every MPI.
-            let function = unsafe { std::mem::transmute::<*mut c_void, Asked>(address) };
+            let function = unsafe { std::mem::transmute::<*mut c_void, FlagFunction>(address) };
             // SAFETY: it writes one int, ours; it may be called at any time (MPI 5.0, section 11.4.1).
             unsafe { function(&mut flag) };
         }
         flag != 0
     };
-    let running = says(c"PMPI_Initialized") && !says(c"PMPI_Finalized");
+    let running = flag_of(c"PMPI_Initialized") && !flag_of(c"PMPI_Finalized");
     // SAFETY: opened above; it stays loaded, as it was before.
     unsafe { libc::dlclose(library) };
     running

@@ -5,7 +5,7 @@
 //! Contract of every function, kept by that library: MPI is initialised, and addresses are valid.
 #![allow(non_snake_case)]
 
-use crate::process::{Guard, On, beside, call, raise};
+use crate::process::{Guard, On, call, raise, run_locked};
 use std::ffi::{c_int, c_void};
 use telemetry::Counter;
 use telemetry::shmem::{Call, Counted};
@@ -49,7 +49,7 @@ pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     // Other threads may call MPI meanwhile.
     let goes_on =
         || Guard::enter().job.as_ref().is_some_and(|job| job.membership.world().aborted().is_none());
-    c_int::from(!raise::leaves() && goes_on())
+    c_int::from(!raise::is_leaving() && goes_on())
 }
 
 /// Stores the address of the word that is not 0 while calls are timed, and the addresses of the counters.
@@ -76,8 +76,8 @@ pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
 
 /// Ends the record of a call.
 #[unsafe(no_mangle)]
-pub extern "C" fn MPIX_Shmem_leave(begun: u64) {
-    telemetry::leave(begun);
+pub extern "C" fn MPIX_Shmem_leave(started: u64) {
+    telemetry::leave(started);
 }
 
 /// Shows in which call this process waits, from `since` or, if that is 0, from now; with -1, that it does not
@@ -87,7 +87,7 @@ pub extern "C" fn MPIX_Shmem_leave(begun: u64) {
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();
     let since = if since == 0 { now } else { since };
-    beside(name(what), |guard| {
+    run_locked(name(what), |guard| {
         if what >= 0 {
             guard.show(since, "");
         } else if let Some(job) = &guard.job {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Device memory of the program. While an operation runs, a *stand-in* takes its place: a block of host
 //! memory with the packed bytes. So all crates below see host memory only. A binding that passes a copy of
-//! the program's memory moves the bytes itself (`Attached`). Read next: `device/src/lib.rs`.
+//! the program's memory moves the bytes itself (`AttachedCopy`). Read next: `device/src/lib.rs`.
 //!
 //! | state of a stand-in | who moves it there |
 //! |---|---|
@@ -27,7 +27,7 @@ use telemetry::Counter;
 #[derive(Debug)]
 pub struct Staged {
     user: Buffer,
-    block: Memory,
+    block: StandInMemory,
     /// Whether the operation may write the stand-in.
     is_written: bool,
     /// Whether the stand-in has the bytes that the program's memory had when the operation started.
@@ -42,32 +42,32 @@ pub struct Staged {
 
 /// The memory of a stand-in: the host's, or a device's for a collective library.
 #[derive(Debug)]
-pub(crate) enum Memory {
+pub(crate) enum StandInMemory {
     Host(Block),
     Device(Span),
 }
 
-impl Memory {
-    pub(crate) fn new(bytes: usize, on_device: bool) -> Result<Memory> {
+impl StandInMemory {
+    pub(crate) fn new(bytes: usize, on_device: bool) -> Result<StandInMemory> {
         if !on_device {
-            return Ok(Memory::Host(Block::new(bytes)));
+            return Ok(StandInMemory::Host(Block::new(bytes)));
         }
         let address = device::alloc(bytes)?;
         // SAFETY: allocated just now, and freed when this value is dropped.
-        Ok(Memory::Device(unsafe { Span::claim(address, bytes) }))
+        Ok(StandInMemory::Device(unsafe { Span::claim(address, bytes) }))
     }
 
     pub(crate) fn span(&self) -> Span {
         match self {
-            Memory::Host(block) => block.span(),
-            Memory::Device(span) => *span,
+            StandInMemory::Host(block) => block.span(),
+            StandInMemory::Device(span) => *span,
         }
     }
 }
 
-impl Drop for Memory {
+impl Drop for StandInMemory {
     fn drop(&mut self) {
-        if let Memory::Device(span) = self {
+        if let StandInMemory::Device(span) = self {
             // A device that refuses its own memory has failed; its next call reports that.
             let _ = device::free(span.address());
         }
@@ -88,27 +88,27 @@ pub(crate) enum Fill {
 }
 
 /// A function of a binding (contract of `MPIX_Request_attach`, include/mpi-ext.h).
-pub(crate) type Function = Option<unsafe extern "C" fn(*mut c_void)>;
+pub(crate) type AttachedFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
 /// A binding's copy of the program's memory, which it fills and copies back itself.
 #[derive(Debug)]
-pub struct Attached {
-    pub(crate) start: Function,
-    pub(crate) end: Function,
-    pub(crate) release: Function,
+pub struct AttachedCopy {
+    pub(crate) start: AttachedFunction,
+    pub(crate) end: AttachedFunction,
+    pub(crate) release: AttachedFunction,
     pub(crate) state: usize,
 }
 
-impl Attached {
-    fn call(&self, function: Function) {
+impl AttachedCopy {
+    fn call(&self, function: AttachedFunction) {
         if let Some(function) = function {
-            // SAFETY: the binding passed it with this state (contract of `Function`).
+            // SAFETY: the binding passed it with this state (contract of `AttachedFunction`).
             unsafe { function(std::ptr::with_exposed_provenance_mut(self.state)) };
         }
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedCopy {
     fn drop(&mut self) {
         self.call(self.release);
     }
@@ -118,7 +118,7 @@ impl Drop for Attached {
 #[derive(Debug)]
 pub enum StandIns {
     Device(Vec<Staged>),
-    Copy(Attached),
+    Copy(AttachedCopy),
 }
 
 impl StandIns {
@@ -220,7 +220,7 @@ pub(crate) fn stand_in(
 impl Staged {
     /// A stand-in for a buffer of the program, on the host or on a device.
     pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
-        let block = Memory::new(user.bytes(), on_device)?;
+        let block = StandInMemory::new(user.bytes(), on_device)?;
         let (arrived, delivered) = (user.bytes(), Mutex::default());
         Ok(Staged { user, block, is_written: true, is_filled: false, delivered, arrived, is_entered: false })
     }
@@ -239,7 +239,7 @@ impl Staged {
     }
 
     /// Sets whether the operation that starts now reads and writes the stand-in, and fills it if needed.
-    pub(crate) fn use_for(&mut self, is_read: bool, is_written: bool) -> Result<()> {
+    pub(crate) fn set_use(&mut self, is_read: bool, is_written: bool) -> Result<()> {
         self.is_written = is_written;
         self.is_filled = !is_read;
         self.fill()
@@ -266,7 +266,7 @@ impl Staged {
 
     /// Moves many pieces by a kernel of the device. Returns false if no kernel can.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
-        if matches!(self.block, Memory::Device(_)) || self.user.contiguous().is_some() {
+        if matches!(self.block, StandInMemory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
         }
         let (mut strips, mut pieces, mut at) = (Vec::new(), 0, 0);

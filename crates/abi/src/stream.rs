@@ -11,8 +11,8 @@
 use crate::args::{self, Handle, In, Out, Text};
 use crate::body;
 use crate::process::{Guard, On, call};
-pub use crate::request::{Enqueued, Held};
-use crate::request::{Line, STREAM_NULL, Stream, StreamJob, Streams, Work};
+pub use crate::request::{Enqueued, HeldHandles};
+use crate::request::{MpixStream, STREAM_NULL, StreamJob, StreamThread, Streams, Work};
 use device::is_at;
 use error::{Class, Error, Result, fail};
 pub use objects::constants::OP_NULL;
@@ -28,17 +28,17 @@ const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_micros(20);
 
 /// The function of a stream's thread.
-fn serve(line: &Line) {
+fn serve(thread: &StreamThread) {
     sys::signal::block_all();
     loop {
-        let mut queue = line.queue();
+        let mut queue = thread.queue();
         while queue.jobs.is_empty() && !queue.stopped {
-            queue = line.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = thread.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         let Some((count, StreamJob { held, call })) = queue.jobs.pop_front() else { return };
         drop(queue);
         let mut looks = 0;
-        while !is_at(&line.words.reached, count) {
+        while !is_at(&thread.words.reached, count) {
             looks += 1;
             if looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(LOOK) }
         }
@@ -48,10 +48,10 @@ fn serve(line: &Line) {
         if failed {
             let (code, sentence) = guard.latest_error.clone().unwrap_or_default();
             let text = format!("an operation enqueued before has failed: {sentence}");
-            line.queue().error.get_or_insert(Error::new(Class::Other, text).with_code(code));
+            thread.queue().error.get_or_insert(Error::new(Class::Other, text).with_code(code));
         }
-        line.words.done.store(count, Ordering::Release);
-        (line.wake)();
+        thread.words.done.store(count, Ordering::Release);
+        (thread.wake)();
     }
 }
 
@@ -59,27 +59,28 @@ fn serve(line: &Line) {
 pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
     stream.check()?;
     let info = guard.objects.info_or_empty(info)?;
-    let line = match (info.get("type"), info.get("value")) {
+    let thread = match (info.get("type"), info.get("value")) {
         (None, _) => None,
         (Some(kind), Some(value)) => Some(start(guard, device::stream(kind, of_hex(value)?)?)?),
         (Some(kind), None) => {
             fail!(Class::Info, "the info says that the stream's type is {kind}, but no value")
         }
     };
-    let number = guard.job().streams.all.insert(Stream { line, comms: 0 });
-    guard.settle_lock();
+    let number = guard.job().streams.all.insert(MpixStream { thread, comms: 0 });
+    guard.decide_locking();
     stream.set(Streams::number(number))
 }
 
-fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<Line>> {
+fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<StreamThread>> {
     let membership = guard.job().membership;
     let (segment, rank) = (membership.segment, membership.rank);
     let wake = Box::new(move || segment.rank(rank).bell.ring());
     let words = stream.words()?;
-    let line = Arc::new(Line { stream, words, queue: Mutex::default(), news: Condvar::new(), wake });
-    let ours = line.clone();
+    let thread =
+        Arc::new(StreamThread { stream, words, queue: Mutex::default(), news: Condvar::new(), wake });
+    let ours = thread.clone();
     match std::thread::Builder::new().name("outboard-stream".into()).spawn(move || serve(&ours)) {
-        Ok(_) => Ok(line),
+        Ok(_) => Ok(thread),
         Err(error) => fail!(Class::Other, "no thread can be made for a stream: {error}"),
     }
 }
@@ -101,16 +102,16 @@ pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
     if comms > 0 {
         fail!(Class::Other, "stream {number:#x} belongs to {comms} comms, which must be freed first");
     }
-    let line = guard.job().streams.get(number)?.line.clone();
-    let error = line.and_then(|line| {
-        guard.wait(|_| line.is_idle().then_some(()));
-        let mut queue = line.queue();
+    let thread = guard.job().streams.get(number)?.thread.clone();
+    let error = thread.and_then(|thread| {
+        guard.wait(|_| thread.is_idle().then_some(()));
+        let mut queue = thread.queue();
         queue.stopped = true;
-        line.news.notify_one();
+        thread.news.notify_one();
         queue.error.take()
     });
     guard.job().streams.all.remove(Streams::index(number));
-    guard.settle_lock();
+    guard.decide_locking();
     stream.set(STREAM_NULL)?;
     error.map_or(Ok(()), Err)
 }
@@ -169,21 +170,21 @@ pub fn enqueue(
     name: &'static str,
     comm: Handle,
     uses: (Handle, Handle),
-    job: impl FnOnce(Held) -> c_int + Send + 'static,
+    job: impl FnOnce(HeldHandles) -> c_int + Send + 'static,
 ) -> c_int {
     call(name, On::Comm(comm), |guard| {
-        let line = line_of(guard, comm)?.1;
-        hand_over(guard, &line, uses, Box::new(job))
+        let thread = thread_of(guard, comm)?.1;
+        hand_over(guard, &thread, uses, Box::new(job))
     })
 }
 
-fn line_of(guard: &mut Guard, comm: Handle) -> Result<(i32, Arc<Line>)> {
+fn thread_of(guard: &mut Guard, comm: Handle) -> Result<(i32, Arc<StreamThread>)> {
     let context = guard.objects.comm(comm)?.context;
     let streams = &mut guard.job().streams;
     let numbers = streams.of_comm.get(&context).cloned().unwrap_or_default();
     match numbers[..] {
-        [number] => match &streams.get(number)?.line {
-            Some(line) => Ok((number, line.clone())),
+        [number] => match &streams.get(number)?.thread {
+            Some(thread) => Ok((number, thread.clone())),
             None => fail!(Class::Comm, "the stream of {comm} is not a device's (info keys type and value)"),
         },
         [] => fail!(Class::Comm, "{comm} has no stream; MPIX_Stream_comm_create makes a comm with one"),
@@ -197,20 +198,20 @@ fn line_of(guard: &mut Guard, comm: Handle) -> Result<(i32, Arc<Line>)> {
 
 fn hand_over(
     guard: &mut Guard,
-    line: &Line,
+    thread: &StreamThread,
     uses: (Handle, Handle),
-    call: Box<dyn FnOnce(Held) -> c_int + Send>,
+    call: Box<dyn FnOnce(HeldHandles) -> c_int + Send>,
 ) -> Result<()> {
-    let mut queue = line.queue();
+    let mut queue = thread.queue();
     if let Some(error) = queue.error.take() {
         return Err(error);
     }
     let held = hold(guard, uses)?;
     let count = queue.count.wrapping_add(1);
-    line.stream.hand_over(line.words, count).inspect_err(|_| release(guard, held))?;
+    thread.stream.hand_over(thread.words, count).inspect_err(|_| release(guard, held))?;
     queue.count = count;
     queue.jobs.push_back((count, StreamJob { held, call }));
-    line.news.notify_one();
+    thread.news.notify_one();
     Ok(())
 }
 
@@ -221,15 +222,15 @@ pub fn enqueue_start(
     comm: Handle,
     datatype: Handle,
     request: Out<Handle>,
-    job: impl FnOnce(Held, usize) -> c_int + Send + 'static,
+    job: impl FnOnce(HeldHandles, usize) -> c_int + Send + 'static,
 ) -> c_int {
     call(name, On::Comm(comm), |guard| {
         request.check()?;
-        let (stream, line) = line_of(guard, comm)?;
+        let (stream, thread) = thread_of(guard, comm)?;
         let enqueued = Arc::new(Enqueued { stream, real: AtomicUsize::new(0) });
         let theirs = enqueued.clone();
         let job = move |held| job(held, theirs.real.as_ptr().expose_provenance());
-        hand_over(guard, &line, (datatype, OP_NULL), Box::new(job))?;
+        hand_over(guard, &thread, (datatype, OP_NULL), Box::new(job))?;
         request.set(guard.request(comm, Work::Enqueued(enqueued))?)
     })
 }
@@ -246,7 +247,7 @@ pub fn enqueue_wait(
         let mut found = Vec::new();
         for request in &requests {
             let handle = request.get()?;
-            match guard.job().requests.get(handle)?.work.as_ref().map(Work::plain) {
+            match guard.job().requests.get(handle)?.work.as_ref().map(Work::inner) {
                 Some(Work::Enqueued(enqueued)) => found.push(enqueued.clone()),
                 _ => fail!(
                     Class::Request,
@@ -258,9 +259,9 @@ pub fn enqueue_wait(
         if let Some(other) = found.iter().find(|other| other.stream != first.stream) {
             fail!(Class::Request, "requests are of streams {:#x} and {:#x}", first.stream, other.stream);
         }
-        let Some(line) = guard.job().streams.get(first.stream)?.line.clone() else { return Ok(()) };
+        let Some(thread) = guard.job().streams.get(first.stream)?.thread.clone() else { return Ok(()) };
         let uses = (c::DATATYPE_NULL, OP_NULL);
-        hand_over(guard, &line, uses, Box::new(move |_| job(&found)))?;
+        hand_over(guard, &thread, uses, Box::new(move |_| job(&found)))?;
         for request in requests {
             guard.job().requests.remove(request.get()?)?;
             request.set(c::REQUEST_NULL)?;
@@ -270,8 +271,8 @@ pub fn enqueue_wait(
 }
 
 /// Holds a datatype and an operator until `release`. A bad handle stays, and the operation reports it.
-fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<Held> {
-    let mut held = Held { datatype, op, owns_datatype: false, owns_op: false };
+fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<HeldHandles> {
+    let mut held = HeldHandles { datatype, op, owns_datatype: false, owns_op: false };
     if let Ok(found) = guard.objects.datatype(datatype)
         && !found.is_permanent()
     {
@@ -285,7 +286,7 @@ fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<Held> {
     Ok(held)
 }
 
-fn release(guard: &mut Guard, held: Held) {
+fn release(guard: &mut Guard, held: HeldHandles) {
     if held.owns_datatype
         && let Ok(entry) = guard.objects.datatypes.entry(held.datatype)
     {
@@ -431,7 +432,7 @@ macro_rules! stream_functions {
                 request: usize
             ) {
                 let (datatype, request) = ($from(datatype), $out(request, "request"));
-                let start = move |held: stream::Held, at| {
+                let start = move |held: stream::HeldHandles, at| {
                     // SAFETY: as above; the request is a word of ours.
                     unsafe { calls::$mpi_start(buf, count, $to(held.datatype), peer, tag, comm, at) }
                 };

@@ -150,7 +150,7 @@ fn is_ancestor(pid: u32) -> bool {
 
 /// Whether an ancestor of this process is a rank. Processes of other users count as no ranks, since this
 /// process cannot look into them.
-pub(crate) fn has_rank_above() -> bool {
+pub(crate) fn has_rank_ancestor() -> bool {
     let holds_job = |pid: u32| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         open.filter_map(|fd| std::fs::read_link(fd.path()).ok())

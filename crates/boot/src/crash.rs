@@ -45,7 +45,7 @@ static CRASHED: AtomicI32 = AtomicI32::new(0);
 static AGAIN: AtomicI32 = AtomicI32::new(0);
 /// The addresses at which it stood, innermost first; null ends the list. Then how many of them were printed.
 static FRAMES: [AtomicPtr<c_void>; FRAMES_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; FRAMES_MAX];
-static TOLD: AtomicUsize = AtomicUsize::new(0);
+static PRINTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes a crash of this process, from now on, print a report that names `rank`. Called once, by the thread
 /// that joins.
@@ -67,7 +67,7 @@ pub(crate) fn watch(crash: Crash, rank: &str) {
     });
     for (signal, _) in SIGNALS {
         if handler_of(signal) == libc::SIG_DFL {
-            let handle: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = told;
+            let handle: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
             set(signal, handle as usize, libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER);
         }
     }
@@ -114,12 +114,12 @@ fn set(signal: c_int, handler: usize, flags: c_int) {
     // SAFETY: all bytes zero is a valid value of this plain struct: an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     (action.sa_sigaction, action.sa_flags) = (handler, flags);
-    // SAFETY: the handler is SIG_DFL or `told`, with the flags that its type needs.
+    // SAFETY: the handler is SIG_DFL or `on_signal`, with the flags that its type needs.
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
 /// The handler.
-extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
+extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let thread = thread();
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid record.
     let info = unsafe { *info };
@@ -129,8 +129,8 @@ extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let sender = unsafe { info.si_pid() };
     let Some(watch) = WATCH.get() else { return end_by(signal) };
     // A child of fork is not a rank. A signal that another process sent needs no report, unlike our timer's.
-    let foreign = sent && sender != watch.pid && CRASHED.load(Ordering::Relaxed) != thread;
-    if sys::process::id() as i32 != watch.pid || foreign {
+    let is_from_outside = sent && sender != watch.pid && CRASHED.load(Ordering::Relaxed) != thread;
+    if sys::process::id() as i32 != watch.pid || is_from_outside {
         return end_by(signal);
     }
     match CRASHED.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire) {
@@ -138,8 +138,8 @@ extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
         Err(first) if first == thread => {
             if AGAIN.fetch_add(1, Ordering::Relaxed) == 0 {
                 send_after(PATIENCE_S, signal, thread);
-                tell_frames(false);
-                tell_more(watch);
+                print_frames(false);
+                print_hint(watch);
             }
             return end_by(signal);
         }
@@ -174,12 +174,12 @@ fn report(watch: &Watch, signal: c_int, info: &siginfo_t, sent: bool) {
     }
     if is_roomy() {
         find_frames();
-        tell_frames(true);
+        print_frames(true);
     }
-    tell_more(watch);
+    print_hint(watch);
 }
 
-fn tell_more(watch: &Watch) {
+fn print_hint(watch: &Watch) {
     print(|line| {
         let core = "`ulimit -c unlimited` before mpirun leaves a core";
         write!(line, "OUTBOARD_CRASH=wait keeps it for `gdb -p {}`; {core}", watch.pid)
@@ -188,7 +188,7 @@ fn tell_more(watch: &Watch) {
 
 /// Stores the addresses at which this thread stood when the signal came.
 fn find_frames() {
-    let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = told;
+    let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
     // Unwinding begins with our own frames: the handler, and the kernel's call of it.
     let (mut own, mut count) = (true, 0);
     let mut skip = 0;
@@ -210,9 +210,9 @@ fn find_frames() {
 }
 
 /// Prints the frames that have not been printed, with names or without.
-fn tell_frames(with_names: bool) {
+fn print_frames(with_names: bool) {
     loop {
-        let number = TOLD.load(Ordering::Relaxed);
+        let number = PRINTED.load(Ordering::Relaxed);
         let ip = FRAMES.get(number).map_or(std::ptr::null_mut(), |frame| frame.load(Ordering::Relaxed));
         if ip.is_null() {
             return;
@@ -227,7 +227,7 @@ fn tell_frames(with_names: bool) {
                 name.map_or(Ok(()), |name| write!(line, "{name:#} "))?;
                 match (symbol.filename(), symbol.lineno()) {
                     (Some(file), Some(at)) => write!(line, "({}:{at})", file.display()),
-                    _ => write_place(line, ip),
+                    _ => write_location(line, ip),
                 }
             });
         };
@@ -236,15 +236,15 @@ fn tell_frames(with_names: bool) {
             unsafe { backtrace::resolve_unsynchronized(ip, &mut name) };
         }
         if !named {
-            print(|line| write!(line, "  #{number} ").and_then(|()| write_place(line, ip)));
+            print(|line| write!(line, "  #{number} ").and_then(|()| write_location(line, ip)));
         }
         // The callers of `main` are the same in all programs.
-        TOLD.store(if is_main { FRAMES_MAX } else { number + 1 }, Ordering::Relaxed);
+        PRINTED.store(if is_main { FRAMES_MAX } else { number + 1 }, Ordering::Relaxed);
     }
 }
 
 /// Writes an address in the form for addr2line: the file and the offset in it.
-fn write_place(line: &mut Line, ip: *mut c_void) -> std::fmt::Result {
+fn write_location(line: &mut CrashLine, ip: *mut c_void) -> std::fmt::Result {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: `info` is written; any address may be asked for.
@@ -258,12 +258,12 @@ fn write_place(line: &mut Line, ip: *mut c_void) -> std::fmt::Result {
 }
 
 /// A line of text on the stack.
-struct Line {
+struct CrashLine {
     bytes: [u8; 512],
     used: usize,
 }
 
-impl Write for Line {
+impl Write for CrashLine {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         // Room is left for the end of the line; text that does not fit is truncated.
         let bytes = &text.as_bytes()[..text.len().min(self.bytes.len() - 1 - self.used)];
@@ -273,10 +273,10 @@ impl Write for Line {
     }
 }
 
-fn print(tell: impl FnOnce(&mut Line) -> std::fmt::Result) {
-    let mut line = Line { bytes: [0; 512], used: 0 };
-    // A `Line` accepts any text.
-    let _ = write!(line, "outboard: ").and_then(|()| tell(&mut line));
+fn print(write: impl FnOnce(&mut CrashLine) -> std::fmt::Result) {
+    let mut line = CrashLine { bytes: [0; 512], used: 0 };
+    // A `CrashLine` accepts any text.
+    let _ = write!(line, "outboard: ").and_then(|()| write(&mut line));
     line.bytes[line.used] = b'\n';
     // A write that fails has no reader, and cannot be helped.
     // SAFETY: the bytes are initialised and live on this stack.

@@ -22,6 +22,6 @@ mod tuning;
 
 pub use build::{BUILD, attach, create, shape};
 pub use claim::{ProxyMembership, join_proxy};
-pub use member::{Membership, age, join, tell};
+pub use member::{Membership, age, join, print_statistics};
 pub use site::give_up_entering;
 pub use tuning::{overruled, set_tuning};

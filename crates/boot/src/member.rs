@@ -53,7 +53,7 @@ pub fn join() -> Result<Membership> {
                 settings::unknown().iter().for_each(|sentence| eprintln!("outboard: {sentence}"));
             }
             match site {
-                Some(site) => under(site, settings),
+                Some(site) => of_site(site, settings),
                 None => alone(settings)?,
             }
         }
@@ -71,7 +71,7 @@ pub fn join() -> Result<Membership> {
     Ok(membership)
 }
 
-fn under(site: &'static Site, settings: &Settings) -> Membership {
+fn of_site(site: &'static Site, settings: &Settings) -> Membership {
     let segment = site.segment;
     let size = segment.world(0).size.load(Ordering::Relaxed);
     let tuning = crate::tuning::of_process(segment, settings);
@@ -112,8 +112,8 @@ impl Membership {
         let (job, ours) = (self.segment.job(), told(RANKS));
         let own = self.segment.name(self.rank.peer());
         let world = self.world();
-        let said = job.agreed.say(self.rank.peer(), &ours, || world.aborted().is_some());
-        if let Some((first, theirs)) = said
+        let first_different = job.agreed.say(self.rank.peer(), &ours, || world.aborted().is_some());
+        if let Some((first, theirs)) = first_different
             && let Some(found) = difference(&theirs, &ours, RANKS)
         {
             fail!(
@@ -166,10 +166,10 @@ impl Membership {
     }
 
     /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
-    pub fn come(&self) {
+    pub fn arrive_at_init(&self) {
         self.world().born.arrive();
         self.nudge_launcher(false);
-        if self.has_all() {
+        if self.all_have_arrived() {
             self.segment.members(self.first).for_each(|rank| self.segment.rank(rank).bell.ring());
         }
     }
@@ -185,7 +185,7 @@ impl Membership {
     }
 
     /// Whether all ranks of this world have reached MPI_Init.
-    pub fn has_all(&self) -> bool {
+    pub fn all_have_arrived(&self) -> bool {
         self.world().born.count() >= self.size
     }
 
@@ -202,7 +202,7 @@ impl Membership {
 
     /// Reports that this rank has reached MPI_Finalize with all its operations done. The caller makes
     /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
-    pub fn arrive(&self) {
+    pub fn arrive_at_finalize(&self) {
         self.world().leaving.arrive();
         self.nudge_launcher(false);
         if let Some(site) = self.site
@@ -242,7 +242,7 @@ impl Membership {
         world.leaving.wait(self.size, gone);
         // The statistics of several hosts are printed by `mpirun`, once all are there.
         if self.rank.peer() == self.first && (self.site.is_some() || !self.segment.has_nodes()) {
-            tell(self.segment, self.first);
+            print_statistics(self.segment, self.first);
         }
         self.write_trace();
         self.segment.rank(self.rank).set_state(State::Finalized);
@@ -256,9 +256,9 @@ impl Membership {
     }
 
     /// Prints the statistics and writes the trace of a program without `mpirun`.
-    fn tell_alone(&self) {
+    fn finish_alone(&self) {
         if self.alone {
-            tell(self.segment, self.first);
+            print_statistics(self.segment, self.first);
             self.write_trace();
         }
     }
@@ -298,13 +298,13 @@ impl Membership {
 
     fn end(&self, code: i32, cause: Cause) -> ! {
         self.segment.end(self.rank, code, cause);
-        self.tell_alone();
+        self.finish_alone();
         exit(self.world().exit_code().unwrap_or(1))
     }
 }
 
 /// Prints the statistics of the world that begins with rank `first`, once, if OUTBOARD_STATS is set.
-pub fn tell(segment: &Segment, first: u32) {
+pub fn print_statistics(segment: &Segment, first: u32) {
     if segment.world(first).statistics.swap(0, Ordering::Relaxed) != 0 {
         // The table is printed in one piece, since others may be printing.
         eprint!("{}", statistics(segment, first));
@@ -356,7 +356,7 @@ mod tests {
         telemetry::count(Counter::BarrierCalls, 1);
         assert!(statistics(job.segment, 0).contains("barrier_calls"));
         assert!(!job.may_leave());
-        job.arrive();
+        job.arrive_at_finalize();
         assert!(job.may_leave());
         job.leave();
         assert_eq!(page.state(), State::Finalized);

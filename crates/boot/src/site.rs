@@ -76,7 +76,7 @@ impl Site {
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
         let launcher = settings::foreign::launcher();
         // A program that a rank starts has the rank's variables, too.
-        if (launcher.is_none() && !pmi::is_offered()) || claim::has_rank_above() {
+        if (launcher.is_none() && !pmi::is_offered()) || claim::has_rank_ancestor() {
             return Ok(None);
         }
         let Some(client) = pmi::Client::connect()? else {
@@ -114,14 +114,14 @@ impl Site {
         let made = if rank == leader { Some(make(client, &nodes, settings)?) } else { None };
         client.fence()?;
         let job = client.get(0, JOB)?;
-        let Some((secret, said)) = job.split_first_chunk::<8>() else {
+        let Some((secret, agreed)) = job.split_first_chunk::<8>() else {
             fail!(
                 Class::Other,
                 "rank 0 has stored {} bytes with the launcher in place of the job's secret",
                 job.len()
             );
         };
-        if let Some(found) = difference(&String::from_utf8_lossy(said), &told(RANKS), RANKS) {
+        if let Some(found) = difference(&String::from_utf8_lossy(agreed), &told(RANKS), RANKS) {
             fail!(
                 Class::Other,
                 "{} is {} at rank {rank} and {} at rank 0, but must be the same at all ranks",
@@ -154,7 +154,7 @@ impl Site {
         let spin = self.has_cpu_for_each();
         self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
         if self.segment.has_nodes() {
-            spawn("outboard-wire", move || self.fence(Site::exchange))
+            spawn("outboard-wire", move || self.fence(Site::exchange_endpoints))
         } else {
             Ok(())
         }
@@ -164,7 +164,7 @@ impl Site {
     /// Returns at once.
     pub fn arrive(&'static self) -> Result<()> {
         if self.segment.has_nodes() {
-            spawn("outboard-leave", move || self.fence(Site::part))
+            spawn("outboard-leave", move || self.fence(Site::fence_at_finalize))
         } else {
             Ok(())
         }
@@ -172,13 +172,13 @@ impl Site {
 
     /// Makes a fence; the lowest rank of the host calls `of_leader`, which makes it.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
-        let done = if self.leads() { of_leader(self) } else { self.client.fence() };
+        let done = if self.is_leader() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {
             self.give_up(&error.message);
         }
     }
 
-    fn exchange(&self) -> Result<()> {
+    fn exchange_endpoints(&self) -> Result<()> {
         let mut names = Vec::new();
         for rank in self.here() {
             let name = self.await_endpoint(rank);
@@ -216,7 +216,7 @@ impl Site {
         Ok(())
     }
 
-    fn part(&self) -> Result<()> {
+    fn fence_at_finalize(&self) -> Result<()> {
         let world = self.segment.world(0);
         let here = self.nodes.len() as u32 - self.elsewhere();
         if !world.leaving.wait(here, || world.aborted().is_some()) {
@@ -253,7 +253,7 @@ impl Site {
 
     /// Reports that this process may end. No rank of this host needs a proxy any more.
     pub fn leave(&self) {
-        if self.leads() {
+        if self.is_leader() {
             self.segment.job().ending.store(1, Ordering::Relaxed);
             self.proxies().for_each(|proxy| self.segment.proxy(proxy).bell.ring());
         }
@@ -271,14 +271,14 @@ impl Site {
     /// Runs as long as the process, and ends it if the launcher or a rank on which it depends has ended.
     fn watch(&self) {
         let others = self.here().filter(|rank| *rank != self.rank.peer()).map(Watched::Rank);
-        let mut unborn: Vec<Watched> = match self.leads() {
+        let mut not_started: Vec<Watched> = match self.is_leader() {
             true => others.chain(self.proxies().map(Watched::Proxy)).collect(),
             false => vec![Watched::Rank(leader(&self.nodes, self.node()))],
         };
         let mut held: Vec<(Watched, u32)> = Vec::new();
         let mut processes: Vec<Process> = Vec::new();
         loop {
-            unborn.retain(|one| {
+            not_started.retain(|one| {
                 let pid = self.pid(*one);
                 match (Process::open(pid), one) {
                     _ if pid == 0 => return true,
@@ -292,7 +292,7 @@ impl Site {
                 }
                 false
             });
-            let patience = if unborn.is_empty() { None } else { Some(5 * TICK) };
+            let patience = if not_started.is_empty() { None } else { Some(5 * TICK) };
             let Ok(ends) = sys::process::first_ends(&processes, self.client.lifeline(), patience) else {
                 return;
             };
@@ -306,7 +306,7 @@ impl Site {
                 let (one, pid) = held.swap_remove(place);
                 processes.swap_remove(place);
                 match one {
-                    Watched::Rank(rank) => self.ended(rank, pid),
+                    Watched::Rank(rank) => self.rank_ended(rank, pid),
                     Watched::Proxy(proxy) => self.proxy_ended(proxy, pid),
                 }
             }
@@ -314,7 +314,7 @@ impl Site {
     }
 
     /// Handles the end of a rank of this host.
-    fn ended(&self, rank: u32, pid: u32) {
+    fn rank_ended(&self, rank: u32, pid: u32) {
         let Some(page) = self.page(rank).filter(|page| page.state() != State::Finalized) else { return };
         page.set_state(State::Dead);
         if self.segment.world(0).aborted().is_none() {
@@ -391,7 +391,7 @@ impl Site {
         ranks_of(&self.nodes, self.node())
     }
 
-    fn leads(&self) -> bool {
+    fn is_leader(&self) -> bool {
         leader(&self.nodes, self.node()) == self.rank.peer()
     }
 

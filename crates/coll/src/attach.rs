@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::carrier::Space;
 use crate::carrier::slots::Moved;
 use crate::pull::Pull;
-use crate::set::{ActiveRound, BESIDE_MAX, FlatSet, FlatSlot, Member};
+use crate::set::{ActiveRound, BESIDE_MAX, FlatSet, FlatSlot, SetMember};
 use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
 use crate::vector::{Backoff, Vector};
 use error::{Class, Result, fail};
@@ -181,7 +181,7 @@ pub(crate) struct AttachedSet {
 
 /// How a set carries out a short call.
 #[derive(Debug)]
-pub enum Form {
+pub enum FlatForm {
     /// The call goes through the slots, in one round or two.
     Short,
     /// The members read each other's memory.
@@ -210,7 +210,7 @@ impl AttachedSet {
         let member = |(&peer, &location): (&u32, &Location)| {
             let peer = segment.require(peer)?;
             let (left, slots) = map_slots(&segment.arena(peer)?, location)?;
-            Ok((Member { peer, page: segment.keep_rank(peer), left }, slots))
+            Ok((SetMember { peer, page: segment.keep_rank(peer), left }, slots))
         };
         let (members, slots): (Vec<_>, (_, _)) =
             peers.iter().zip(&locations).map(member).collect::<Result<_>>()?;
@@ -238,12 +238,12 @@ impl AttachedSet {
 
     /// The form in which this set carries out a call that fits. Also sets the call's rounds.
     #[inline]
-    pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> Form {
+    pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> FlatForm {
         match moved {
-            Moved::Pulled => Form::Pulled(Box::new(Pull::new(short, &self.segment))),
+            Moved::Pulled => FlatForm::Pulled(Box::new(Pull::new(short, &self.segment))),
             Moved::Inline => {
                 short.choose_rounds(self.set.rank(), self.set.size(), self.flat_max);
-                Form::Short
+                FlatForm::Short
             }
         }
     }
@@ -264,8 +264,8 @@ impl AttachedSet {
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
         Some(match self.form(&mut short, moved) {
-            Form::Short => FlatCall::Short(short),
-            Form::Pulled(pull) => FlatCall::Pulled(pull),
+            FlatForm::Short => FlatCall::Short(short),
+            FlatForm::Pulled(pull) => FlatCall::Pulled(pull),
         })
     }
 }

@@ -38,7 +38,7 @@ impl Members {
 
 /// Whether two buffers have bytes in common, as far as their ends show.
 #[inline]
-pub fn meet(a: &Buffer, b: &Buffer) -> bool {
+pub fn buffers_overlap(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
         return false;
     }
@@ -50,7 +50,7 @@ pub fn meet(a: &Buffer, b: &Buffer) -> bool {
 
 /// A buffer of the program, in the way in which a collective divides it.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum CallBuffer {
     /// The buffer is not used at this rank, or is MPI_IN_PLACE.
     None,
     /// One vector, which an algorithm may divide anywhere between elements of `element_bytes` bytes.
@@ -63,39 +63,39 @@ pub enum Part {
     Each(Arc<[Buffer]>),
 }
 
-impl Part {
+impl CallBuffer {
     /// One vector of single bytes.
-    pub fn bytes(buffer: Buffer) -> Part {
+    pub fn bytes(buffer: Buffer) -> CallBuffer {
         // Elements of the widest power of two that divides the length keep parts aligned for copying.
         let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
-        Part::One { buffer, element_bytes }
+        CallBuffer::One { buffer, element_bytes }
     }
 
     /// The buffers of a part that has one for each rank or neighbour.
     pub fn each(&self) -> &[Buffer] {
-        if let Part::Each(blocks) = self { blocks } else { &[] }
+        if let CallBuffer::Each(blocks) = self { blocks } else { &[] }
     }
 
     /// The data bytes of the whole part.
     #[inline(always)]
     pub fn total(&self) -> u64 {
         match self {
-            Part::None => 0,
-            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => {
-                buffer.bytes() as u64
-            }
-            Part::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
+            CallBuffer::None => 0,
+            CallBuffer::One { buffer, .. }
+            | CallBuffer::PerRank(buffer)
+            | CallBuffer::CutAt { buffer, .. } => buffer.bytes() as u64,
+            CallBuffer::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
         }
     }
 
     /// Whether two parts have bytes in common, as far as their ends show, since layouts with gaps may
     /// interleave. Blocks for each rank are compared with the blocks for the same rank.
     #[inline]
-    pub fn overlaps(&self, other: &Part) -> bool {
+    pub fn overlaps(&self, other: &CallBuffer) -> bool {
         match (self, other) {
-            (Part::None, _) | (_, Part::None) => false,
-            (Part::Each(_), _) | (_, Part::Each(_)) => self.overlaps_in_blocks(other),
-            (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| meet(a, b)),
+            (CallBuffer::None, _) | (_, CallBuffer::None) => false,
+            (CallBuffer::Each(_), _) | (_, CallBuffer::Each(_)) => self.overlaps_in_blocks(other),
+            (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| buffers_overlap(a, b)),
         }
     }
 
@@ -107,20 +107,22 @@ impl Part {
     /// Replaces the part's buffers by those that `other` returns.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
-            Part::None => (),
-            Part::Each(blocks) => *blocks = blocks.iter().map(other).collect(),
-            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => {
-                *buffer = other(buffer)
-            }
+            CallBuffer::None => (),
+            CallBuffer::Each(blocks) => *blocks = blocks.iter().map(other).collect(),
+            CallBuffer::One { buffer, .. }
+            | CallBuffer::PerRank(buffer)
+            | CallBuffer::CutAt { buffer, .. } => *buffer = other(buffer),
         }
     }
 
     #[inline(never)]
-    fn overlaps_in_blocks(&self, other: &Part) -> bool {
+    fn overlaps_in_blocks(&self, other: &CallBuffer) -> bool {
         match (self, other) {
-            (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
-            (Part::Each(blocks), part) | (part, Part::Each(blocks)) => {
-                part.whole().is_some_and(|whole| blocks.iter().any(|block| meet(block, whole)))
+            (CallBuffer::Each(ours), CallBuffer::Each(theirs)) => {
+                ours.iter().zip(theirs.iter()).any(|(a, b)| buffers_overlap(a, b))
+            }
+            (CallBuffer::Each(blocks), part) | (part, CallBuffer::Each(blocks)) => {
+                part.whole().is_some_and(|whole| blocks.iter().any(|block| buffers_overlap(block, whole)))
             }
             _ => false,
         }
@@ -130,8 +132,10 @@ impl Part {
     #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
-            Part::None | Part::Each(_) => None,
-            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => Some(buffer),
+            CallBuffer::None | CallBuffer::Each(_) => None,
+            CallBuffer::One { buffer, .. }
+            | CallBuffer::PerRank(buffer)
+            | CallBuffer::CutAt { buffer, .. } => Some(buffer),
         }
     }
 
@@ -141,18 +145,18 @@ impl Part {
             return Binding::None;
         }
         match self {
-            Part::None => Binding::None,
-            Part::One { buffer, .. } if blocks == 1 => whole_block(buffer),
-            Part::One { buffer, element_bytes } => {
+            CallBuffer::None => Binding::None,
+            CallBuffer::One { buffer, .. } if blocks == 1 => whole_block(buffer),
+            CallBuffer::One { buffer, element_bytes } => {
                 let elements = buffer.bytes() as u64 / element_bytes.max(1);
                 Binding::Whole { buffer, cut: Cut::Near { elements, element_bytes } }
             }
-            Part::PerRank(buffer) => {
+            CallBuffer::PerRank(buffer) => {
                 let block_bytes = buffer.bytes() as u64 / u64::from(blocks);
                 Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
             }
-            Part::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::At(at) },
-            Part::Each(buffers) => Binding::Blocks(buffers),
+            CallBuffer::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::At(at) },
+            CallBuffer::Each(buffers) => Binding::Blocks(buffers),
         }
     }
 }
@@ -170,12 +174,12 @@ pub struct Call {
     /// The root as an index into `Members::peers`, or 0. On an intercommunicator the other ranks of the
     /// root's group do not know the root, and name any rank of their group but themselves.
     pub root: u32,
-    /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
+    /// Whether this rank passed MPI_IN_PLACE; `input` is then `CallBuffer::None` (`output` for a scatter).
     pub in_place: bool,
     /// The data that the program sends.
-    pub input: Part,
+    pub input: CallBuffer,
     /// The memory in which the program receives.
-    pub output: Part,
+    pub output: CallBuffer,
     /// The operator of a reduction.
     pub reduction: Option<Reduction>,
     /// Whether the operator commutes.
@@ -190,7 +194,7 @@ pub struct Call {
 impl Call {
     /// A collective without root and operator.
     #[inline(always)] // So it is made where it is used.
-    pub fn new(collective: Collective, input: Part, output: Part) -> Call {
+    pub fn new(collective: Collective, input: CallBuffer, output: CallBuffer) -> Call {
         Call {
             collective,
             root: 0,
@@ -218,16 +222,16 @@ impl Call {
     #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
-        let block = |whole: &Part| whole.total() / u64::from(size.max(1));
+        let block = |whole: &CallBuffer| whole.total() / u64::from(size.max(1));
         match self.collective {
             Barrier | Gatherv | Scatterv | Alltoallv | Alltoallw => 0,
             Bcast => self.output.total(),
             Gather => match &self.output {
-                Part::None => self.input.total(),
+                CallBuffer::None => self.input.total(),
                 output => block(output),
             },
             Scatter => match &self.input {
-                Part::None => self.output.total(),
+                CallBuffer::None => self.output.total(),
                 input => block(input),
             },
             Allgather | Allgatherv | Alltoall => block(&self.output),

@@ -150,15 +150,15 @@ impl Spans {
 
 /// The table with the user's overrides.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct AlgorithmChoice {
     overrides: Vec<Algorithm>,
     /// Whether the order in which a reduction combines may follow the placement of the ranks.
     placed: bool,
 }
 
-impl Choice {
+impl AlgorithmChoice {
     /// Reads the settings. Errors: a name that is not an algorithm; the message lists the algorithms.
-    pub fn from_settings(settings: &Settings) -> Result<Choice> {
+    pub fn from_settings(settings: &Settings) -> Result<AlgorithmChoice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {
             let name = setting_of(collective, settings);
@@ -172,7 +172,7 @@ impl Choice {
             };
             overrides.push(algorithm);
         }
-        Ok(Choice { overrides, placed: settings.reproducible == Reproducible::Run })
+        Ok(AlgorithmChoice { overrides, placed: settings.reproducible == Reproducible::Run })
     }
 
     /// Whether the user has chosen an algorithm.
@@ -235,8 +235,8 @@ mod tests {
     use super::*;
     use schedule::{NodeMap, Order};
 
-    fn choice(settings: Settings) -> Choice {
-        Choice::from_settings(&settings).unwrap()
+    fn choice(settings: Settings) -> AlgorithmChoice {
+        AlgorithmChoice::from_settings(&settings).unwrap()
     }
 
     fn placements(ranks: u32) -> impl Iterator<Item = Placement> {
@@ -278,7 +278,7 @@ mod tests {
         for (collective, ranks) in reductions().flat_map(|c| (1..40).map(move |n| (c, n))) {
             for bytes in (0..24).map(|power| (1 << power) - 1) {
                 for commutative in [true, false] {
-                    let of = |choice: &Choice, placement: &Placement| {
+                    let of = |choice: &AlgorithmChoice, placement: &Placement| {
                         choice.of(collective, bytes, ranks, commutative, placement)
                     };
                     let together = of(&placed, &Placement::Together);
@@ -297,7 +297,7 @@ mod tests {
         let of = |commutative| choice.of(Collective::Allreduce, 8, 4, commutative, &Placement::Together);
         assert_eq!(of(true), AllreduceRing);
         assert_ne!(of(false), AllreduceRing);
-        let message = Choice::from_settings(&with("rign")).unwrap_err().to_string();
+        let message = AlgorithmChoice::from_settings(&with("rign")).unwrap_err().to_string();
         assert!(message.starts_with("OUTBOARD_ALLREDUCE=rign") && message.contains("ring"), "{message}");
     }
 }

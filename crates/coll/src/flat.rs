@@ -25,7 +25,7 @@ pub const CALLS_BEFORE: u32 = 8;
 
 /// The calls that a set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum FlatCalls {
     /// The blocking calls of a comm, by the number of the set.
     Blocking(usize),
     /// The calls of a queue, by its number.
@@ -65,11 +65,11 @@ impl FlatSets {
         &self.blocking[set]
     }
 
-    /// Makes a blocking call, if it is over after `looks` looks. Otherwise `begin` continues it.
+    /// Makes a blocking call, if it is over after `looks` looks. Otherwise `start_round` continues it.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
-        let mut active = attached.set.begin(call);
+        let mut active = attached.set.start_round(call);
         for _ in 0..looks {
             match attached.set.step(&mut active, call) {
                 None => sys::cpu::look_again(),
@@ -83,9 +83,9 @@ impl FlatSets {
 
     /// Starts the next round, or continues the round that `try_now` has started for the same call.
     #[inline]
-    pub(crate) fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
+    pub(crate) fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
-        let active = attached.tried.take().unwrap_or_else(|| attached.set.begin(call));
+        let active = attached.tried.take().unwrap_or_else(|| attached.set.start_round(call));
         assert_eq!(active.word % (1 << FACTS_BITS), call.facts(), "another call was begun");
         active
     }
@@ -109,7 +109,7 @@ impl FlatSets {
 
     /// Notes that a blocking call with counts was left to a schedule.
     pub(crate) fn back_off(&mut self, set: usize) {
-        self.blocking[set].backoff.begin();
+        self.blocking[set].backoff.start();
     }
 
     /// Notes that a thread starts or ends a long wait in a blocking call.
@@ -123,21 +123,21 @@ impl FlatSets {
 
     /// The sets for which a thread may sleep.
     #[inline]
-    fn awaited(&self) -> impl Iterator<Item = (Calls, &FlatSet)> {
+    fn awaited(&self) -> impl Iterator<Item = (FlatCalls, &FlatSet)> {
         let blocking =
-            self.waiting.iter().map(|number| (Calls::Blocking(*number), &self.blocking[*number].set));
-        blocking.chain(self.queues.awaited().map(|(queue, set)| (Calls::Queued(queue), set)))
+            self.waiting.iter().map(|number| (FlatCalls::Blocking(*number), &self.blocking[*number].set));
+        blocking.chain(self.queues.awaited().map(|(queue, set)| (FlatCalls::Queued(queue), set)))
     }
 
     /// Whether a call in a long wait can advance.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        self.awaited().any(|(_, set)| !set.misses())
+        self.awaited().any(|(_, set)| !set.still_waits())
     }
 
     /// The sets on which calls wait, and for which member.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (Calls, usize)> {
-        self.awaited().filter(|(_, set)| set.misses()).map(|(calls, set)| (calls, set.missed()))
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
+        self.awaited().filter(|(_, set)| set.still_waits()).map(|(calls, set)| (calls, set.awaited_member()))
     }
 
     /// Leaves the set of a comm that is freed here.

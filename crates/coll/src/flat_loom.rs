@@ -24,7 +24,7 @@ use transport::shm::{Allocator, Shape};
 /// Once a member has looked without success more often than this in one call, the rest of the run goes in one
 /// order only. The other orders differ in little but the number of looks, and with three members they would
 /// never end.
-const VAIN_LOOKS_MAX: u32 = 1;
+const FAILED_LOOKS_MAX: u32 = 1;
 
 /// The members that each member needs in a call.
 #[derive(Clone, Copy)]
@@ -158,15 +158,15 @@ impl Round for NumberCall<'_> {
 }
 
 /// A process of the job.
-struct Process {
+struct LoomProcess {
     memory: Allocator,
     sets: FlatSets,
 }
 
-impl Process {
-    fn new(segment: &Segment, rank: u32) -> Process {
+impl LoomProcess {
+    fn new(segment: &Segment, rank: u32) -> LoomProcess {
         let memory = Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20);
-        Process { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
+        LoomProcess { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 
     fn alloc_slots(&mut self) -> Location {
@@ -182,10 +182,10 @@ impl Process {
         let set = sets.attach(rank, peers, &words).unwrap().unwrap();
         for (number, needs) in (first..).zip(calls) {
             let mut call = NumberCall { needs: *needs, number, cells };
-            let (mut active, mut vain_looks) = (sets.begin(set, &call), 0);
+            let (mut active, mut failed_looks) = (sets.start_round(set, &call), 0);
             while sets.advance(set, &mut active, &mut call).is_none() {
-                vain_looks += 1;
-                if vain_looks > VAIN_LOOKS_MAX {
+                failed_looks += 1;
+                if failed_looks > FAILED_LOOKS_MAX {
                     loom::skip_branch();
                 }
                 thread::yield_now();
@@ -201,7 +201,7 @@ fn segment(ranks: u32) -> Segment {
 
 /// The cells of the slots of a process's first sets.
 fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
-    let mut process = Process::new(segment, rank);
+    let mut process = LoomProcess::new(segment, rank);
     let arena = segment.arena(segment.require(rank).unwrap()).unwrap();
     let sets = (0..sets).map(|_| map_slots(&arena, process.alloc_slots()).unwrap());
     let slots = sets.flat_map(|(_, (even, odd))| [even, odd]);
@@ -221,8 +221,8 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let segment = segment(members);
     explore(preemptions, move || {
-        let mut all: Vec<_> = (0..members).map(|rank| Process::new(&segment, rank)).collect();
-        let locations: Vec<_> = all.iter_mut().map(Process::alloc_slots).collect();
+        let mut all: Vec<_> = (0..members).map(|rank| LoomProcess::new(&segment, rank)).collect();
+        let locations: Vec<_> = all.iter_mut().map(LoomProcess::alloc_slots).collect();
         let peers: Vec<_> = (0..members).collect();
         let cells = (0..members).flat_map(|rank| cells_of(&segment, rank, 1)).collect();
         let shared = Arc::new((peers, locations, cells));
@@ -281,8 +281,8 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
     let seen = std::sync::Arc::new(Mutex::new([[false; 2]; 2]));
     let used_again = seen.clone();
     explore(2, move || {
-        let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| Process::new(&segment, rank));
-        let locations = [&mut zero, &mut one, &mut two].map(Process::alloc_slots);
+        let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| LoomProcess::new(&segment, rank));
+        let locations = [&mut zero, &mut one, &mut two].map(LoomProcess::alloc_slots);
         let cells: Cells = [(0, 3), (1, 1), (2, 1)]
             .into_iter()
             .flat_map(|(rank, sets)| cells_of(&segment, rank, sets))

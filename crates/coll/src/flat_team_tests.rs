@@ -2,8 +2,8 @@
 //! Tests of sets whose members are threads, each at its own pace.
 
 use super::*;
-use crate::attach::{FlatCall, Form};
-use crate::call::{Call, Members, Part};
+use crate::attach::{FlatCall, FlatForm};
+use crate::call::{Call, CallBuffer, Members};
 use crate::queue::ScheduleCall;
 use crate::vector::{LongBlock, Vector};
 use rand::rngs::StdRng;
@@ -109,14 +109,14 @@ fn call_in_any_form(
     let attached = sets.blocking(set);
     let moved = attached.space.moves(short.collective, short.bytes, attached.set.size());
     let form = attached.form(&mut short, moved.expect("there is space"));
-    let flat = flat(&short).filter(|_| short.phase == Phase::Whole && mine.random());
+    let flat = flat(&short).filter(|_| short.phase == ShortPhase::Whole && mine.random());
     let mut wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
     match (form, flat) {
-        (Form::Pulled(mut pull), _) => blocking(sets, set, &mut *pull, wait),
+        (FlatForm::Pulled(mut pull), _) => blocking(sets, set, &mut *pull, wait),
         // Like in MPI_Allreduce, the general path continues what the fast path has started.
         (_, Some(mut flat)) => match sets.try_now(set, &mut flat, 3) {
             Some(()) => Ok(()),
-            None => begin_and_wait(sets, set, &mut short, &mut wait),
+            None => start_and_wait(sets, set, &mut short, &mut wait),
         },
         _ => blocking(sets, set, &mut short, wait),
     }
@@ -247,19 +247,19 @@ impl VectorCall {
     /// The call of a member with these buffers. `in_place`: whether its own block is in the output already.
     fn call(&self, rank: usize, in_place: bool, out: &[TestWords], into: &[TestWords]) -> Call {
         let whole = |words: &TestWords| words.buffer(0, words.len());
-        let each = |all: &[TestWords]| Part::Each(all.iter().map(whole).collect());
-        let one = |words: &TestWords| Part::bytes(whole(words));
+        let each = |all: &[TestWords]| CallBuffer::Each(all.iter().map(whole).collect());
+        let one = |words: &TestWords| CallBuffer::bytes(whole(words));
         let root = self.root;
         let takes = match self.collective {
-            Gatherv if rank != root => Part::None,
+            Gatherv if rank != root => CallBuffer::None,
             Scatterv => one(&into[root]),
             _ => each(into),
         };
         let gives = match self.collective {
-            _ if in_place => Part::None,
+            _ if in_place => CallBuffer::None,
             Gatherv => one(&out[root]),
             Allgatherv => one(&out[0]),
-            Scatterv if rank != root => Part::None,
+            Scatterv if rank != root => CallBuffer::None,
             _ => each(out),
         };
         Call { root: root as u32, in_place, ..Call::new(self.collective, gives, takes) }
@@ -276,7 +276,7 @@ fn call_vector(
     patience: &mut Patience,
 ) -> (Vector, Option<u64>) {
     if blocks {
-        let mut active = sets.begin(set, &vector);
+        let mut active = sets.start_round(set, &vector);
         let outcome = loop {
             match sets.advance(set, &mut active, &mut vector) {
                 Some(outcome) => break outcome,

@@ -8,12 +8,12 @@ mod team;
 
 use super::*;
 use crate::attach::{LESS_BYTES_MAX, Location};
-use crate::call::Part;
+use crate::call::CallBuffer;
 use crate::pull::Pull;
 use crate::queue::{CallQueue, QueueState, QueueTicket, QueuedCall};
 use crate::round::COMBINED_BYTES;
 use crate::set::ActiveRound;
-use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, FlatAllreduce, Phase, Short};
+use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, FlatAllreduce, Short, ShortPhase};
 use Collective::*;
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Class;
@@ -117,16 +117,16 @@ fn one_round(
     if sets.blocking(set).set.round().is_multiple_of(2) && sets.try_now(set, call, 3).is_some() {
         return Ok(());
     }
-    begin_and_wait(sets, set, call, wait)
+    start_and_wait(sets, set, call, wait)
 }
 
-fn begin_and_wait(
+fn start_and_wait(
     sets: &mut FlatSets,
     set: usize,
     call: &mut impl Round,
     wait: &mut impl FnMut(&mut FlatSets),
 ) -> Result<()> {
-    let mut active = sets.begin(set, call);
+    let mut active = sets.start_round(set, call);
     loop {
         if let Some(outcome) = sets.advance(set, &mut active, call) {
             return outcome;
@@ -232,13 +232,13 @@ fn pair() -> [FlatSets; 2] {
 fn a_call_knows_where_those_are_that_it_waits_for() {
     let [mut fast, mut slow] = pair();
     let mut call = short(Barrier, 0, 0);
-    let needed = |sets: &FlatSets| [0, 1].map(|cpu| sets.blocking(0).set.misses_one_on(cpu));
-    let mut active = fast.begin(0, &call);
+    let needed = |sets: &FlatSets| [0, 1].map(|cpu| sets.blocking(0).set.waits_on_cpu(cpu));
+    let mut active = fast.start_round(0, &call);
     assert_eq!(fast.advance(0, &mut active, &mut call), None);
     assert_eq!(needed(&fast), [true, true]);
     fast.memory.segment.rank(fast.memory.segment.require(1).unwrap()).wait_on(1);
     assert_eq!(needed(&fast), [false, true]);
-    let mut last = slow.begin(0, &call);
+    let mut last = slow.start_round(0, &call);
     assert_eq!(slow.advance(0, &mut last, &mut call), Some(Ok(())));
     assert_eq!(needed(&fast), [false, false], "it has come");
     assert_eq!(fast.advance(0, &mut active, &mut call), Some(Ok(())));
@@ -253,13 +253,13 @@ fn a_call_that_was_tried_goes_on() {
         assert_eq!(fast.try_now(0, &mut barrier.clone(), 5), None, "no other member has come");
         let last = slow.try_now(0, &mut theirs.clone(), 5);
         assert_eq!(last.is_some(), ends_well);
-        let mut active = fast.begin(0, &barrier);
+        let mut active = fast.start_round(0, &barrier);
         assert!(active.posted);
         let outcome = fast.advance(0, &mut active, &mut barrier.clone()).expect("the other has come");
         assert_eq!(outcome.is_ok(), ends_well);
         assert_eq!(fast.blocking(0).set.round(), slow.blocking(0).set.round());
     }
-    let mut active = slow.begin(0, &other);
+    let mut active = slow.start_round(0, &other);
     assert_eq!(slow.advance(0, &mut active, &mut other.clone()).map(|outcome| outcome.is_err()), Some(true));
 }
 
@@ -277,7 +277,7 @@ fn no_member_is_two_rounds_ahead() {
         let calls = [0, 1, 2].map(|at| spread(at, false));
         let (call, next) = (&mut calls[round].clone(), &mut calls[2].clone());
         let read = &mut spread(3, true);
-        let mut active = fast.begin(0, call);
+        let mut active = fast.start_round(0, call);
         assert_eq!(
             fast.advance(0, &mut active, call),
             (round == 0).then_some(Ok(())),
@@ -286,12 +286,12 @@ fn no_member_is_two_rounds_ahead() {
         if round == 0 {
             continue;
         }
-        let mut first = slow.begin(0, read);
+        let mut first = slow.start_round(0, read);
         assert_eq!(slow.advance(0, &mut first, read), Some(Ok(())));
         assert_eq!(fast.advance(0, &mut active, call), Some(Ok(())));
-        let mut third = fast.begin(0, next);
+        let mut third = fast.start_round(0, next);
         assert_eq!(fast.advance(0, &mut third, next), None, "the second has not been read");
-        let mut second = slow.begin(0, read);
+        let mut second = slow.start_round(0, read);
         assert_eq!(slow.advance(0, &mut second, read), Some(Ok(())));
         assert_eq!(words.to_vec()[3], 2);
         assert_eq!(fast.advance(0, &mut third, next), Some(Ok(())));
@@ -333,7 +333,7 @@ fn a_long_vector_takes_two_rounds() {
             let mut calls = calls;
             calls.iter_mut().enumerate().for_each(|(rank, call)| call.choose_rounds(rank, 2, FLAT_MAX));
             for has_next in [true, false] {
-                let mut active = [0, 1].map(|rank| members[rank].begin(0, &calls[rank]));
+                let mut active = [0, 1].map(|rank| members[rank].start_round(0, &calls[rank]));
                 assert_eq!(members[0].advance(0, &mut active[0], &mut calls[0]), None);
                 for rank in [1, 0] {
                     let outcome = members[rank].advance(0, &mut active[rank], &mut calls[rank]);
@@ -356,7 +356,7 @@ fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
         call.output = words[rank].buffer(0, bytes as usize / 8);
         (call.input, call.in_place) = (call.output.clone(), true);
         call.part = 0..bytes as usize;
-        let mut active = members[rank].begin(0, &call);
+        let mut active = members[rank].start_round(0, &call);
         let _ = members[rank].advance(0, &mut active, &mut call);
         (active, call)
     });
@@ -393,7 +393,7 @@ fn members_of_which_one_pulls_are_told() {
             Short { input: output.clone(), output, in_place: true, ..short(Alltoall, 0, bytes) }
         });
         let mut pull = Pull::new(&one, &pulls.memory.segment);
-        let (mut active, mut last) = (pulls.begin(0, &pull), posts.begin(0, &other));
+        let (mut active, mut last) = (pulls.start_round(0, &pull), posts.start_round(0, &other));
         assert_eq!(pulls.advance(0, &mut active, &mut pull), None);
         let outcomes = [posts.advance(0, &mut last, &mut other), pulls.advance(0, &mut active, &mut pull)];
         for outcome in outcomes {
@@ -424,7 +424,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
                 (Pull::new(&call, &one.memory.segment), expected)
             });
             let [(mut first, first_words), (mut second, second_words)] = calls;
-            let (mut here, mut there) = (Some(one.begin(0, &first)), Some(two.begin(0, &second)));
+            let (mut here, mut there) = (Some(one.start_round(0, &first)), Some(two.start_round(0, &second)));
             for _ in 0..100 {
                 turn(&mut one, &mut here, &mut first);
                 turn(&mut two, &mut there, &mut second);
@@ -445,7 +445,7 @@ fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) 
             None => return *active = Some(now),
             Some(outcome) => assert_eq!(outcome, Ok(())),
         }
-        *active = call.next_phase().then(|| sets.begin(0, call));
+        *active = call.next_phase().then(|| sets.start_round(0, call));
     }
 }
 
@@ -459,9 +459,9 @@ fn blocks_of_two_lengths_are_told() {
         .enumerate()
         .map(|(rank, given)| {
             let (send, recv) = (words.buffer(0, *given), words.buffer(4, 2));
-            let call = Call::new(Allgather, Part::bytes(send), Part::PerRank(recv));
+            let call = Call::new(Allgather, CallBuffer::bytes(send), CallBuffer::PerRank(recv));
             let mut call = Short::of(&call, rank, 2).unwrap();
-            let mut active = members[rank].begin(0, &call);
+            let mut active = members[rank].start_round(0, &call);
             assert_eq!(members[rank].advance(0, &mut active, &mut call).is_some(), rank == 1);
             (rank, active, call)
         })

@@ -28,13 +28,13 @@ mod short;
 mod vector;
 mod word;
 
-pub use attach::Form;
-pub use call::{Call, Members, Part, meet};
-pub use choose::{Choice, RULES, Rule, Spans};
+pub use attach::FlatForm;
+pub use call::{Call, CallBuffer, Members, buffers_overlap};
+pub use choose::{AlgorithmChoice, RULES, Rule, Spans};
 pub use count::{count, count_wait};
 pub use executor::Offload;
-pub use flat::{CALLS_BEFORE, Calls};
-pub use message::{Judged, Message};
+pub use flat::{CALLS_BEFORE, FlatCalls};
+pub use message::{MeasuredMessage, MessageInstance};
 pub use nodes::Placement;
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
@@ -42,12 +42,12 @@ pub use vector::Vector;
 
 use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
-use carrier::{Asked, Carrier, Facts, Moved, Policy, Slots, Way, choose};
+use carrier::{CallFacts, CallMode, Carrier, CarrierFacts, Moved, Policy, Slots, choose};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Poll, Start, UserCall};
 use flat::FlatSets;
-use message::Messages;
+use message::MessageSchedules;
 use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
@@ -75,10 +75,10 @@ pub enum CollTicket {
 /// The collectives of one process.
 pub struct Coll {
     executor: Executor,
-    choice: Choice,
+    choice: AlgorithmChoice,
     schedules: ScheduleCache,
     nodes: NodeMaps,
-    messages: Messages,
+    messages: MessageSchedules,
     sets: FlatSets,
     policy: Policy,
     /// Whether proxies get no more work of this rank.
@@ -88,9 +88,9 @@ pub struct Coll {
 impl Coll {
     /// Makes the collectives of this executor. Errors: a setting names no algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
-        let choice = Choice::from_settings(settings)?;
+        let choice = AlgorithmChoice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
-        let (nodes, messages) = (NodeMaps::default(), Messages::new());
+        let (nodes, messages) = (NodeMaps::default(), MessageSchedules::new());
         let served = settings.offload != settings::Offload::Off && executor.is_served();
         // Where ranks share cores, a rank that pulls keeps the others from their cores
         // (docs/measured/choices.md).
@@ -133,25 +133,25 @@ impl Coll {
     }
 
     /// Whether to offload a message that the rank starts in the comm of this context, by the measurements so
-    /// far; and a record for `judged` when the message is over, if this message is measured.
-    pub fn judge(&mut self, context: u64, bytes: u64) -> (bool, Option<Judged>) {
-        let kind = message::kind(context, bytes);
-        let (pays, begun) = self.executor.judge_message(kind);
-        (pays, begun.map(|begun| Judged { kind, begun }))
+    /// far; and a record for `message_ended` when the message is over, if this message is measured.
+    pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
+        let group = message::group(context, bytes);
+        let (pays, begun) = self.executor.judge_message(group);
+        (pays, begun.map(|begun| MeasuredMessage { group, begun }))
     }
 
     /// Whether to offload a message of these bytes, by the measurements so far.
     pub fn message_pays(&self, context: u64, bytes: u64) -> bool {
-        self.executor.message_pays(message::kind(context, bytes))
+        self.executor.message_pays(message::group(context, bytes))
     }
 
     /// Ends the measurement of a message that is over.
-    pub fn judged(&mut self, Judged { kind, begun }: Judged) {
-        self.executor.judged_message(kind, begun);
+    pub fn message_ended(&mut self, MeasuredMessage { group, begun }: MeasuredMessage) {
+        self.executor.judged_message(group, begun);
     }
 
     /// Starts this rank's side of a message.
-    pub fn start_message(&mut self, mut message: Message) -> Result<CollTicket> {
+    pub fn start_message(&mut self, mut message: MessageInstance) -> Result<CollTicket> {
         if self.offload_stopped {
             message.offload = Offload::Off;
         }
@@ -181,13 +181,13 @@ impl Coll {
 
     fn start_schedule(&mut self, members: &Members, call: Call) -> Result<InstanceTicket> {
         let schedule = self.schedule(members, &call)?;
-        let way = if call.blocking { Way::Blocking } else { Way::Nonblocking };
+        let mode = if call.blocking { CallMode::Blocking } else { CallMode::Nonblocking };
         let offload =
-            if self.offload_stopped { Offload::Off } else { carrier::schedule::offload(&self.policy, way) };
+            if self.offload_stopped { Offload::Off } else { carrier::schedule::offload(&self.policy, mode) };
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let has_nodes = self.executor.segment().has_nodes();
-        let fetched_bytes_min = carrier::schedule::fetched_bytes_min(&self.policy, way, has_nodes, || {
-            Asked::of(&call, size, one_group, way, false)
+        let fetched_bytes_min = carrier::schedule::fetched_bytes_min(&self.policy, mode, has_nodes, || {
+            CallFacts::of(&call, size, one_group, mode, false)
         });
         self.executor.start(Start {
             context: members.context,
@@ -205,23 +205,23 @@ impl Coll {
 
     /// The facts that decide a call's carrier, with the state of the slots that the call would use.
     #[inline(always)]
-    pub fn facts(&self, slots: Slots) -> Facts<'_> {
-        Facts { policy: &self.policy, library: None, on_devices: false, slots }
+    pub fn facts(&self, slots: Slots) -> CarrierFacts<'_> {
+        CarrierFacts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
     /// The state of a set of slots for a blocking call.
     #[inline(always)]
-    pub fn slots(&self, set: usize, asked: &Asked) -> Slots {
-        Slots::Attached(asked.moves(self.sets.blocking(set).space))
+    pub fn slots(&self, set: usize, call_facts: &CallFacts) -> Slots {
+        Slots::Attached(call_facts.moves(self.sets.blocking(set).space))
     }
 
     /// The state of a queue's slots for a call.
     #[inline(always)]
-    pub fn slots_of_queue(&self, queue: usize, asked: &Asked) -> Slots {
+    pub fn slots_of_queue(&self, queue: usize, call_facts: &CallFacts) -> Slots {
         match &self.sets.queues.queues[queue].state {
             QueueState::Refused => Slots::Refused,
             QueueState::Attaching(_) | QueueState::Broken(_) => Slots::Unattached,
-            QueueState::Attached(attached) => Slots::Attached(asked.moves(attached.space)),
+            QueueState::Attached(attached) => Slots::Attached(call_facts.moves(attached.space)),
         }
     }
 
@@ -275,8 +275,10 @@ impl Coll {
             // All members count the rounds alike, and in each a member sends one block.
             let sequence = (round as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
             let (rank, peers) = (u32::from(rank == to), Arc::from([peers[from], peers[to]]));
-            let call =
-                Call { blocking: true, ..Call::new(Collective::Bcast, Part::None, Part::bytes(block)) };
+            let call = Call {
+                blocking: true,
+                ..Call::new(Collective::Bcast, CallBuffer::None, CallBuffer::bytes(block))
+            };
             self.start_schedule(&Members { context, sequence, rank, peers, first_group: 0 }, call)
         };
         vector.long_blocks(rank).map(&mut start).collect()
@@ -284,7 +286,7 @@ impl Coll {
 
     /// The form in which a set carries out a call. Also sets the call's rounds.
     #[inline]
-    pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> Form {
+    pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> FlatForm {
         self.sets.blocking(set).form(short, moved)
     }
 
@@ -307,7 +309,7 @@ impl Coll {
         let input = Block::of(&location.0.to_ne_bytes());
         let output = Block::new(8 * members.peers.len());
         let (send, recv) = (Buffer::from(input.span()), Buffer::from(output.span()));
-        let call = Call::new(Collective::Allgather, Part::bytes(send), Part::PerRank(recv));
+        let call = Call::new(Collective::Allgather, CallBuffer::bytes(send), CallBuffer::PerRank(recv));
         let exchange = self.start_schedule(members, call)?;
         let (rank, peers) = (members.rank as usize, members.peers.clone());
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
@@ -316,8 +318,8 @@ impl Coll {
     /// Starts a call for which no member waits yet, in a queue if the queue takes it.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
-        let asked = Asked::of(&call, size, one_group, Way::Nonblocking, false);
-        let queued = match choose(&asked, &self.facts(self.slots_of_queue(queue, &asked))) {
+        let call_facts = CallFacts::of(&call, size, one_group, CallMode::Nonblocking, false);
+        let queued = match choose(&call_facts, &self.facts(self.slots_of_queue(queue, &call_facts))) {
             (Carrier::Queue, _) => self.queue(queue, members, &call),
             _ => None,
         };
@@ -382,8 +384,8 @@ impl Coll {
         }
     }
 
-    /// Makes an allreduce that `takes_flat` allows, if it is over after `looks` looks. Otherwise `begin` must
-    /// come next on this set, with the same call as a `Short`, and continues its round.
+    /// Makes an allreduce that `takes_flat` allows, if it is over after `looks` looks. Otherwise
+    /// `start_round` must come next on this set, with the same call as a `Short`, and continues its round.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
         self.sets.try_now(set, &mut call, looks)
@@ -391,8 +393,8 @@ impl Coll {
 
     /// Starts a round of a call on slots.
     #[inline]
-    pub fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
-        self.sets.begin(set, call)
+    pub fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
+        self.sets.start_round(set, call)
     }
 
     /// Advances a round as far as possible. Returns its outcome, once it has ended.
@@ -409,7 +411,7 @@ impl Coll {
     /// Whether the last blocking call waits for a member that may need this cpu.
     #[inline]
     pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
-        self.sets.blocking(set).set.misses_one_on(cpu)
+        self.sets.blocking(set).set.waits_on_cpu(cpu)
     }
 
     /// Notes that a thread starts or ends a long wait in a blocking call over slots.
@@ -551,7 +553,7 @@ impl Coll {
     }
 
     /// The sets on which calls wait, and for each the member that has not started the first call.
-    pub fn pending_on_flat(&self) -> impl Iterator<Item = (Calls, usize)> {
+    pub fn pending_on_flat(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.sets.pending()
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A message whose match has been made. Both sides pass the same numbers.
 #[derive(Debug)]
-pub struct Message {
+pub struct MessageInstance {
     /// A context, which no collective has.
     pub context: u64,
     /// The message's number in the context.
@@ -30,29 +30,29 @@ pub struct Message {
 
 /// The measurement of a message: whether the rank computes until it is over.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged {
-    pub(crate) kind: (u64, u32),
+pub struct MeasuredMessage {
+    pub(crate) group: (u64, u32),
     pub(crate) begun: Begun,
 }
 
 /// The group in which messages are measured together: those of the same comm and of about the same length.
-pub(crate) fn kind(context: u64, bytes: u64) -> (u64, u32) {
+pub(crate) fn group(context: u64, bytes: u64) -> (u64, u32) {
     (context, bytes.checked_ilog2().unwrap_or(0))
 }
 
 /// The schedules of the two sides of a single edge.
-pub(crate) struct Messages([Arc<Schedule>; 2]);
+pub(crate) struct MessageSchedules([Arc<Schedule>; 2]);
 
-impl Messages {
-    pub(crate) fn new() -> Messages {
+impl MessageSchedules {
+    pub(crate) fn new() -> MessageSchedules {
         let side =
             |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
-        Messages([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
+        MessageSchedules([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
 
     /// The call of the executor that starts this side of the message.
-    pub(crate) fn start(&self, message: Message) -> Start {
-        let Message { context, sequence, peers, sends, buffer, offload, matched } = message;
+    pub(crate) fn start(&self, message: MessageInstance) -> Start {
+        let MessageInstance { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };
         let bound = Binding::Whole { buffer, cut };
         let (input, output) = if sends { (bound, Binding::None) } else { (Binding::None, bound) };

@@ -28,7 +28,7 @@ const UNREAD: u64 = 1 << LENGTH_BITS;
 
 /// What a round of a pulled call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PullPhase {
     /// Members publish addresses, and read.
     Read,
     /// Members publish whether they could read.
@@ -41,7 +41,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Pull {
     call: Short,
-    phase: Phase,
+    phase: PullPhase,
     /// The address at which the others read.
     address: u64,
     /// A copy of this member's blocks, if the others cannot read them in its buffer.
@@ -71,7 +71,7 @@ impl Pull {
         };
         Pull {
             call: call.clone(),
-            phase: Phase::Read,
+            phase: PullPhase::Read,
             address: address as u64,
             packed,
             segment: segment.clone(),
@@ -147,9 +147,9 @@ impl Pull {
     /// The root and the bytes in the facts.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
-            Phase::Read => (PULLED, self.call.bytes),
-            Phase::Close => (0, 0),
-            Phase::Pieces(at) => (0, at as u64),
+            PullPhase::Read => (PULLED, self.call.bytes),
+            PullPhase::Close => (0, 0),
+            PullPhase::Pieces(at) => (0, at as u64),
         }
     }
 }
@@ -164,19 +164,19 @@ impl Round for Pull {
 
     fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
         match self.phase {
-            Phase::Close => return if self.failed { word | UNREAD } else { word },
-            Phase::Pieces(at) => self.put_pieces(set, at),
-            Phase::Read if self.call.given != self.call.bytes => {
+            PullPhase::Close => return if self.failed { word | UNREAD } else { word },
+            PullPhase::Pieces(at) => self.put_pieces(set, at),
+            PullPhase::Read if self.call.given != self.call.bytes => {
                 return with_length(word, self.call.given);
             }
-            Phase::Read => set.contribution(set.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes()),
+            PullPhase::Read => set.contribution(set.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes()),
         }
         word
     }
 
-    fn keep(&mut self, set: &FlatSet) {
-        if self.phase == Phase::Read {
-            self.call.keep(set);
+    fn copy_own(&mut self, set: &FlatSet) {
+        if self.phase == PullPhase::Read {
+            self.call.copy_own(set);
         }
     }
 
@@ -186,14 +186,14 @@ impl Round for Pull {
 
     fn take(&mut self, set: &FlatSet) -> Result<()> {
         match self.phase {
-            Phase::Read => self.failed = set.reads_fail.get() || self.read_all(set).is_err(),
-            Phase::Close => {
+            PullPhase::Read => self.failed = set.reads_fail.get() || self.read_all(set).is_err(),
+            PullPhase::Close => {
                 self.in_pieces = (0..set.size()).any(|rank| set.facts_of(rank) & UNREAD != 0);
                 set.reads_fail.set(set.reads_fail.get() || self.in_pieces);
             }
-            Phase::Pieces(at) => {
+            PullPhase::Pieces(at) => {
                 self.take_pieces(set, at);
-                self.phase = Phase::Pieces(at + self.pieces(set, at).1);
+                self.phase = PullPhase::Pieces(at + self.pieces(set, at).1);
             }
         }
         Ok(())
@@ -201,10 +201,10 @@ impl Round for Pull {
 
     fn next_phase(&mut self) -> bool {
         match self.phase {
-            Phase::Read => self.phase = Phase::Close,
-            Phase::Close if self.in_pieces => self.phase = Phase::Pieces(0),
-            Phase::Close => return false,
-            Phase::Pieces(at) => return at < self.call.bytes as usize,
+            PullPhase::Read => self.phase = PullPhase::Close,
+            PullPhase::Close if self.in_pieces => self.phase = PullPhase::Pieces(0),
+            PullPhase::Close => return false,
+            PullPhase::Pieces(at) => return at < self.call.bytes as usize,
         }
         true
     }

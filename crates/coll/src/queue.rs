@@ -23,7 +23,7 @@ use std::sync::Arc;
 use sys::Block;
 
 /// A function that returns the outcome of a schedule, once it has ended.
-pub(crate) type Ended<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
+pub(crate) type ScheduleOutcome<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
 /// A call in a queue, until `Coll::outcome` has given its outcome.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl QueuedCall {
                 } else {
                     let (outcome, moved) = advance(active, set, &mut call.0);
                     if outcome.is_some() && call.0.is_scheduled() {
-                        attached.backoff.begin();
+                        attached.backoff.start();
                     }
                     (outcome, moved)
                 }
@@ -187,7 +187,7 @@ fn advance(
 ) -> (Option<Result<()>>, bool) {
     let mut moved = false;
     loop {
-        let mut now = active.take().unwrap_or_else(|| set.begin(call));
+        let mut now = active.take().unwrap_or_else(|| set.start_round(call));
         let posted = now.posted;
         let outcome = set.advance(&mut now, call);
         moved |= outcome.is_some() || now.posted != posted;
@@ -220,7 +220,7 @@ impl CallQueue {
 
 impl Attaching {
     /// The next state, once all members have stated their locations.
-    fn poll(&self, memory: &mut SlotMemory, ended: Ended) -> Option<QueueState> {
+    fn poll(&self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
@@ -253,7 +253,7 @@ impl Queues {
         queue: usize,
         call: QueuedCall,
         memory: &mut SlotMemory,
-        ended: Ended,
+        ended: ScheduleOutcome,
     ) -> QueueTicket {
         let number = self.calls.insert(call);
         let calls = &mut self.queues[queue].calls;
@@ -273,7 +273,7 @@ impl Queues {
     }
 
     /// The outcome of a call and of its schedules, once all have ended. The ticket is then spent.
-    pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: Ended) -> Option<Result<()>> {
+    pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: ScheduleOutcome) -> Option<Result<()>> {
         let call = &mut self.calls[ticket.0];
         let outcome = call.outcome.as_mut()?;
         while let Some(last) = call.schedules.last() {
@@ -286,11 +286,11 @@ impl Queues {
 
     /// Advances all calls as far as possible. Returns whether any moved.
     #[inline]
-    pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: Ended) -> bool {
+    pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         !self.busy.is_empty() && self.drive_all(memory, ended)
     }
 
-    fn drive_all(&mut self, memory: &mut SlotMemory, ended: Ended) -> bool {
+    fn drive_all(&mut self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         let mut busy = std::mem::take(&mut self.busy);
         let mut moved = false;
         busy.retain(|queue| {
@@ -306,7 +306,7 @@ impl Queues {
     }
 
     /// Advances the calls of one queue as far as possible. Returns whether any moved.
-    fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: Ended) -> bool {
+    fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         let CallQueue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
         if let QueueState::Attaching(attaching) = state {

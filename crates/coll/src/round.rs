@@ -6,7 +6,7 @@
 //! (`schedule::order`).
 
 use crate::set::{FlatSet, Round};
-use crate::short::{FlatAllreduce, Phase, Short};
+use crate::short::{FlatAllreduce, Short, ShortPhase};
 use crate::word::{disagree, facts, with_length};
 use datatype::{Basic, PredefinedOp};
 use error::{Error, Result};
@@ -32,7 +32,7 @@ impl Round for Short {
             return with_length(word, self.given);
         }
         let bytes = self.input.bytes();
-        if bytes == 0 || self.phase == Phase::GatherShares {
+        if bytes == 0 || self.phase == ShortPhase::GatherShares {
             return word;
         }
         let step = self.copy_step(set);
@@ -62,7 +62,7 @@ impl Round for Short {
     }
 
     #[inline]
-    fn keep(&mut self, set: &FlatSet) {
+    fn copy_own(&mut self, set: &FlatSet) {
         use Collective::*;
         let (mine, block) = (self.block_of(set.rank()), self.bytes as usize);
         if self.in_place || block == 0 || self.given != self.bytes {
@@ -103,7 +103,7 @@ impl Round for Short {
             Alltoall => {
                 set.others().for_each(|from| take_from(set.passage(from, set.rank(), total), from * block));
             }
-            Allreduce if self.phase == Phase::GatherShares => {
+            Allreduce if self.phase == ShortPhase::GatherShares => {
                 let sums = set.last_contribution(total);
                 set.others().map(|rank| self.share(rank, members)).for_each(|share| {
                     by_steps(share, step, |at, bytes| self.output.unpack(at, sums.slice(at, bytes)));
@@ -118,9 +118,9 @@ impl Round for Short {
 
     #[inline]
     fn next_phase(&mut self) -> bool {
-        let has_next = self.phase == Phase::ReduceShares;
+        let has_next = self.phase == ShortPhase::ReduceShares;
         if has_next {
-            self.phase = Phase::GatherShares;
+            self.phase = ShortPhase::GatherShares;
         }
         has_next
     }
@@ -136,8 +136,8 @@ impl Short {
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
-            Phase::ReduceShares => self.input.bytes() + self.part.len(),
-            Phase::GatherShares => self.output.bytes(),
+            ShortPhase::ReduceShares => self.input.bytes() + self.part.len(),
+            ShortPhase::GatherShares => self.output.bytes(),
             _ => self.input.bytes() + self.output.bytes(),
         };
         if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
@@ -151,7 +151,7 @@ impl Short {
         else {
             unreachable!("a reduction without an operator, or with gaps")
         };
-        let shares = self.phase == Phase::ReduceShares;
+        let shares = self.phase == ShortPhase::ReduceShares;
         let result = if shares { output.slice(self.part.start, self.part.len()) } else { output };
         // In place the result may overwrite this member's operand, which is then read from its slot.
         let operand = |rank| {

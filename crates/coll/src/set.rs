@@ -40,7 +40,7 @@ pub trait Round {
     /// Writes this member's contribution. Returns its word, which differs from `word` only in bits of `MINE`.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
     /// Copies the data that needs no other member, after the word is published.
-    fn keep(&mut self, _set: &FlatSet) {}
+    fn copy_own(&mut self, _set: &FlatSet) {}
     /// The members whose contributions this member needs.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
     /// Takes the result from the slots.
@@ -69,14 +69,14 @@ pub struct ActiveRound {
 /// The slots of all members of a comm, and the progress of their rounds.
 pub struct FlatSet {
     rank: usize,
-    members: Vec<Member>,
+    members: Vec<SetMember>,
     /// The slots, by parity of the round, then by member.
     slots: [Vec<FlatSlot>; 2],
     round: u64,
     /// The latest round that all members are known to have begun.
-    begun: u64,
+    started: u64,
     /// The member that a round last waited for, and the round that it had not begun.
-    missed: (usize, u64),
+    awaited: (usize, u64),
     /// The bytes up to which all buffers of a call stay in the L2 cache and are copied by vector
     /// instructions.
     pub(crate) near_bytes_max: usize,
@@ -85,7 +85,7 @@ pub struct FlatSet {
 }
 
 /// A process that shares slots.
-pub(crate) struct Member {
+pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: KeptPage,
@@ -106,7 +106,7 @@ impl FlatSet {
     /// The set of these members before its first round. `rank` is this member.
     pub(crate) fn new(
         rank: usize,
-        members: Vec<Member>,
+        members: Vec<SetMember>,
         slots: [Vec<FlatSlot>; 2],
         near_bytes_max: usize,
     ) -> FlatSet {
@@ -115,8 +115,8 @@ impl FlatSet {
             members,
             slots,
             round: 0,
-            begun: 0,
-            missed: (0, 0),
+            started: 0,
+            awaited: (0, 0),
             near_bytes_max,
             reads_fail: Cell::new(false),
         }
@@ -216,37 +216,37 @@ impl FlatSet {
 
     /// Whether a member has begun a round, and not yet the round two later.
     #[inline]
-    fn has_begun(&self, rank: usize, round: u64) -> bool {
+    fn has_started(&self, rank: usize, round: u64) -> bool {
         let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
     /// Whether the member for which a round waited has still not begun it.
     #[inline]
-    pub(crate) fn misses(&self) -> bool {
-        !self.has_begun(self.missed.0, self.missed.1)
+    pub(crate) fn still_waits(&self) -> bool {
+        !self.has_started(self.awaited.0, self.awaited.1)
     }
 
     /// The member for which a round waited last.
-    pub(crate) fn missed(&self) -> usize {
-        self.missed.0
+    pub(crate) fn awaited_member(&self) -> usize {
+        self.awaited.0
     }
 
     /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
     /// waited. The round may not need all of these members, but each can use the cpu.
     #[inline]
-    pub(crate) fn misses_one_on(&self, cpu: usize) -> bool {
-        let (first, round) = self.missed;
+    pub(crate) fn waits_on_cpu(&self, cpu: usize) -> bool {
+        let (first, round) = self.awaited;
         (first..self.members.len())
-            .filter(|rank| !self.has_begun(*rank, round))
+            .filter(|rank| !self.has_started(*rank, round))
             .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
     }
 
     /// Starts the next round.
     #[inline]
-    pub(crate) fn begin(&mut self, call: &impl Round) -> ActiveRound {
+    pub(crate) fn start_round(&mut self, call: &impl Round) -> ActiveRound {
         self.round += 1;
-        let unsure = self.begun != self.round - 1;
+        let unsure = self.started != self.round - 1;
         let word = self.round << FACTS_BITS | call.facts();
         let ahead = 0..if unsure { self.members.len() } else { 0 };
         ActiveRound { word, posted: false, ahead, all: false }
@@ -264,8 +264,8 @@ impl FlatSet {
         let members = self.members.len();
         if !active.posted {
             while active.ahead.start < active.ahead.end {
-                if !self.has_begun(active.ahead.start, self.round - 1) {
-                    self.missed = (active.ahead.start, self.round - 1);
+                if !self.has_started(active.ahead.start, self.round - 1) {
+                    self.awaited = (active.ahead.start, self.round - 1);
                     return None;
                 }
                 active.ahead.start += 1;
@@ -273,7 +273,7 @@ impl FlatSet {
             self.post(active.word, call);
             (active.posted, active.ahead) = (true, call.needs(self.rank, members));
             active.all = active.ahead.len() == members;
-            call.keep(self);
+            call.copy_own(self);
         }
         let slots = self.slots(self.round);
         while active.ahead.start < active.ahead.end {
@@ -283,13 +283,13 @@ impl FlatSet {
                 if (word ^ active.word) >> FACTS_BITS == 0 {
                     return Some(Err(call.disagreement(self, rank, word)));
                 }
-                self.missed = (rank, self.round);
+                self.awaited = (rank, self.round);
                 return None;
             }
             active.ahead.start += 1;
         }
         if active.all {
-            self.begun = self.round;
+            self.started = self.round;
         }
         Some(call.take(self))
     }

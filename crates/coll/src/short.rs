@@ -5,7 +5,7 @@
 //!
 //! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
-use crate::call::{Call, Part};
+use crate::call::{Call, CallBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
@@ -46,7 +46,7 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
 
 /// The round of its call in which a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ShortPhase {
     /// The only round.
     Whole,
     /// The first round of a long allreduce: each member reduces its share, and leaves it in the others'
@@ -62,7 +62,7 @@ pub struct Short {
     /// The collective, which has no counts for each member.
     pub collective: Collective,
     /// The round of the call.
-    pub(crate) phase: Phase,
+    pub(crate) phase: ShortPhase,
     /// The root's rank, or 0.
     pub root: usize,
     /// The vector of a broadcast or reduction, or one member's block: the length that this member expects.
@@ -87,7 +87,7 @@ impl Short {
     pub fn new(collective: Collective) -> Short {
         Short {
             collective,
-            phase: Phase::Whole,
+            phase: ShortPhase::Whole,
             root: 0,
             bytes: 0,
             given: 0,
@@ -166,8 +166,8 @@ impl Short {
         }
         let bytes = input.bytes();
         self.part = match &call.input {
-            Part::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
-            Part::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
+            CallBuffer::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
+            CallBuffer::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
             _ => 0..output.map_or(0, |_| bytes),
         };
         (self.bytes, self.given) = (bytes as u64, bytes as u64);
@@ -184,7 +184,7 @@ impl Short {
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {
-            self.phase = Phase::ReduceShares;
+            self.phase = ShortPhase::ReduceShares;
             self.part = self.share(rank, members);
         }
     }
@@ -216,7 +216,7 @@ impl Short {
         match self.collective {
             Scatter | Alltoall => self.block_of(rank),
             ReduceScatter | ReduceScatterBlock if !self.in_place => self.part.clone(),
-            Allreduce if self.phase == Phase::ReduceShares && !self.in_place => self.part.clone(),
+            Allreduce if self.phase == ShortPhase::ReduceShares && !self.in_place => self.part.clone(),
             _ => 0..0,
         }
     }
@@ -237,8 +237,8 @@ impl Short {
 }
 
 /// The allreduce of the fast path: contiguous vectors of a predefined type, which every member reduces whole.
-/// Another member, or `Coll::begin` here, may continue the same call as a `Short`, since both publish the
-/// same words. The value owns nothing, so nothing is dropped.
+/// Another member, or `Coll::start_round` here, may continue the same call as a `Short`, since both publish
+/// the same words. The value owns nothing, so nothing is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
     /// The operator, and the type of the elements.

@@ -9,7 +9,7 @@
 //!
 //! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
-use crate::call::{Call, Part};
+use crate::call::{Call, CallBuffer};
 use crate::set::{FlatSet, Round};
 use crate::short::SHORT_MAX;
 use crate::word::{LENGTH_MAX, differ, facts, with_length};
@@ -33,10 +33,10 @@ pub(crate) struct Backoff(u32);
 pub struct Vector {
     collective: Collective,
     root: usize,
-    /// The data that it gives to each receiver, or to all.
-    gives: Part,
-    /// The memory for what it takes from each member, or from the root.
-    takes: Part,
+    /// The data that this member gives to each receiver, or to all.
+    gives: CallBuffer,
+    /// The memory for what this member takes from each member, or from the root.
+    takes: CallBuffer,
     in_place: bool,
     bytes_max: u64,
     /// Whether a schedule carries the call out.
@@ -62,7 +62,7 @@ impl Backoff {
     }
 
     /// Notes that a call was too long, since the next calls probably are, too.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.0 = SKIPPED_MAX;
     }
 }
@@ -75,7 +75,7 @@ impl Vector {
         let bytes_max = bytes_max.min(BYTES_MAX);
         let fits = match (call.collective, &call.output) {
             (Gatherv | Scatterv | Alltoallv | Alltoallw, _) => true,
-            (Allgatherv, Part::Each(blocks)) => {
+            (Allgatherv, CallBuffer::Each(blocks)) => {
                 let fits = |block: &Buffer| block.bytes() as u64 <= bytes_max;
                 blocks.iter().all(fits) && call.output.total() <= SHORT_MAX as u64
             }
@@ -120,17 +120,19 @@ impl Vector {
     /// The blocks that this member contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
-            Part::Each(blocks) => blocks,
-            Part::None
+            CallBuffer::Each(blocks) => blocks,
+            CallBuffer::None
                 if self.collective == Collective::Alltoallv || self.collective == Collective::Alltoallw =>
             {
                 self.takes.each()
             }
             // This member's own block lies among those that it takes.
-            Part::None if self.collective == Collective::Allgatherv => {
+            CallBuffer::None if self.collective == Collective::Allgatherv => {
                 std::slice::from_ref(self.take_of(rank))
             }
-            Part::One { buffer, .. } if self.collective == Collective::Allgatherv || rank != self.root => {
+            CallBuffer::One { buffer, .. }
+                if self.collective == Collective::Allgatherv || rank != self.root =>
+            {
                 std::slice::from_ref(buffer)
             }
             _ => &[],
@@ -140,8 +142,8 @@ impl Vector {
     /// The memory for the block of a member.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
-            Part::Each(blocks) => &blocks[from],
-            Part::One { buffer, .. } => buffer,
+            CallBuffer::Each(blocks) => &blocks[from],
+            CallBuffer::One { buffer, .. } => buffer,
             _ => &Buffer::EMPTY,
         }
     }
@@ -149,8 +151,8 @@ impl Vector {
     /// The block that this member gives to itself, and the memory for that block.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
-            Part::Each(blocks) => &blocks[rank],
-            Part::One { buffer, .. } => buffer,
+            CallBuffer::Each(blocks) => &blocks[rank],
+            CallBuffer::One { buffer, .. } => buffer,
             _ => return None,
         };
         let rooted = matches!(self.collective, Collective::Gatherv | Collective::Scatterv);

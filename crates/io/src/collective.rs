@@ -16,7 +16,7 @@ use crate::hints::Switch;
 use crate::pool::{Pool, Promise};
 use crate::shared_pointer::SharedPointer;
 use crate::view::{KnownViews, Tiles, View};
-use coll::{Call, Coll, CollTicket, Members, Part};
+use coll::{Call, CallBuffer, Coll, CollTicket, Members};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;
@@ -280,8 +280,8 @@ impl Collective {
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
-        let input = Part::bytes(Buffer::from(self.mine.span()));
-        let output = Part::PerRank(Buffer::from(self.all.span()));
+        let input = CallBuffer::bytes(Buffer::from(self.mine.span()));
+        let output = CallBuffer::PerRank(Buffer::from(self.all.span()));
         self.start(coll, Call::new(Pattern::Allgather, input, output))
     }
 
@@ -568,7 +568,7 @@ impl Collective {
 }
 
 fn exchange(send: Vec<Buffer>, recv: Vec<Buffer>) -> Call {
-    Call::new(Pattern::Alltoallv, Part::Each(Arc::from(send)), Part::Each(Arc::from(recv)))
+    Call::new(Pattern::Alltoallv, CallBuffer::Each(Arc::from(send)), CallBuffer::Each(Arc::from(recv)))
 }
 
 fn to_bytes(words: &[u64]) -> Vec<u8> {

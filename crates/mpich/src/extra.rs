@@ -10,7 +10,7 @@
 use crate::shim;
 use crate::translate;
 use abi::args::{Handle, In, Out, Text};
-use abi::foreign::{self, Kind};
+use abi::mpich_bindings::{self, Kind};
 use abi::process::{Guard, On, anytime, call};
 use abi::stream;
 use std::ffi::{c_int, c_void};
@@ -183,12 +183,12 @@ internal! {
     }
     MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
         let keyval = translate::keyval_from(keyval);
-        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, keyval, copy, delete);
+        let proxies = |guard: &mut Guard| mpich_bindings::set_proxies(guard, keyval, copy, delete);
         anytime("MPII_Keyval_set_proxy", On::Nothing, proxies);
     }
     MPII_Grequest_set_lang_f77(request: c_int) -> () {
         let request = translate::handle_from(request);
-        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, request));
+        call("MPI_Grequest_start", On::Nothing, |guard| mpich_bindings::set_fortran(guard, request));
     }
     // The C++ bindings, which MPI-3.0 removed, load; what they cannot do without these says so.
     MPII_Errhandler_set_cxx(_errhandler: c_int, _proxy: usize) -> () { refused("the error handlers of MPICH's C++ bindings"); }
@@ -205,7 +205,7 @@ fn set(
     language: c_int,
 ) -> c_int {
     let (object, keyval) = (translate::handle_from(object), translate::keyval_from(keyval));
-    let body = |guard: &mut Guard| foreign::set_attribute(guard, kind, object, keyval, bits, language);
+    let body = |guard: &mut Guard| mpich_bindings::set_attribute(guard, kind, object, keyval, bits, language);
     translate::code_to(call(name, on(object), body))
 }
 
@@ -220,13 +220,14 @@ fn get(
 ) -> c_int {
     let (object, keyval) = (translate::handle_from(object), translate::keyval_from(keyval));
     let (to, flag) = (Out::new(to, "attribute_val"), Out::new(flag, "flag"));
-    let body = |guard: &mut Guard| foreign::get_attribute(guard, kind, object, keyval, to, flag, language);
+    let body =
+        |guard: &mut Guard| mpich_bindings::get_attribute(guard, kind, object, keyval, to, flag, language);
     translate::code_to(call(name, on(object), body))
 }
 
 /// The error of a function that Outboard lacks.
 fn refused(name: &'static str) -> c_int {
-    translate::code_to(anytime(name, On::Nothing, |_| foreign::refuse(name)))
+    translate::code_to(anytime(name, On::Nothing, |_| mpich_bindings::refuse(name)))
 }
 
 // MPICH's extensions that Outboard has.
@@ -252,7 +253,7 @@ functions! {
     MPIX_Request_is_complete PMPIX_Request_is_complete(request: c_int) -> c_int {
         let mut complete = false;
         call("MPIX_Request_is_complete", On::Nothing, |guard| {
-            complete = foreign::is_complete(guard, translate::handle_from(request));
+            complete = mpich_bindings::is_complete(guard, translate::handle_from(request));
             Ok(())
         });
         c_int::from(complete)
@@ -265,7 +266,7 @@ functions! {
 
 /// The place of a handle.
 fn out(address: usize, name: &'static str) -> Out<Handle> {
-    Out::foreign(address, name, &translate::HANDLE)
+    Out::in_form(address, name, &translate::HANDLE)
 }
 
 use translate::code_to as code;

@@ -12,7 +12,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::call_plain;
+use abi::call_fast;
 use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: usize) -> c_int {
     translate::code_to(anytime("MPI_Abi_get_fortran_info", On::Nothing, |guard| {
         body::environment::abi_get_fortran_info(
             guard,
-            Out::<Handle>::foreign(info, "info", &translate::HANDLE),
+            Out::<Handle>::in_form(info, "info", &translate::HANDLE),
         )
     }))
 }
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_info(info: usize) -> c_int {
     translate::code_to(anytime("MPI_Abi_get_info", On::Nothing, |guard| {
-        body::environment::abi_get_info(guard, Out::<Handle>::foreign(info, "info", &translate::HANDLE))
+        body::environment::abi_get_info(guard, Out::<Handle>::in_form(info, "info", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn PMPI_Add_error_class(errorclass: usize) -> c_int {
     translate::code_to(anytime("MPI_Add_error_class", On::Nothing, |guard| {
         body::environment::add_error_class(
             guard,
-            Out::<i32>::foreign(errorclass, "errorclass", &translate::CODE),
+            Out::<i32>::in_form(errorclass, "errorclass", &translate::CODE),
         )
     }))
 }
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn PMPI_Add_error_code(errorclass: c_int, errorcode: usize
         body::environment::add_error_code(
             guard,
             errorclass,
-            Out::<i32>::foreign(errorcode, "errorcode", &translate::CODE),
+            Out::<i32>::in_form(errorcode, "errorcode", &translate::CODE),
         )
     }))
 }
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -429,7 +429,7 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -560,7 +560,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -612,7 +612,7 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -661,10 +661,10 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     let sendbuf = Address(translate::buffer_from(sendbuf));
     let recvbuf = Address(translate::buffer_from(recvbuf));
     let count = i64::from(count);
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Allreduce",
         On::Comm(comm),
-        body::plain::allreduce,
+        body::fast_path::allreduce,
         body::coll::allreduce,
         (sendbuf, recvbuf, count, datatype, op, comm,)
     ))
@@ -694,10 +694,10 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
     let comm = translate::handle_from(comm);
     let sendbuf = Address(translate::buffer_from(sendbuf));
     let recvbuf = Address(translate::buffer_from(recvbuf));
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Allreduce_c",
         On::Comm(comm),
-        body::plain::allreduce,
+        body::fast_path::allreduce,
         body::coll::allreduce,
         (sendbuf, recvbuf, count, datatype, op, comm,)
     ))
@@ -738,7 +738,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -780,7 +780,7 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -900,7 +900,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -947,7 +947,7 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1090,7 +1090,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1146,7 +1146,7 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1190,11 +1190,11 @@ pub unsafe extern "C" fn PMPI_Alltoallw(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             Counts::ints(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             Counts::ints(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
         )
     }))
@@ -1234,11 +1234,11 @@ pub unsafe extern "C" fn PMPI_Alltoallw_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             Counts::longs(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             Counts::longs(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
         )
     }))
@@ -1283,14 +1283,14 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             Counts::ints(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             Counts::ints(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1337,14 +1337,14 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             Counts::longs(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             Counts::longs(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1433,7 +1433,7 @@ pub unsafe extern "C" fn PMPI_Barrier_init(comm: c_int, info: c_int, request: us
             guard,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1521,7 +1521,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1560,7 +1560,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1663,7 +1663,7 @@ pub unsafe extern "C" fn PMPI_Bsend_init(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1702,7 +1702,7 @@ pub unsafe extern "C" fn PMPI_Bsend_init_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -1773,7 +1773,7 @@ pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(request: usize) -> c_int {
     translate::code_to(call("MPI_Buffer_iflush", On::Nothing, |guard| {
-        body::buffers::buffer_iflush(guard, Out::<Handle>::foreign(request, "request", &translate::HANDLE))
+        body::buffers::buffer_iflush(guard, Out::<Handle>::in_form(request, "request", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -1783,7 +1783,7 @@ pub unsafe extern "C" fn MPI_Buffer_iflush(request: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cancel(request: usize) -> c_int {
     translate::code_to(call("MPI_Cancel", On::Nothing, |guard| {
-        body::request::cancel(guard, Out::<Handle>::foreign(request, "request", &translate::HANDLE))
+        body::request::cancel(guard, Out::<Handle>::in_form(request, "request", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -1820,7 +1820,7 @@ pub unsafe extern "C" fn PMPI_Cart_create(
             In::<i32>::new(dims, "dims"),
             In::<i32>::new(periods, "periods"),
             reorder,
-            Out::<Handle>::foreign(comm_cart, "comm_cart", &translate::HANDLE),
+            Out::<Handle>::in_form(comm_cart, "comm_cart", &translate::HANDLE),
         )
     }))
 }
@@ -1926,8 +1926,8 @@ pub unsafe extern "C" fn PMPI_Cart_shift(
             comm,
             direction,
             disp,
-            Out::<i32>::foreign(rank_source, "rank_source", &numbers::RANK),
-            Out::<i32>::foreign(rank_dest, "rank_dest", &numbers::RANK),
+            Out::<i32>::in_form(rank_source, "rank_source", &numbers::RANK),
+            Out::<i32>::in_form(rank_dest, "rank_dest", &numbers::RANK),
         )
     }))
 }
@@ -1949,7 +1949,7 @@ pub unsafe extern "C" fn PMPI_Cart_sub(comm: c_int, remain_dims: usize, newcomm:
             guard,
             comm,
             In::<i32>::new(remain_dims, "remain_dims"),
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -1996,7 +1996,7 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
             info,
             root,
             comm,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2058,7 +2058,7 @@ pub unsafe extern "C" fn PMPI_Comm_compare(comm1: c_int, comm2: c_int, result: u
             guard,
             comm1,
             comm2,
-            Out::<i32>::foreign(result, "result", &numbers::COMPARISON),
+            Out::<i32>::in_form(result, "result", &numbers::COMPARISON),
         )
     }))
 }
@@ -2084,7 +2084,7 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
             info,
             root,
             comm,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2107,7 +2107,7 @@ pub unsafe extern "C" fn PMPI_Comm_create(comm: c_int, group: c_int, newcomm: us
             guard,
             comm,
             group,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2121,7 +2121,7 @@ pub unsafe extern "C" fn PMPI_Comm_create_errhandler(comm_errhandler_fn: usize, 
         body::errhandler::comm_create_errhandler(
             guard,
             Callback(comm_errhandler_fn),
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -2147,7 +2147,7 @@ pub unsafe extern "C" fn PMPI_Comm_create_from_group(
             Text::new(stringtag, "stringtag"),
             info,
             errhandler,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2177,7 +2177,7 @@ pub unsafe extern "C" fn PMPI_Comm_create_group(
             comm,
             group,
             tag,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2202,7 +2202,7 @@ pub unsafe extern "C" fn PMPI_Comm_create_keyval(
             guard,
             Callback(comm_copy_attr_fn),
             Callback(comm_delete_attr_fn),
-            Out::<i32>::foreign(comm_keyval, "comm_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(comm_keyval, "comm_keyval", &translate::KEYVAL),
             Address(extra_state),
         )
     }))
@@ -2257,7 +2257,7 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: c_int, buffer_addr: usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: usize) -> c_int {
     translate::code_to(call("MPI_Comm_disconnect", On::Nothing, |guard| {
-        body::dynamic::comm_disconnect(guard, Out::<Handle>::foreign(comm, "comm", &translate::HANDLE))
+        body::dynamic::comm_disconnect(guard, Out::<Handle>::in_form(comm, "comm", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2268,7 +2268,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Comm_dup(comm: c_int, newcomm: usize) -> c_int {
     let comm = translate::handle_from(comm);
     translate::code_to(call("MPI_Comm_dup", On::Comm(comm), |guard| {
-        body::comm::comm_dup(guard, comm, Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE))
+        body::comm::comm_dup(guard, comm, Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2284,7 +2284,7 @@ pub unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: c_int, info: c_int, newco
             guard,
             comm,
             info,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2306,7 +2306,7 @@ pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_free(comm: usize) -> c_int {
     translate::code_to(call("MPI_Comm_free", On::Nothing, |guard| {
-        body::comm::comm_free(guard, Out::<Handle>::foreign(comm, "comm", &translate::HANDLE))
+        body::comm::comm_free(guard, Out::<Handle>::in_form(comm, "comm", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2318,7 +2318,7 @@ pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: usize) -> c_int {
     translate::code_to(anytime("MPI_Comm_free_keyval", On::Nothing, |guard| {
         body::attribute::comm_free_keyval(
             guard,
-            Out::<i32>::foreign(comm_keyval, "comm_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(comm_keyval, "comm_keyval", &translate::KEYVAL),
         )
     }))
 }
@@ -2361,7 +2361,7 @@ pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: c_int, errhandler: usize
         body::errhandler::comm_get_errhandler(
             guard,
             comm,
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -2376,7 +2376,7 @@ pub unsafe extern "C" fn PMPI_Comm_get_info(comm: c_int, info_used: usize) -> c_
         body::comm::comm_get_info(
             guard,
             comm,
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -2403,7 +2403,7 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: c_int, comm_name: usize, result
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: usize) -> c_int {
     translate::code_to(call("MPI_Comm_get_parent", On::Nothing, |guard| {
-        body::dynamic::comm_get_parent(guard, Out::<Handle>::foreign(parent, "parent", &translate::HANDLE))
+        body::dynamic::comm_get_parent(guard, Out::<Handle>::in_form(parent, "parent", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2414,7 +2414,7 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Comm_group(comm: c_int, group: usize) -> c_int {
     let comm = translate::handle_from(comm);
     translate::code_to(call("MPI_Comm_group", On::Comm(comm), |guard| {
-        body::comm::comm_group(guard, comm, Out::<Handle>::foreign(group, "group", &translate::HANDLE))
+        body::comm::comm_group(guard, comm, Out::<Handle>::in_form(group, "group", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2428,8 +2428,8 @@ pub unsafe extern "C" fn PMPI_Comm_idup(comm: c_int, newcomm: usize, request: us
         body::comm::comm_idup(
             guard,
             comm,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -2451,8 +2451,8 @@ pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
             guard,
             comm,
             info,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -2472,7 +2472,7 @@ pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: c_int, request: usize) ->
         body::buffers::comm_iflush_buffer(
             guard,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -2486,7 +2486,7 @@ pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
         body::dynamic::comm_join(
             guard,
             fd,
-            Out::<Handle>::foreign(intercomm, "intercomm", &translate::HANDLE),
+            Out::<Handle>::in_form(intercomm, "intercomm", &translate::HANDLE),
         )
     }))
 }
@@ -2509,7 +2509,7 @@ pub unsafe extern "C" fn MPI_Comm_rank(comm: c_int, rank: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: c_int, group: usize) -> c_int {
     let comm = translate::handle_from(comm);
     translate::code_to(call("MPI_Comm_remote_group", On::Comm(comm), |guard| {
-        body::comm::comm_remote_group(guard, comm, Out::<Handle>::foreign(group, "group", &translate::HANDLE))
+        body::comm::comm_remote_group(guard, comm, Out::<Handle>::in_form(group, "group", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2608,8 +2608,8 @@ pub unsafe extern "C" fn PMPI_Comm_spawn(
             info,
             root,
             comm,
-            Out::<Handle>::foreign(intercomm, "intercomm", &translate::HANDLE),
-            Array::<i32>::foreign(array_of_errcodes, "array_of_errcodes", &translate::CODE),
+            Out::<Handle>::in_form(intercomm, "intercomm", &translate::HANDLE),
+            Array::<i32>::in_form(array_of_errcodes, "array_of_errcodes", &translate::CODE),
         )
     }))
 }
@@ -2647,11 +2647,11 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
             Address(array_of_commands),
             Address(array_of_argv),
             In::<i32>::new(array_of_maxprocs, "array_of_maxprocs"),
-            In::<Handle>::foreign(array_of_info, "array_of_info", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_info, "array_of_info", &translate::HANDLE),
             root,
             comm,
-            Out::<Handle>::foreign(intercomm, "intercomm", &translate::HANDLE),
-            Array::<i32>::foreign(array_of_errcodes, "array_of_errcodes", &translate::CODE),
+            Out::<Handle>::in_form(intercomm, "intercomm", &translate::HANDLE),
+            Array::<i32>::in_form(array_of_errcodes, "array_of_errcodes", &translate::CODE),
         )
     }))
 }
@@ -2690,7 +2690,7 @@ pub unsafe extern "C" fn PMPI_Comm_split(comm: c_int, color: c_int, key: c_int, 
             comm,
             color,
             key,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2716,7 +2716,7 @@ pub unsafe extern "C" fn PMPI_Comm_split_type(
             split_type,
             key,
             info,
-            Out::<Handle>::foreign(newcomm, "newcomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newcomm, "newcomm", &translate::HANDLE),
         )
     }))
 }
@@ -2816,7 +2816,7 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create(
             In::<i32>::new(weights, "weights"),
             info,
             reorder,
-            Out::<Handle>::foreign(comm_dist_graph, "comm_dist_graph", &translate::HANDLE),
+            Out::<Handle>::in_form(comm_dist_graph, "comm_dist_graph", &translate::HANDLE),
         )
     }))
 }
@@ -2873,7 +2873,7 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
             In::<i32>::new(destweights, "destweights"),
             info,
             reorder,
-            Out::<Handle>::foreign(comm_dist_graph, "comm_dist_graph", &translate::HANDLE),
+            Out::<Handle>::in_form(comm_dist_graph, "comm_dist_graph", &translate::HANDLE),
         )
     }))
 }
@@ -2983,7 +2983,7 @@ pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: usize) -> c_int {
     translate::code_to(anytime("MPI_Errhandler_free", On::Nothing, |guard| {
         body::errhandler::errhandler_free(
             guard,
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -2998,7 +2998,7 @@ pub unsafe extern "C" fn PMPI_Error_class(errorcode: c_int, errorclass: usize) -
         body::environment::error_class(
             guard,
             errorcode,
-            Out::<i32>::foreign(errorclass, "errorclass", &translate::CODE),
+            Out::<i32>::in_form(errorclass, "errorclass", &translate::CODE),
         )
     }))
 }
@@ -3117,7 +3117,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3159,7 +3159,7 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3230,7 +3230,7 @@ pub unsafe extern "C" fn MPI_File_call_errhandler(fh: usize, errorcode: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(fh: usize) -> c_int {
     translate::code_to(call("MPI_File_close", On::AnyFile, |guard| {
-        body::file::file_close(guard, Out::<Handle>::foreign(fh, "fh", &translate::FILE))
+        body::file::file_close(guard, Out::<Handle>::in_form(fh, "fh", &translate::FILE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -3243,7 +3243,7 @@ pub unsafe extern "C" fn PMPI_File_create_errhandler(file_errhandler_fn: usize, 
         body::errhandler::file_create_errhandler(
             guard,
             Callback(file_errhandler_fn),
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -3266,7 +3266,7 @@ pub unsafe extern "C" fn MPI_File_delete(filename: usize, info: c_int) -> c_int 
 pub unsafe extern "C" fn PMPI_File_get_amode(fh: usize, amode: usize) -> c_int {
     let fh = translate::file_from(fh);
     translate::code_to(call("MPI_File_get_amode", On::File(fh), |guard| {
-        body::file::file_get_amode(guard, fh, Out::<i32>::foreign(amode, "amode", &numbers::ACCESS))
+        body::file::file_get_amode(guard, fh, Out::<i32>::in_form(amode, "amode", &numbers::ACCESS))
     }))
 }
 #[unsafe(no_mangle)]
@@ -3302,7 +3302,7 @@ pub unsafe extern "C" fn PMPI_File_get_errhandler(file: usize, errhandler: usize
         body::errhandler::file_get_errhandler(
             guard,
             file,
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -3314,7 +3314,7 @@ pub unsafe extern "C" fn MPI_File_get_errhandler(file: usize, errhandler: usize)
 pub unsafe extern "C" fn PMPI_File_get_group(fh: usize, group: usize) -> c_int {
     let fh = translate::file_from(fh);
     translate::code_to(call("MPI_File_get_group", On::File(fh), |guard| {
-        body::file::file_get_group(guard, fh, Out::<Handle>::foreign(group, "group", &translate::HANDLE))
+        body::file::file_get_group(guard, fh, Out::<Handle>::in_form(group, "group", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -3328,7 +3328,7 @@ pub unsafe extern "C" fn PMPI_File_get_info(fh: usize, info_used: usize) -> c_in
         body::file::file_get_info(
             guard,
             fh,
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -3407,8 +3407,8 @@ pub unsafe extern "C" fn PMPI_File_get_view(
             guard,
             fh,
             Out::<i64>::new(disp, "disp"),
-            Out::<Handle>::foreign(etype, "etype", &translate::HANDLE),
-            Out::<Handle>::foreign(filetype, "filetype", &translate::HANDLE),
+            Out::<Handle>::in_form(etype, "etype", &translate::HANDLE),
+            Out::<Handle>::in_form(filetype, "filetype", &translate::HANDLE),
             TextOut::new(datarep, "datarep"),
         )
     }))
@@ -3440,7 +3440,7 @@ pub unsafe extern "C" fn PMPI_File_iread(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3471,7 +3471,7 @@ pub unsafe extern "C" fn PMPI_File_iread_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3502,7 +3502,7 @@ pub unsafe extern "C" fn PMPI_File_iread_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3533,7 +3533,7 @@ pub unsafe extern "C" fn PMPI_File_iread_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3566,7 +3566,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3600,7 +3600,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3634,7 +3634,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3668,7 +3668,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3700,7 +3700,7 @@ pub unsafe extern "C" fn PMPI_File_iread_shared(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3731,7 +3731,7 @@ pub unsafe extern "C" fn PMPI_File_iread_shared_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3762,7 +3762,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3793,7 +3793,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3824,7 +3824,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3855,7 +3855,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3888,7 +3888,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3922,7 +3922,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3956,7 +3956,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -3990,7 +3990,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -4022,7 +4022,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -4053,7 +4053,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -4085,7 +4085,7 @@ pub unsafe extern "C" fn PMPI_File_open(
             Text::new(filename, "filename"),
             amode,
             info,
-            Out::<Handle>::foreign(fh, "fh", &translate::FILE),
+            Out::<Handle>::in_form(fh, "fh", &translate::FILE),
         )
     }))
 }
@@ -4128,7 +4128,7 @@ pub unsafe extern "C" fn PMPI_File_read(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4160,7 +4160,7 @@ pub unsafe extern "C" fn PMPI_File_read_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4192,7 +4192,7 @@ pub unsafe extern "C" fn PMPI_File_read_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4224,7 +4224,7 @@ pub unsafe extern "C" fn PMPI_File_read_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4303,7 +4303,7 @@ pub unsafe extern "C" fn PMPI_File_read_all_end(fh: usize, buf: usize, status: u
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4331,7 +4331,7 @@ pub unsafe extern "C" fn PMPI_File_read_at(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4366,7 +4366,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4401,7 +4401,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4436,7 +4436,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4522,7 +4522,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_end(fh: usize, buf: usize, status
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4548,7 +4548,7 @@ pub unsafe extern "C" fn PMPI_File_read_ordered(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4580,7 +4580,7 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4659,7 +4659,7 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_end(fh: usize, buf: usize, statu
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4685,7 +4685,7 @@ pub unsafe extern "C" fn PMPI_File_read_shared(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4717,7 +4717,7 @@ pub unsafe extern "C" fn PMPI_File_read_shared_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4857,7 +4857,7 @@ pub unsafe extern "C" fn PMPI_File_write(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4889,7 +4889,7 @@ pub unsafe extern "C" fn PMPI_File_write_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4921,7 +4921,7 @@ pub unsafe extern "C" fn PMPI_File_write_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -4953,7 +4953,7 @@ pub unsafe extern "C" fn PMPI_File_write_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5032,7 +5032,7 @@ pub unsafe extern "C" fn PMPI_File_write_all_end(fh: usize, buf: usize, status: 
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5060,7 +5060,7 @@ pub unsafe extern "C" fn PMPI_File_write_at(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5095,7 +5095,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5130,7 +5130,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_all(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5165,7 +5165,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5251,7 +5251,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_end(fh: usize, buf: usize, statu
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5277,7 +5277,7 @@ pub unsafe extern "C" fn PMPI_File_write_ordered(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5309,7 +5309,7 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5388,7 +5388,7 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_end(fh: usize, buf: usize, stat
             guard,
             fh,
             Address(translate::buffer_from(buf)),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5414,7 +5414,7 @@ pub unsafe extern "C" fn PMPI_File_write_shared(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5446,7 +5446,7 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -5602,7 +5602,7 @@ pub unsafe extern "C" fn PMPI_Gather_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -5655,7 +5655,7 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -5800,7 +5800,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -5856,7 +5856,7 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -5899,10 +5899,10 @@ pub unsafe extern "C" fn PMPI_Get(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Get",
         On::Win(win),
-        body::plain::get,
+        body::fast_path::get,
         body::onesided::get,
         (
             origin_addr,
@@ -5957,10 +5957,10 @@ pub unsafe extern "C" fn PMPI_Get_c(
     let win = translate::handle_from(win);
     let origin_addr = Address(translate::buffer_from(origin_addr));
     let target_disp = target_disp as i64;
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Get_c",
         On::Win(win),
-        body::plain::get,
+        body::fast_path::get,
         body::onesided::get,
         (
             origin_addr,
@@ -6157,7 +6157,7 @@ pub unsafe extern "C" fn PMPI_Get_count(status: usize, datatype: c_int, count: u
     translate::code_to(call("MPI_Get_count", On::Nothing, |guard| {
         body::status::get_count(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             datatype,
             OutCount::int(count, "count"),
         )
@@ -6174,7 +6174,7 @@ pub unsafe extern "C" fn PMPI_Get_count_c(status: usize, datatype: c_int, count:
     translate::code_to(call("MPI_Get_count_c", On::Nothing, |guard| {
         body::status::get_count(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             datatype,
             OutCount::long(count, "count"),
         )
@@ -6191,7 +6191,7 @@ pub unsafe extern "C" fn PMPI_Get_elements(status: usize, datatype: c_int, count
     translate::code_to(call("MPI_Get_elements", On::Nothing, |guard| {
         body::status::get_elements(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             datatype,
             OutCount::int(count, "count"),
         )
@@ -6208,7 +6208,7 @@ pub unsafe extern "C" fn PMPI_Get_elements_c(status: usize, datatype: c_int, cou
     translate::code_to(call("MPI_Get_elements_c", On::Nothing, |guard| {
         body::status::get_elements(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             datatype,
             OutCount::long(count, "count"),
         )
@@ -6225,7 +6225,7 @@ pub unsafe extern "C" fn PMPI_Get_elements_x(status: usize, datatype: c_int, cou
     translate::code_to(call("MPI_Get_elements_x", On::Nothing, |guard| {
         body::status::get_elements_x(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             datatype,
             Out::<i64>::new(count, "count"),
         )
@@ -6240,7 +6240,7 @@ pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: usize) -> c_int {
     translate::code_to(call("MPI_Get_hw_resource_info", On::Nothing, |guard| {
         body::environment::get_hw_resource_info(
             guard,
-            Out::<Handle>::foreign(hw_info, "hw_info", &translate::HANDLE),
+            Out::<Handle>::in_form(hw_info, "hw_info", &translate::HANDLE),
         )
     }))
 }
@@ -6308,7 +6308,7 @@ pub unsafe extern "C" fn PMPI_Graph_create(
             In::<i32>::new(indx, "indx"),
             In::<i32>::new(edges, "edges"),
             reorder,
-            Out::<Handle>::foreign(comm_graph, "comm_graph", &translate::HANDLE),
+            Out::<Handle>::in_form(comm_graph, "comm_graph", &translate::HANDLE),
         )
     }))
 }
@@ -6465,7 +6465,7 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
             Callback(free_fn),
             Callback(cancel_fn),
             Address(extra_state),
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6488,7 +6488,7 @@ pub unsafe extern "C" fn PMPI_Group_compare(group1: c_int, group2: c_int, result
             guard,
             group1,
             group2,
-            Out::<i32>::foreign(result, "result", &numbers::COMPARISON),
+            Out::<i32>::in_form(result, "result", &numbers::COMPARISON),
         )
     }))
 }
@@ -6505,7 +6505,7 @@ pub unsafe extern "C" fn PMPI_Group_difference(group1: c_int, group2: c_int, new
             guard,
             group1,
             group2,
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6522,7 +6522,7 @@ pub unsafe extern "C" fn PMPI_Group_excl(group: c_int, n: c_int, ranks: usize, n
             group,
             n,
             In::<i32>::new(ranks, "ranks"),
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6533,7 +6533,7 @@ pub unsafe extern "C" fn MPI_Group_excl(group: c_int, n: c_int, ranks: usize, ne
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_free(group: usize) -> c_int {
     translate::code_to(call("MPI_Group_free", On::Nothing, |guard| {
-        body::group::group_free(guard, Out::<Handle>::foreign(group, "group", &translate::HANDLE))
+        body::group::group_free(guard, Out::<Handle>::in_form(group, "group", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -6552,7 +6552,7 @@ pub unsafe extern "C" fn PMPI_Group_from_session_pset(
             guard,
             session,
             Text::new(pset_name, "pset_name"),
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6573,7 +6573,7 @@ pub unsafe extern "C" fn PMPI_Group_incl(group: c_int, n: c_int, ranks: usize, n
             group,
             n,
             In::<i32>::new(ranks, "ranks"),
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6590,7 +6590,7 @@ pub unsafe extern "C" fn PMPI_Group_intersection(group1: c_int, group2: c_int, n
             guard,
             group1,
             group2,
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6612,7 +6612,7 @@ pub unsafe extern "C" fn PMPI_Group_range_excl(
             group,
             n,
             Array::<i32>::new(ranges, "ranges"),
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6639,7 +6639,7 @@ pub unsafe extern "C" fn PMPI_Group_range_incl(
             group,
             n,
             Array::<i32>::new(ranges, "ranges"),
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6689,9 +6689,9 @@ pub unsafe extern "C" fn PMPI_Group_translate_ranks(
             guard,
             group1,
             n,
-            In::<i32>::foreign(ranks1, "ranks1", &numbers::RANK),
+            In::<i32>::in_form(ranks1, "ranks1", &numbers::RANK),
             group2,
-            Array::<i32>::foreign(ranks2, "ranks2", &numbers::RANK),
+            Array::<i32>::in_form(ranks2, "ranks2", &numbers::RANK),
         )
     }))
 }
@@ -6714,7 +6714,7 @@ pub unsafe extern "C" fn PMPI_Group_union(group1: c_int, group2: c_int, newgroup
             guard,
             group1,
             group2,
-            Out::<Handle>::foreign(newgroup, "newgroup", &translate::HANDLE),
+            Out::<Handle>::in_form(newgroup, "newgroup", &translate::HANDLE),
         )
     }))
 }
@@ -6746,7 +6746,7 @@ pub unsafe extern "C" fn PMPI_Iallgather(
             i64::from(recvcount),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6787,7 +6787,7 @@ pub unsafe extern "C" fn PMPI_Iallgather_c(
             recvcount,
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6830,7 +6830,7 @@ pub unsafe extern "C" fn PMPI_Iallgatherv(
             Counts::ints(displs, "displs"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6876,7 +6876,7 @@ pub unsafe extern "C" fn PMPI_Iallgatherv_c(
             Counts::longs(displs, "displs"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6918,7 +6918,7 @@ pub unsafe extern "C" fn PMPI_Iallreduce(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6956,7 +6956,7 @@ pub unsafe extern "C" fn PMPI_Iallreduce_c(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -6996,7 +6996,7 @@ pub unsafe extern "C" fn PMPI_Ialltoall(
             i64::from(recvcount),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7037,7 +7037,7 @@ pub unsafe extern "C" fn PMPI_Ialltoall_c(
             recvcount,
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7082,7 +7082,7 @@ pub unsafe extern "C" fn PMPI_Ialltoallv(
             Counts::ints(rdispls, "rdispls"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7133,7 +7133,7 @@ pub unsafe extern "C" fn PMPI_Ialltoallv_c(
             Counts::longs(rdispls, "rdispls"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7176,13 +7176,13 @@ pub unsafe extern "C" fn PMPI_Ialltoallw(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             Counts::ints(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             Counts::ints(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7225,13 +7225,13 @@ pub unsafe extern "C" fn PMPI_Ialltoallw_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             Counts::longs(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             Counts::longs(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7258,7 +7258,7 @@ pub unsafe extern "C" fn MPI_Ialltoallw_c(
 pub unsafe extern "C" fn PMPI_Ibarrier(comm: c_int, request: usize) -> c_int {
     let comm = translate::handle_from(comm);
     translate::code_to(call("MPI_Ibarrier", On::Comm(comm), |guard| {
-        body::coll::ibarrier(guard, comm, Out::<Handle>::foreign(request, "request", &translate::HANDLE))
+        body::coll::ibarrier(guard, comm, Out::<Handle>::in_form(request, "request", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -7285,7 +7285,7 @@ pub unsafe extern "C" fn PMPI_Ibcast(
             datatype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7320,7 +7320,7 @@ pub unsafe extern "C" fn PMPI_Ibcast_c(
             datatype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7358,7 +7358,7 @@ pub unsafe extern "C" fn PMPI_Ibsend(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7397,7 +7397,7 @@ pub unsafe extern "C" fn PMPI_Ibsend_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7435,7 +7435,7 @@ pub unsafe extern "C" fn PMPI_Iexscan(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7473,7 +7473,7 @@ pub unsafe extern "C" fn PMPI_Iexscan_c(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7516,7 +7516,7 @@ pub unsafe extern "C" fn PMPI_Igather(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7561,7 +7561,7 @@ pub unsafe extern "C" fn PMPI_Igather_c(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7608,7 +7608,7 @@ pub unsafe extern "C" fn PMPI_Igatherv(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7660,7 +7660,7 @@ pub unsafe extern "C" fn PMPI_Igatherv_c(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7703,8 +7703,8 @@ pub unsafe extern "C" fn PMPI_Improbe(
             tag,
             comm,
             Out::<i32>::new(flag, "flag"),
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -7734,8 +7734,8 @@ pub unsafe extern "C" fn PMPI_Imrecv(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7764,8 +7764,8 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7803,7 +7803,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
             i64::from(recvcount),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7846,7 +7846,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
             recvcount,
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7891,7 +7891,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
             Counts::ints(displs, "displs"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7939,7 +7939,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
             Counts::longs(displs, "displs"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -7985,7 +7985,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
             i64::from(recvcount),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8028,7 +8028,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
             recvcount,
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8075,7 +8075,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
             Counts::ints(rdispls, "rdispls"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8126,7 +8126,7 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
             Counts::longs(rdispls, "rdispls"),
             recvtype,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8169,13 +8169,13 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8218,13 +8218,13 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8250,7 +8250,7 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create(info: usize) -> c_int {
     translate::code_to(anytime("MPI_Info_create", On::Nothing, |guard| {
-        body::info::info_create(guard, Out::<Handle>::foreign(info, "info", &translate::HANDLE))
+        body::info::info_create(guard, Out::<Handle>::in_form(info, "info", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -8264,7 +8264,7 @@ pub unsafe extern "C" fn PMPI_Info_create_env(argc: c_int, argv: usize, info: us
             guard,
             argc,
             Address(argv),
-            Out::<Handle>::foreign(info, "info", &translate::HANDLE),
+            Out::<Handle>::in_form(info, "info", &translate::HANDLE),
         )
     }))
 }
@@ -8287,7 +8287,7 @@ pub unsafe extern "C" fn MPI_Info_delete(info: c_int, key: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Info_dup(info: c_int, newinfo: usize) -> c_int {
     let info = translate::handle_from(info);
     translate::code_to(anytime("MPI_Info_dup", On::Nothing, |guard| {
-        body::info::info_dup(guard, info, Out::<Handle>::foreign(newinfo, "newinfo", &translate::HANDLE))
+        body::info::info_dup(guard, info, Out::<Handle>::in_form(newinfo, "newinfo", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -8297,7 +8297,7 @@ pub unsafe extern "C" fn MPI_Info_dup(info: c_int, newinfo: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_free(info: usize) -> c_int {
     translate::code_to(anytime("MPI_Info_free", On::Nothing, |guard| {
-        body::info::info_free(guard, Out::<Handle>::foreign(info, "info", &translate::HANDLE))
+        body::info::info_free(guard, Out::<Handle>::in_form(info, "info", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -8448,7 +8448,7 @@ pub unsafe extern "C" fn PMPI_Init_thread(
             Out::<i32>::new(argc, "argc"),
             Address(argv),
             required,
-            Out::<i32>::foreign(provided, "provided", &numbers::THREAD),
+            Out::<i32>::in_form(provided, "provided", &numbers::THREAD),
         )
     }))
 }
@@ -8493,7 +8493,7 @@ pub unsafe extern "C" fn PMPI_Intercomm_create(
             peer_comm,
             remote_leader,
             tag,
-            Out::<Handle>::foreign(newintercomm, "newintercomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newintercomm, "newintercomm", &translate::HANDLE),
         )
     }))
 }
@@ -8535,7 +8535,7 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
             Text::new(stringtag, "stringtag"),
             info,
             errhandler,
-            Out::<Handle>::foreign(newintercomm, "newintercomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newintercomm, "newintercomm", &translate::HANDLE),
         )
     }))
 }
@@ -8571,7 +8571,7 @@ pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: c_int, high: c_int, new
             guard,
             intercomm,
             high,
-            Out::<Handle>::foreign(newintracomm, "newintracomm", &translate::HANDLE),
+            Out::<Handle>::in_form(newintracomm, "newintracomm", &translate::HANDLE),
         )
     }))
 }
@@ -8598,7 +8598,7 @@ pub unsafe extern "C" fn PMPI_Iprobe(
             tag,
             comm,
             Out::<i32>::new(flag, "flag"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -8628,11 +8628,11 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
     let count = i64::from(count);
-    let request = Out::<Handle>::foreign(request, "request", &translate::HANDLE);
-    translate::code_to(call_plain!(
+    let request = Out::<Handle>::in_form(request, "request", &translate::HANDLE);
+    translate::code_to(call_fast!(
         "MPI_Irecv",
         On::Comm(comm),
-        body::plain::irecv,
+        body::fast_path::irecv,
         body::p2p::irecv,
         (buf, count, datatype, source, tag, comm, request,)
     ))
@@ -8664,11 +8664,11 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     let tag = numbers::tag_from(tag);
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
-    let request = Out::<Handle>::foreign(request, "request", &translate::HANDLE);
-    translate::code_to(call_plain!(
+    let request = Out::<Handle>::in_form(request, "request", &translate::HANDLE);
+    translate::code_to(call_fast!(
         "MPI_Irecv_c",
         On::Comm(comm),
-        body::plain::irecv,
+        body::fast_path::irecv,
         body::p2p::irecv,
         (buf, count, datatype, source, tag, comm, request,)
     ))
@@ -8710,7 +8710,7 @@ pub unsafe extern "C" fn PMPI_Ireduce(
             op,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8752,7 +8752,7 @@ pub unsafe extern "C" fn PMPI_Ireduce_c(
             op,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8791,7 +8791,7 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8829,7 +8829,7 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8867,7 +8867,7 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8905,7 +8905,7 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8944,7 +8944,7 @@ pub unsafe extern "C" fn PMPI_Irsend(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -8983,7 +8983,7 @@ pub unsafe extern "C" fn PMPI_Irsend_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9031,7 +9031,7 @@ pub unsafe extern "C" fn PMPI_Iscan(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9069,7 +9069,7 @@ pub unsafe extern "C" fn PMPI_Iscan_c(
             datatype,
             op,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9112,7 +9112,7 @@ pub unsafe extern "C" fn PMPI_Iscatter(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9157,7 +9157,7 @@ pub unsafe extern "C" fn PMPI_Iscatter_c(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9206,7 +9206,7 @@ pub unsafe extern "C" fn PMPI_Iscatterv(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9258,7 +9258,7 @@ pub unsafe extern "C" fn PMPI_Iscatterv_c(
             recvtype,
             root,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9297,11 +9297,11 @@ pub unsafe extern "C" fn PMPI_Isend(
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
     let count = i64::from(count);
-    let request = Out::<Handle>::foreign(request, "request", &translate::HANDLE);
-    translate::code_to(call_plain!(
+    let request = Out::<Handle>::in_form(request, "request", &translate::HANDLE);
+    translate::code_to(call_fast!(
         "MPI_Isend",
         On::Comm(comm),
-        body::plain::isend,
+        body::fast_path::isend,
         body::p2p::isend,
         (buf, count, datatype, dest, tag, comm, request,)
     ))
@@ -9333,11 +9333,11 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     let tag = numbers::tag_from(tag);
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
-    let request = Out::<Handle>::foreign(request, "request", &translate::HANDLE);
-    translate::code_to(call_plain!(
+    let request = Out::<Handle>::in_form(request, "request", &translate::HANDLE);
+    translate::code_to(call_fast!(
         "MPI_Isend_c",
         On::Comm(comm),
-        body::plain::isend,
+        body::fast_path::isend,
         body::p2p::isend,
         (buf, count, datatype, dest, tag, comm, request,)
     ))
@@ -9390,7 +9390,7 @@ pub unsafe extern "C" fn PMPI_Isendrecv(
             source,
             recvtag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9452,7 +9452,7 @@ pub unsafe extern "C" fn PMPI_Isendrecv_c(
             source,
             recvtag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9507,7 +9507,7 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace(
             source,
             recvtag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9554,7 +9554,7 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(
             source,
             recvtag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9595,7 +9595,7 @@ pub unsafe extern "C" fn PMPI_Issend(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9634,7 +9634,7 @@ pub unsafe extern "C" fn PMPI_Issend_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9662,7 +9662,7 @@ pub unsafe extern "C" fn PMPI_Keyval_create(
             guard,
             Callback(copy_fn),
             Callback(delete_fn),
-            Out::<i32>::foreign(keyval, "keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(keyval, "keyval", &translate::KEYVAL),
             Address(extra_state),
         )
     }))
@@ -9679,7 +9679,7 @@ pub unsafe extern "C" fn MPI_Keyval_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Keyval_free(keyval: usize) -> c_int {
     translate::code_to(call("MPI_Keyval_free", On::Nothing, |guard| {
-        body::attribute::keyval_free(guard, Out::<i32>::foreign(keyval, "keyval", &translate::KEYVAL))
+        body::attribute::keyval_free(guard, Out::<i32>::in_form(keyval, "keyval", &translate::KEYVAL))
     }))
 }
 #[unsafe(no_mangle)]
@@ -9720,8 +9720,8 @@ pub unsafe extern "C" fn PMPI_Mprobe(
             source,
             tag,
             comm,
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -9751,8 +9751,8 @@ pub unsafe extern "C" fn PMPI_Mrecv(
             Address(translate::buffer_from(buf)),
             i64::from(count),
             datatype,
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -9782,8 +9782,8 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
             Address(translate::buffer_from(buf)),
             count,
             datatype,
-            Out::<Handle>::foreign(message, "message", &translate::MESSAGE),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            Out::<Handle>::in_form(message, "message", &translate::MESSAGE),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -9900,7 +9900,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -9949,7 +9949,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10086,7 +10086,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10138,7 +10138,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10264,7 +10264,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10313,7 +10313,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10462,7 +10462,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10518,7 +10518,7 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
             recvtype,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10562,11 +10562,11 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
         )
     }))
@@ -10608,11 +10608,11 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
         )
     }))
@@ -10657,14 +10657,14 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
             Address(translate::buffer_from(sendbuf)),
             Counts::ints(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::ints(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10711,14 +10711,14 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
             Address(translate::buffer_from(sendbuf)),
             Counts::longs(sendcounts, "sendcounts"),
             In::<i64>::new(sdispls, "sdispls"),
-            In::<Handle>::foreign(sendtypes, "sendtypes", &translate::HANDLE),
+            In::<Handle>::in_form(sendtypes, "sendtypes", &translate::HANDLE),
             Address(translate::buffer_from(recvbuf)),
             Counts::longs(recvcounts, "recvcounts"),
             In::<i64>::new(rdispls, "rdispls"),
-            In::<Handle>::foreign(recvtypes, "recvtypes", &translate::HANDLE),
+            In::<Handle>::in_form(recvtypes, "recvtypes", &translate::HANDLE),
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -10761,7 +10761,7 @@ pub unsafe extern "C" fn PMPI_Op_create(user_fn: usize, commute: c_int, op: usiz
             guard,
             Callback(user_fn),
             commute,
-            Out::<Handle>::foreign(op, "op", &translate::HANDLE),
+            Out::<Handle>::in_form(op, "op", &translate::HANDLE),
         )
     }))
 }
@@ -10776,7 +10776,7 @@ pub unsafe extern "C" fn PMPI_Op_create_c(user_fn: usize, commute: c_int, op: us
             guard,
             Callback(user_fn),
             commute,
-            Out::<Handle>::foreign(op, "op", &translate::HANDLE),
+            Out::<Handle>::in_form(op, "op", &translate::HANDLE),
         )
     }))
 }
@@ -10787,7 +10787,7 @@ pub unsafe extern "C" fn MPI_Op_create_c(user_fn: usize, commute: c_int, op: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_free(op: usize) -> c_int {
     translate::code_to(call("MPI_Op_free", On::Nothing, |guard| {
-        body::op::op_free(guard, Out::<Handle>::foreign(op, "op", &translate::HANDLE))
+        body::op::op_free(guard, Out::<Handle>::in_form(op, "op", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -11128,7 +11128,7 @@ pub unsafe extern "C" fn PMPI_Precv_init(
             tag,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11174,7 +11174,7 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
             tag,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11199,7 +11199,7 @@ pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: c_int, stat
     let comm = translate::handle_from(comm);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Probe", On::Comm(comm), |guard| {
-        body::probe::probe(guard, source, tag, comm, StatusOut::foreign(status, "status", &translate::STATUS))
+        body::probe::probe(guard, source, tag, comm, StatusOut::in_form(status, "status", &translate::STATUS))
     }))
 }
 #[unsafe(no_mangle)]
@@ -11234,7 +11234,7 @@ pub unsafe extern "C" fn PMPI_Psend_init(
             tag,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11280,7 +11280,7 @@ pub unsafe extern "C" fn PMPI_Psend_init_c(
             tag,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11333,10 +11333,10 @@ pub unsafe extern "C" fn PMPI_Put(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Put",
         On::Win(win),
-        body::plain::put,
+        body::fast_path::put,
         body::onesided::put,
         (
             origin_addr,
@@ -11391,10 +11391,10 @@ pub unsafe extern "C" fn PMPI_Put_c(
     let win = translate::handle_from(win);
     let origin_addr = Address(translate::buffer_from(origin_addr));
     let target_disp = target_disp as i64;
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Put_c",
         On::Win(win),
-        body::plain::put,
+        body::fast_path::put,
         body::onesided::put,
         (
             origin_addr,
@@ -11435,7 +11435,7 @@ pub unsafe extern "C" fn MPI_Put_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Query_thread(provided: usize) -> c_int {
     translate::code_to(call("MPI_Query_thread", On::Nothing, |guard| {
-        body::environment::query_thread(guard, Out::<i32>::foreign(provided, "provided", &numbers::THREAD))
+        body::environment::query_thread(guard, Out::<i32>::in_form(provided, "provided", &numbers::THREAD))
     }))
 }
 #[unsafe(no_mangle)]
@@ -11472,7 +11472,7 @@ pub unsafe extern "C" fn PMPI_Raccumulate(
             target_datatype,
             op,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11534,7 +11534,7 @@ pub unsafe extern "C" fn PMPI_Raccumulate_c(
             target_datatype,
             op,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11590,7 +11590,7 @@ pub unsafe extern "C" fn PMPI_Recv(
             source,
             tag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -11630,7 +11630,7 @@ pub unsafe extern "C" fn PMPI_Recv_c(
             source,
             tag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -11669,7 +11669,7 @@ pub unsafe extern "C" fn PMPI_Recv_init(
             source,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11708,7 +11708,7 @@ pub unsafe extern "C" fn PMPI_Recv_init_c(
             source,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11830,7 +11830,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -11876,7 +11876,7 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12121,7 +12121,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12163,7 +12163,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12207,7 +12207,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12249,7 +12249,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12376,7 +12376,7 @@ pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_free(request: usize) -> c_int {
     translate::code_to(call("MPI_Request_free", On::Nothing, |guard| {
-        body::request::request_free(guard, Out::<Handle>::foreign(request, "request", &translate::HANDLE))
+        body::request::request_free(guard, Out::<Handle>::in_form(request, "request", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -12392,7 +12392,7 @@ pub unsafe extern "C" fn PMPI_Request_get_status(request: c_int, flag: usize, st
             guard,
             request,
             Out::<i32>::new(flag, "flag"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -12412,9 +12412,9 @@ pub unsafe extern "C" fn PMPI_Request_get_status_all(
         body::request::request_get_status_all(
             guard,
             count,
-            In::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(flag, "flag"),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -12440,10 +12440,10 @@ pub unsafe extern "C" fn PMPI_Request_get_status_any(
         body::request::request_get_status_any(
             guard,
             count,
-            In::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(indx, "indx"),
             Out::<i32>::new(flag, "flag"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -12470,10 +12470,10 @@ pub unsafe extern "C" fn PMPI_Request_get_status_some(
         body::request::request_get_status_some(
             guard,
             incount,
-            In::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(outcount, "outcount"),
             Array::<i32>::new(array_of_indices, "array_of_indices"),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -12522,7 +12522,7 @@ pub unsafe extern "C" fn PMPI_Rget(
             i64::from(target_count),
             target_datatype,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12579,7 +12579,7 @@ pub unsafe extern "C" fn PMPI_Rget_c(
             target_count,
             target_datatype,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12646,7 +12646,7 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate(
             target_datatype,
             op,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12721,7 +12721,7 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate_c(
             target_datatype,
             op,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12786,7 +12786,7 @@ pub unsafe extern "C" fn PMPI_Rput(
             i64::from(target_count),
             target_datatype,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12843,7 +12843,7 @@ pub unsafe extern "C" fn PMPI_Rput_c(
             target_count,
             target_datatype,
             win,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12960,7 +12960,7 @@ pub unsafe extern "C" fn PMPI_Rsend_init(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -12999,7 +12999,7 @@ pub unsafe extern "C" fn PMPI_Rsend_init_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13110,7 +13110,7 @@ pub unsafe extern "C" fn PMPI_Scan_init(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13152,7 +13152,7 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
             op,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13283,7 +13283,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13336,7 +13336,7 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13483,7 +13483,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13539,7 +13539,7 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
             root,
             comm,
             info,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13578,10 +13578,10 @@ pub unsafe extern "C" fn PMPI_Send(
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
     let count = i64::from(count);
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Send",
         On::Comm(comm),
-        body::plain::send,
+        body::fast_path::send,
         body::p2p::send,
         (buf, count, datatype, dest, tag, comm,)
     ))
@@ -13611,10 +13611,10 @@ pub unsafe extern "C" fn PMPI_Send_c(
     let tag = numbers::tag_from(tag);
     let comm = translate::handle_from(comm);
     let buf = Address(translate::buffer_from(buf));
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Send_c",
         On::Comm(comm),
-        body::plain::send,
+        body::fast_path::send,
         body::p2p::send,
         (buf, count, datatype, dest, tag, comm,)
     ))
@@ -13653,7 +13653,7 @@ pub unsafe extern "C" fn PMPI_Send_init(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13692,7 +13692,7 @@ pub unsafe extern "C" fn PMPI_Send_init_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -13745,7 +13745,7 @@ pub unsafe extern "C" fn PMPI_Sendrecv(
             source,
             recvtag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -13808,7 +13808,7 @@ pub unsafe extern "C" fn PMPI_Sendrecv_c(
             source,
             recvtag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -13864,7 +13864,7 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace(
             source,
             recvtag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -13912,7 +13912,7 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(
             source,
             recvtag,
             comm,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -13978,7 +13978,7 @@ pub unsafe extern "C" fn PMPI_Session_create_errhandler(
         body::errhandler::session_create_errhandler(
             guard,
             Callback(session_errhandler_fn),
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -14040,7 +14040,7 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_finalize(session: usize) -> c_int {
     translate::code_to(call("MPI_Session_finalize", On::Nothing, |guard| {
-        body::session::session_finalize(guard, Out::<Handle>::foreign(session, "session", &translate::HANDLE))
+        body::session::session_finalize(guard, Out::<Handle>::in_form(session, "session", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -14065,7 +14065,7 @@ pub unsafe extern "C" fn PMPI_Session_get_errhandler(session: c_int, errhandler:
         body::errhandler::session_get_errhandler(
             guard,
             session,
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -14080,7 +14080,7 @@ pub unsafe extern "C" fn PMPI_Session_get_info(session: c_int, info_used: usize)
         body::session::session_get_info(
             guard,
             session,
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -14148,7 +14148,7 @@ pub unsafe extern "C" fn PMPI_Session_get_pset_info(session: c_int, pset_name: u
             guard,
             session,
             Text::new(pset_name, "pset_name"),
-            Out::<Handle>::foreign(info, "info", &translate::HANDLE),
+            Out::<Handle>::in_form(info, "info", &translate::HANDLE),
         )
     }))
 }
@@ -14163,7 +14163,7 @@ pub unsafe extern "C" fn PMPI_Session_iflush_buffer(session: c_int, request: usi
         body::buffers::session_iflush_buffer(
             guard,
             session,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -14180,7 +14180,7 @@ pub unsafe extern "C" fn PMPI_Session_init(info: c_int, errhandler: c_int, sessi
             guard,
             info,
             errhandler,
-            Out::<Handle>::foreign(session, "session", &translate::HANDLE),
+            Out::<Handle>::in_form(session, "session", &translate::HANDLE),
         )
     }))
 }
@@ -14287,7 +14287,7 @@ pub unsafe extern "C" fn PMPI_Ssend_init(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -14326,7 +14326,7 @@ pub unsafe extern "C" fn PMPI_Ssend_init_c(
             dest,
             tag,
             comm,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
         )
     }))
 }
@@ -14345,7 +14345,7 @@ pub unsafe extern "C" fn MPI_Ssend_init_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Start(request: usize) -> c_int {
     translate::code_to(call("MPI_Start", On::Nothing, |guard| {
-        body::request::start(guard, Out::<Handle>::foreign(request, "request", &translate::HANDLE))
+        body::request::start(guard, Out::<Handle>::in_form(request, "request", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -14358,7 +14358,7 @@ pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: usize) -
         body::request::startall(
             guard,
             count,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
         )
     }))
 }
@@ -14373,8 +14373,8 @@ pub unsafe extern "C" fn PMPI_Status_c2f(c_status: usize, f_status: usize) -> c_
     translate::code_to(anytime("MPI_Status_c2f", On::Nothing, |guard| {
         body::convert::status_c2f(
             guard,
-            StatusIn::foreign(c_status, "c_status", &translate::STATUS),
-            StatusOut::foreign(f_status, "f_status", &translate::STATUS),
+            StatusIn::in_form(c_status, "c_status", &translate::STATUS),
+            StatusOut::in_form(f_status, "f_status", &translate::STATUS),
         )
     }))
 }
@@ -14389,8 +14389,8 @@ pub unsafe extern "C" fn PMPI_Status_c2f08(c_status: usize, f08_status: usize) -
     translate::code_to(anytime("MPI_Status_c2f08", On::Nothing, |guard| {
         body::convert::status_c2f08(
             guard,
-            StatusIn::foreign(c_status, "c_status", &translate::STATUS),
-            StatusOut::foreign(f08_status, "f08_status", &translate::STATUS),
+            StatusIn::in_form(c_status, "c_status", &translate::STATUS),
+            StatusOut::in_form(f08_status, "f08_status", &translate::STATUS),
         )
     }))
 }
@@ -14405,8 +14405,8 @@ pub unsafe extern "C" fn PMPI_Status_f082c(f08_status: usize, c_status: usize) -
     translate::code_to(anytime("MPI_Status_f082c", On::Nothing, |guard| {
         body::convert::status_f082c(
             guard,
-            StatusIn::foreign(f08_status, "f08_status", &translate::STATUS),
-            StatusOut::foreign(c_status, "c_status", &translate::STATUS),
+            StatusIn::in_form(f08_status, "f08_status", &translate::STATUS),
+            StatusOut::in_form(c_status, "c_status", &translate::STATUS),
         )
     }))
 }
@@ -14421,8 +14421,8 @@ pub unsafe extern "C" fn PMPI_Status_f082f(f08_status: usize, f_status: usize) -
     translate::code_to(anytime("MPI_Status_f082f", On::Nothing, |guard| {
         body::convert::status_f082f(
             guard,
-            StatusIn::foreign(f08_status, "f08_status", &translate::STATUS),
-            StatusOut::foreign(f_status, "f_status", &translate::STATUS),
+            StatusIn::in_form(f08_status, "f08_status", &translate::STATUS),
+            StatusOut::in_form(f_status, "f_status", &translate::STATUS),
         )
     }))
 }
@@ -14437,8 +14437,8 @@ pub unsafe extern "C" fn PMPI_Status_f2c(f_status: usize, c_status: usize) -> c_
     translate::code_to(anytime("MPI_Status_f2c", On::Nothing, |guard| {
         body::convert::status_f2c(
             guard,
-            StatusIn::foreign(f_status, "f_status", &translate::STATUS),
-            StatusOut::foreign(c_status, "c_status", &translate::STATUS),
+            StatusIn::in_form(f_status, "f_status", &translate::STATUS),
+            StatusOut::in_form(c_status, "c_status", &translate::STATUS),
         )
     }))
 }
@@ -14453,8 +14453,8 @@ pub unsafe extern "C" fn PMPI_Status_f2f08(f_status: usize, f08_status: usize) -
     translate::code_to(anytime("MPI_Status_f2f08", On::Nothing, |guard| {
         body::convert::status_f2f08(
             guard,
-            StatusIn::foreign(f_status, "f_status", &translate::STATUS),
-            StatusOut::foreign(f08_status, "f08_status", &translate::STATUS),
+            StatusIn::in_form(f_status, "f_status", &translate::STATUS),
+            StatusOut::in_form(f08_status, "f08_status", &translate::STATUS),
         )
     }))
 }
@@ -14468,8 +14468,8 @@ pub unsafe extern "C" fn PMPI_Status_get_error(status: usize, error: usize) -> c
     translate::code_to(call("MPI_Status_get_error", On::Nothing, |guard| {
         body::status::status_get_error(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
-            Out::<i32>::foreign(error, "error", &translate::CODE),
+            StatusIn::in_form(status, "status", &translate::STATUS),
+            Out::<i32>::in_form(error, "error", &translate::CODE),
         )
     }))
 }
@@ -14483,8 +14483,8 @@ pub unsafe extern "C" fn PMPI_Status_get_source(status: usize, source: usize) ->
     translate::code_to(call("MPI_Status_get_source", On::Nothing, |guard| {
         body::status::status_get_source(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
-            Out::<i32>::foreign(source, "source", &numbers::RANK),
+            StatusIn::in_form(status, "status", &translate::STATUS),
+            Out::<i32>::in_form(source, "source", &numbers::RANK),
         )
     }))
 }
@@ -14498,8 +14498,8 @@ pub unsafe extern "C" fn PMPI_Status_get_tag(status: usize, tag: usize) -> c_int
     translate::code_to(call("MPI_Status_get_tag", On::Nothing, |guard| {
         body::status::status_get_tag(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
-            Out::<i32>::foreign(tag, "tag", &numbers::TAG),
+            StatusIn::in_form(status, "status", &translate::STATUS),
+            Out::<i32>::in_form(tag, "tag", &numbers::TAG),
         )
     }))
 }
@@ -14513,7 +14513,7 @@ pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: usize, flag: c_int) -
     translate::code_to(call("MPI_Status_set_cancelled", On::Nothing, |guard| {
         body::status::status_set_cancelled(
             guard,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
             flag,
         )
     }))
@@ -14529,7 +14529,7 @@ pub unsafe extern "C" fn PMPI_Status_set_elements(status: usize, datatype: c_int
     translate::code_to(call("MPI_Status_set_elements", On::Nothing, |guard| {
         body::status::status_set_elements(
             guard,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
             datatype,
             i64::from(count),
         )
@@ -14546,7 +14546,7 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_c(status: usize, datatype: c_i
     translate::code_to(call("MPI_Status_set_elements_c", On::Nothing, |guard| {
         body::status::status_set_elements(
             guard,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
             datatype,
             count,
         )
@@ -14563,7 +14563,7 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_x(status: usize, datatype: c_i
     translate::code_to(call("MPI_Status_set_elements_x", On::Nothing, |guard| {
         body::status::status_set_elements_x(
             guard,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
             datatype,
             count,
         )
@@ -14578,7 +14578,7 @@ pub unsafe extern "C" fn PMPI_Status_set_error(status: usize, error: c_int) -> c
     let status = translate::ignorable(status);
     let error = translate::code_from(error);
     translate::code_to(call("MPI_Status_set_error", On::Nothing, |guard| {
-        body::status::status_set_error(guard, StatusOut::foreign(status, "status", &translate::STATUS), error)
+        body::status::status_set_error(guard, StatusOut::in_form(status, "status", &translate::STATUS), error)
     }))
 }
 #[unsafe(no_mangle)]
@@ -14592,7 +14592,7 @@ pub unsafe extern "C" fn PMPI_Status_set_source(status: usize, source: c_int) ->
     translate::code_to(call("MPI_Status_set_source", On::Nothing, |guard| {
         body::status::status_set_source(
             guard,
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
             source,
         )
     }))
@@ -14606,7 +14606,7 @@ pub unsafe extern "C" fn PMPI_Status_set_tag(status: usize, tag: c_int) -> c_int
     let status = translate::ignorable(status);
     let tag = numbers::tag_from(tag);
     translate::code_to(call("MPI_Status_set_tag", On::Nothing, |guard| {
-        body::status::status_set_tag(guard, StatusOut::foreign(status, "status", &translate::STATUS), tag)
+        body::status::status_set_tag(guard, StatusOut::in_form(status, "status", &translate::STATUS), tag)
     }))
 }
 #[unsafe(no_mangle)]
@@ -14619,9 +14619,9 @@ pub unsafe extern "C" fn PMPI_Test(request: usize, flag: usize, status: usize) -
     translate::code_to(call("MPI_Test", On::Nothing, |guard| {
         body::request::test(
             guard,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
             Out::<i32>::new(flag, "flag"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -14635,7 +14635,7 @@ pub unsafe extern "C" fn PMPI_Test_cancelled(status: usize, flag: usize) -> c_in
     translate::code_to(call("MPI_Test_cancelled", On::Nothing, |guard| {
         body::status::test_cancelled(
             guard,
-            StatusIn::foreign(status, "status", &translate::STATUS),
+            StatusIn::in_form(status, "status", &translate::STATUS),
             Out::<i32>::new(flag, "flag"),
         )
     }))
@@ -14656,9 +14656,9 @@ pub unsafe extern "C" fn PMPI_Testall(
         body::request::testall(
             guard,
             count,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(flag, "flag"),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -14684,10 +14684,10 @@ pub unsafe extern "C" fn PMPI_Testany(
         body::request::testany(
             guard,
             count,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(indx, "indx"),
             Out::<i32>::new(flag, "flag"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -14714,10 +14714,10 @@ pub unsafe extern "C" fn PMPI_Testsome(
         body::request::testsome(
             guard,
             incount,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(outcount, "outcount"),
             Array::<i32>::new(array_of_indices, "array_of_indices"),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -14735,7 +14735,7 @@ pub unsafe extern "C" fn MPI_Testsome(
 pub unsafe extern "C" fn PMPI_Topo_test(comm: c_int, status: usize) -> c_int {
     let comm = translate::handle_from(comm);
     translate::code_to(call("MPI_Topo_test", On::Comm(comm), |guard| {
-        body::topology::topo_test(guard, comm, Out::<i32>::foreign(status, "status", &numbers::TOPOLOGY))
+        body::topology::topo_test(guard, comm, Out::<i32>::in_form(status, "status", &numbers::TOPOLOGY))
     }))
 }
 #[unsafe(no_mangle)]
@@ -14745,7 +14745,7 @@ pub unsafe extern "C" fn MPI_Topo_test(comm: c_int, status: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_commit(datatype: usize) -> c_int {
     translate::code_to(call("MPI_Type_commit", On::Nothing, |guard| {
-        body::datatype::type_commit(guard, Out::<Handle>::foreign(datatype, "datatype", &translate::HANDLE))
+        body::datatype::type_commit(guard, Out::<Handle>::in_form(datatype, "datatype", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -14760,7 +14760,7 @@ pub unsafe extern "C" fn PMPI_Type_contiguous(count: c_int, oldtype: c_int, newt
             guard,
             i64::from(count),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14776,7 +14776,7 @@ pub unsafe extern "C" fn PMPI_Type_contiguous_c(count: i64, oldtype: c_int, newt
             guard,
             count,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14807,12 +14807,12 @@ pub unsafe extern "C" fn PMPI_Type_create_darray(
             rank,
             ndims,
             Counts::ints(array_of_gsizes, "array_of_gsizes"),
-            In::<i32>::foreign(array_of_distribs, "array_of_distribs", &numbers::DISTRIBUTION),
-            In::<i32>::foreign(array_of_dargs, "array_of_dargs", &numbers::DISTRIBUTION_ARGUMENT),
+            In::<i32>::in_form(array_of_distribs, "array_of_distribs", &numbers::DISTRIBUTION),
+            In::<i32>::in_form(array_of_dargs, "array_of_dargs", &numbers::DISTRIBUTION_ARGUMENT),
             In::<i32>::new(array_of_psizes, "array_of_psizes"),
             order,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14867,12 +14867,12 @@ pub unsafe extern "C" fn PMPI_Type_create_darray_c(
             rank,
             ndims,
             Counts::longs(array_of_gsizes, "array_of_gsizes"),
-            In::<i32>::foreign(array_of_distribs, "array_of_distribs", &numbers::DISTRIBUTION),
-            In::<i32>::foreign(array_of_dargs, "array_of_dargs", &numbers::DISTRIBUTION_ARGUMENT),
+            In::<i32>::in_form(array_of_distribs, "array_of_distribs", &numbers::DISTRIBUTION),
+            In::<i32>::in_form(array_of_dargs, "array_of_dargs", &numbers::DISTRIBUTION_ARGUMENT),
             In::<i32>::new(array_of_psizes, "array_of_psizes"),
             order,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14911,7 +14911,7 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_complex(p: c_int, r: c_int, newtyp
             guard,
             p,
             r,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14925,7 +14925,7 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_integer(r: c_int, newtype: usize) 
         body::datatype::type_create_f90_integer(
             guard,
             r,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14940,7 +14940,7 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_real(p: c_int, r: c_int, newtype: 
             guard,
             p,
             r,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14964,7 +14964,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed(
             Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -14996,7 +14996,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(
             Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15028,7 +15028,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(
             i64::from(blocklength),
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15058,7 +15058,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(
             blocklength,
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15088,7 +15088,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector(
             i64::from(blocklength),
             stride as i64,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15118,7 +15118,7 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector_c(
             blocklength,
             stride,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15148,7 +15148,7 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block(
             i64::from(blocklength),
             Counts::ints(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15178,7 +15178,7 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
             blocklength,
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15204,7 +15204,7 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
             guard,
             Callback(type_copy_attr_fn),
             Callback(type_delete_attr_fn),
-            Out::<i32>::foreign(type_keyval, "type_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(type_keyval, "type_keyval", &translate::KEYVAL),
             Address(extra_state),
         )
     }))
@@ -15232,7 +15232,7 @@ pub unsafe extern "C" fn PMPI_Type_create_resized(
             oldtype,
             lb as i64,
             extent as i64,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15259,7 +15259,7 @@ pub unsafe extern "C" fn PMPI_Type_create_resized_c(
             oldtype,
             lb,
             extent,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15286,8 +15286,8 @@ pub unsafe extern "C" fn PMPI_Type_create_struct(
             i64::from(count),
             Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
             Counts::longs(array_of_displacements, "array_of_displacements"),
-            In::<Handle>::foreign(array_of_types, "array_of_types", &translate::HANDLE),
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_types, "array_of_types", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15317,8 +15317,8 @@ pub unsafe extern "C" fn PMPI_Type_create_struct_c(
             count,
             Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
             Counts::longs(array_of_displacements, "array_of_displacements"),
-            In::<Handle>::foreign(array_of_types, "array_of_types", &translate::HANDLE),
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            In::<Handle>::in_form(array_of_types, "array_of_types", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15361,7 +15361,7 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray(
             Counts::ints(array_of_starts, "array_of_starts"),
             order,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15408,7 +15408,7 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
             Counts::longs(array_of_starts, "array_of_starts"),
             order,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15453,7 +15453,7 @@ pub unsafe extern "C" fn PMPI_Type_dup(oldtype: c_int, newtype: usize) -> c_int 
         body::datatype::type_dup(
             guard,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15464,7 +15464,7 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: c_int, newtype: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_free(datatype: usize) -> c_int {
     translate::code_to(call("MPI_Type_free", On::Nothing, |guard| {
-        body::datatype::type_free(guard, Out::<Handle>::foreign(datatype, "datatype", &translate::HANDLE))
+        body::datatype::type_free(guard, Out::<Handle>::in_form(datatype, "datatype", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -15476,7 +15476,7 @@ pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: usize) -> c_int {
     translate::code_to(anytime("MPI_Type_free_keyval", On::Nothing, |guard| {
         body::attribute::type_free_keyval(
             guard,
-            Out::<i32>::foreign(type_keyval, "type_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(type_keyval, "type_keyval", &translate::KEYVAL),
         )
     }))
 }
@@ -15532,7 +15532,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents(
             max_datatypes,
             Array::<i32>::new(array_of_integers, "array_of_integers"),
             Array::<i64>::new(array_of_addresses, "array_of_addresses"),
-            Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
         )
     }))
 }
@@ -15582,7 +15582,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents_c(
             Array::<i32>::new(array_of_integers, "array_of_integers"),
             Array::<i64>::new(array_of_addresses, "array_of_addresses"),
             Array::<i64>::new(array_of_large_counts, "array_of_large_counts"),
-            Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
         )
     }))
 }
@@ -15628,7 +15628,7 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope(
             Out::<i32>::new(num_integers, "num_integers"),
             Out::<i32>::new(num_addresses, "num_addresses"),
             Out::<i32>::new(num_datatypes, "num_datatypes"),
-            Out::<i32>::foreign(combiner, "combiner", &numbers::COMBINER),
+            Out::<i32>::in_form(combiner, "combiner", &numbers::COMBINER),
         )
     }))
 }
@@ -15660,7 +15660,7 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope_c(
             Out::<i64>::new(num_addresses, "num_addresses"),
             Out::<i64>::new(num_large_counts, "num_large_counts"),
             Out::<i64>::new(num_datatypes, "num_datatypes"),
-            Out::<i32>::foreign(combiner, "combiner", &numbers::COMBINER),
+            Out::<i32>::in_form(combiner, "combiner", &numbers::COMBINER),
         )
     }))
 }
@@ -15833,7 +15833,7 @@ pub unsafe extern "C" fn PMPI_Type_get_value_index(
             guard,
             value_type,
             index_type,
-            Out::<Handle>::foreign(pair_type, "pair_type", &translate::HANDLE),
+            Out::<Handle>::in_form(pair_type, "pair_type", &translate::HANDLE),
         )
     }))
 }
@@ -15861,7 +15861,7 @@ pub unsafe extern "C" fn PMPI_Type_indexed(
             Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
             Counts::ints(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15891,7 +15891,7 @@ pub unsafe extern "C" fn PMPI_Type_indexed_c(
             Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
             Counts::longs(array_of_displacements, "array_of_displacements"),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -15913,7 +15913,7 @@ pub unsafe extern "C" fn PMPI_Type_match_size(typeclass: c_int, size: c_int, dat
             guard,
             typeclass,
             size,
-            Out::<Handle>::foreign(datatype, "datatype", &translate::HANDLE),
+            Out::<Handle>::in_form(datatype, "datatype", &translate::HANDLE),
         )
     }))
 }
@@ -16001,7 +16001,7 @@ pub unsafe extern "C" fn PMPI_Type_vector(
             i64::from(blocklength),
             i64::from(stride),
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -16031,7 +16031,7 @@ pub unsafe extern "C" fn PMPI_Type_vector_c(
             blocklength,
             stride,
             oldtype,
-            Out::<Handle>::foreign(newtype, "newtype", &translate::HANDLE),
+            Out::<Handle>::in_form(newtype, "newtype", &translate::HANDLE),
         )
     }))
 }
@@ -16213,8 +16213,8 @@ pub unsafe extern "C" fn PMPI_Wait(request: usize, status: usize) -> c_int {
     translate::code_to(call("MPI_Wait", On::Nothing, |guard| {
         body::request::wait(
             guard,
-            Out::<Handle>::foreign(request, "request", &translate::HANDLE),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            Out::<Handle>::in_form(request, "request", &translate::HANDLE),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -16233,8 +16233,8 @@ pub unsafe extern "C" fn PMPI_Waitall(
         body::request::waitall(
             guard,
             count,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -16258,9 +16258,9 @@ pub unsafe extern "C" fn PMPI_Waitany(
         body::request::waitany(
             guard,
             count,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(indx, "indx"),
-            StatusOut::foreign(status, "status", &translate::STATUS),
+            StatusOut::in_form(status, "status", &translate::STATUS),
         )
     }))
 }
@@ -16286,10 +16286,10 @@ pub unsafe extern "C" fn PMPI_Waitsome(
         body::request::waitsome(
             guard,
             incount,
-            Array::<Handle>::foreign(array_of_requests, "array_of_requests", &translate::HANDLE),
+            Array::<Handle>::in_form(array_of_requests, "array_of_requests", &translate::HANDLE),
             Out::<i32>::new(outcount, "outcount"),
             Array::<i32>::new(array_of_indices, "array_of_indices"),
-            Statuses::foreign(array_of_statuses, "array_of_statuses", &translate::STATUS),
+            Statuses::in_form(array_of_statuses, "array_of_statuses", &translate::STATUS),
         )
     }))
 }
@@ -16322,7 +16322,7 @@ pub unsafe extern "C" fn PMPI_Win_allocate(
             info,
             comm,
             Address(baseptr),
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16356,7 +16356,7 @@ pub unsafe extern "C" fn PMPI_Win_allocate_c(
             info,
             comm,
             Address(baseptr),
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16390,7 +16390,7 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared(
             info,
             comm,
             Address(baseptr),
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16424,7 +16424,7 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(
             info,
             comm,
             Address(baseptr),
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16490,7 +16490,7 @@ pub unsafe extern "C" fn PMPI_Win_create(
             i64::from(disp_unit),
             info,
             comm,
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16524,7 +16524,7 @@ pub unsafe extern "C" fn PMPI_Win_create_c(
             disp_unit as i64,
             info,
             comm,
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16548,7 +16548,7 @@ pub unsafe extern "C" fn PMPI_Win_create_dynamic(info: c_int, comm: c_int, win: 
             guard,
             info,
             comm,
-            Out::<Handle>::foreign(win, "win", &translate::HANDLE),
+            Out::<Handle>::in_form(win, "win", &translate::HANDLE),
         )
     }))
 }
@@ -16562,7 +16562,7 @@ pub unsafe extern "C" fn PMPI_Win_create_errhandler(win_errhandler_fn: usize, er
         body::errhandler::win_create_errhandler(
             guard,
             Callback(win_errhandler_fn),
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -16582,7 +16582,7 @@ pub unsafe extern "C" fn PMPI_Win_create_keyval(
             guard,
             Callback(win_copy_attr_fn),
             Callback(win_delete_attr_fn),
-            Out::<i32>::foreign(win_keyval, "win_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(win_keyval, "win_keyval", &translate::KEYVAL),
             Address(extra_state),
         )
     }))
@@ -16635,10 +16635,10 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = translate::handle_from(win);
-    translate::code_to(call_plain!(
+    translate::code_to(call_fast!(
         "MPI_Win_flush",
         On::Win(win),
-        body::plain::win_flush,
+        body::fast_path::win_flush,
         body::epoch::win_flush,
         (rank, win,)
     ))
@@ -16684,7 +16684,7 @@ pub unsafe extern "C" fn MPI_Win_flush_local_all(win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free(win: usize) -> c_int {
     translate::code_to(call("MPI_Win_free", On::Nothing, |guard| {
-        body::window::win_free(guard, Out::<Handle>::foreign(win, "win", &translate::HANDLE))
+        body::window::win_free(guard, Out::<Handle>::in_form(win, "win", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -16696,7 +16696,7 @@ pub unsafe extern "C" fn PMPI_Win_free_keyval(win_keyval: usize) -> c_int {
     translate::code_to(anytime("MPI_Win_free_keyval", On::Nothing, |guard| {
         body::attribute::win_free_keyval(
             guard,
-            Out::<i32>::foreign(win_keyval, "win_keyval", &translate::KEYVAL),
+            Out::<i32>::in_form(win_keyval, "win_keyval", &translate::KEYVAL),
         )
     }))
 }
@@ -16739,7 +16739,7 @@ pub unsafe extern "C" fn PMPI_Win_get_errhandler(win: c_int, errhandler: usize) 
         body::errhandler::win_get_errhandler(
             guard,
             win,
-            Out::<Handle>::foreign(errhandler, "errhandler", &translate::HANDLE),
+            Out::<Handle>::in_form(errhandler, "errhandler", &translate::HANDLE),
         )
     }))
 }
@@ -16751,7 +16751,7 @@ pub unsafe extern "C" fn MPI_Win_get_errhandler(win: c_int, errhandler: usize) -
 pub unsafe extern "C" fn PMPI_Win_get_group(win: c_int, group: usize) -> c_int {
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_get_group", On::Win(win), |guard| {
-        body::window::win_get_group(guard, win, Out::<Handle>::foreign(group, "group", &translate::HANDLE))
+        body::window::win_get_group(guard, win, Out::<Handle>::in_form(group, "group", &translate::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -16765,7 +16765,7 @@ pub unsafe extern "C" fn PMPI_Win_get_info(win: c_int, info_used: usize) -> c_in
         body::window::win_get_info(
             guard,
             win,
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -17408,13 +17408,13 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
             cvar_index,
             TextOut::new(name, "name"),
             Out::<i32>::new(name_len, "name_len"),
-            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
-            Out::<Handle>::foreign(datatype, "datatype", &translate::HANDLE),
+            Out::<i32>::in_form(verbosity, "verbosity", &numbers::VERBOSITY),
+            Out::<Handle>::in_form(datatype, "datatype", &translate::HANDLE),
             Address(enumtype),
             TextOut::new(desc, "desc"),
             Out::<i32>::new(desc_len, "desc_len"),
-            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
-            Out::<i32>::foreign(scope, "scope", &numbers::SCOPE),
+            Out::<i32>::in_form(bind, "bind", &numbers::BIND),
+            Out::<i32>::in_form(scope, "scope", &numbers::SCOPE),
         )
     }))
 }
@@ -17570,7 +17570,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
             guard,
             Address(event_registration),
             cb_safety,
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -17651,15 +17651,15 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
             event_index,
             TextOut::new(name, "name"),
             Out::<i32>::new(name_len, "name_len"),
-            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
-            Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
+            Out::<i32>::in_form(verbosity, "verbosity", &numbers::VERBOSITY),
+            Array::<Handle>::in_form(array_of_datatypes, "array_of_datatypes", &translate::HANDLE),
             Array::<i64>::new(array_of_displacements, "array_of_displacements"),
             Out::<i32>::new(num_elements, "num_elements"),
             Address(enumtype),
-            Out::<Handle>::foreign(info, "info", &translate::HANDLE),
+            Out::<Handle>::in_form(info, "info", &translate::HANDLE),
             TextOut::new(desc, "desc"),
             Out::<i32>::new(desc_len, "desc_len"),
-            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
+            Out::<i32>::in_form(bind, "bind", &numbers::BIND),
         )
     }))
 }
@@ -17789,7 +17789,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize,
         body::tool_categories::t_event_handle_get_info(
             guard,
             Address(event_registration),
-            Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
+            Out::<Handle>::in_form(info_used, "info_used", &translate::HANDLE),
         )
     }))
 }
@@ -17899,7 +17899,7 @@ pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: usize) ->
         body::tool::t_init_thread(
             guard,
             required,
-            Out::<i32>::foreign(provided, "provided", &numbers::THREAD),
+            Out::<i32>::in_form(provided, "provided", &numbers::THREAD),
         )
     }))
 }
@@ -17945,13 +17945,13 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
             pvar_index,
             TextOut::new(name, "name"),
             Out::<i32>::new(name_len, "name_len"),
-            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
-            Out::<i32>::foreign(var_class, "var_class", &numbers::VARIABLE_CLASS),
-            Out::<Handle>::foreign(datatype, "datatype", &translate::HANDLE),
+            Out::<i32>::in_form(verbosity, "verbosity", &numbers::VERBOSITY),
+            Out::<i32>::in_form(var_class, "var_class", &numbers::VARIABLE_CLASS),
+            Out::<Handle>::in_form(datatype, "datatype", &translate::HANDLE),
             Address(enumtype),
             TextOut::new(desc, "desc"),
             Out::<i32>::new(desc_len, "desc_len"),
-            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
+            Out::<i32>::in_form(bind, "bind", &numbers::BIND),
             Out::<i32>::new(readonly, "readonly"),
             Out::<i32>::new(continuous, "continuous"),
             Out::<i32>::new(atomic, "atomic"),
@@ -18145,10 +18145,10 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
             Out::<i32>::new(name_len, "name_len"),
             TextOut::new(desc, "desc"),
             Out::<i32>::new(desc_len, "desc_len"),
-            Out::<i32>::foreign(ordering, "ordering", &numbers::SOURCE_ORDER),
+            Out::<i32>::in_form(ordering, "ordering", &numbers::SOURCE_ORDER),
             Out::<i64>::new(ticks_per_second, "ticks_per_second"),
             Out::<i64>::new(max_ticks, "max_ticks"),
-            Out::<Handle>::foreign(info, "info", &translate::HANDLE),
+            Out::<Handle>::in_form(info, "info", &translate::HANDLE),
         )
     }))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The translation between the MPICH ABI and the standard ABI, whose numbers the library uses. `x_from`
-//! translates from the program to the library, `x_to` back; a `Foreign` does both for the program's memory.
+//! translates from the program to the library, `x_to` back; a `ShimForm` does both for the program's memory.
 //!
 //! MPICH's handles are ints, except files, which are pointers. A table translates predefined ones. Ours,
 //! 0x0800_0000 to 0x67ff_ffff, move to 0xa000_0000 and above, where MPICH predefines nothing. Any other
@@ -115,14 +115,14 @@ fn bits(handle: Handle) -> usize {
     }
 }
 
-/// Defines a `Foreign`.
+/// Defines a `ShimForm`.
 macro_rules! foreign {
     ($name:ident: $of:ty as $theirs:ty, $from:expr, $to:expr) => {
         /// The form in the program's memory.
         #[allow(dead_code)] // Functions without a body do not use it.
-        pub static $name: abi::args::Foreign<$of> = abi::args::Foreign {
+        pub static $name: abi::args::ShimForm<$of> = abi::args::ShimForm {
             bytes: size_of::<$theirs>(),
-            // SAFETY: the address is of one such element (contract of `Foreign`).
+            // SAFETY: the address is of one such element (contract of `ShimForm`).
             load: |at| $from(unsafe { (at as *const $theirs).read() }),
             // SAFETY: as above.
             store: |at, value| unsafe { (at as *mut $theirs).write($to(value)) },

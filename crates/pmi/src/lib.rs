@@ -24,9 +24,9 @@ use std::os::fd::BorrowedFd;
 /// Calls a function of the protocol in use.
 macro_rules! ask {
     ($client:ident.$name:ident($($argument:expr),*)) => {
-        match &$client.means {
-            Means::Pmi1(connection) => connection.$name($($argument),*),
-            Means::Pmix(connection) => connection.$name($($argument),*),
+        match &$client.protocol {
+            Protocol::Pmi1(connection) => connection.$name($($argument),*),
+            Protocol::Pmix(connection) => connection.$name($($argument),*),
         }
     };
 }
@@ -39,11 +39,11 @@ pub fn is_offered() -> bool {
 /// This process's connection to the launcher that started it.
 #[derive(Debug)]
 pub struct Client {
-    means: Means,
+    protocol: Protocol,
 }
 
 #[derive(Debug)]
-enum Means {
+enum Protocol {
     Pmi1(pmi1::Connection),
     Pmix(Box<pmix::Connection>),
 }
@@ -52,11 +52,11 @@ impl Client {
     /// Registers with the launcher, if the environment names one. Called once per process. Errors
     /// (MPI_ERR_OTHER): the launcher cannot be reached, or sends nonsense.
     pub fn connect() -> Result<Option<Client>> {
-        let means = match pmi1::Connection::open()? {
-            Some(connection) => Some(Means::Pmi1(connection)),
-            None => pmix::Connection::open()?.map(Box::new).map(Means::Pmix),
+        let protocol = match pmi1::Connection::open()? {
+            Some(connection) => Some(Protocol::Pmi1(connection)),
+            None => pmix::Connection::open()?.map(Box::new).map(Protocol::Pmix),
         };
-        Ok(means.map(|means| Client { means }))
+        Ok(protocol.map(|protocol| Client { protocol }))
     }
 
     /// This process's rank.
@@ -78,7 +78,7 @@ impl Client {
     /// distinguishes this host; it is used if the launcher does not say which ranks share a host. All ranks
     /// must call this.
     pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
-        let told = match ask!(self.mapping())? {
+        let hosts = match ask!(self.mapping())? {
             Some(nodes) => nodes,
             None => {
                 self.put("host", own.as_bytes())?;
@@ -89,7 +89,7 @@ impl Client {
                     .map(renumber)?
             }
         };
-        Ok(renumber(told))
+        Ok(renumber(hosts))
     }
 
     /// Stores a value under a key of this rank. The other ranks see it after the next fence.

@@ -8,8 +8,8 @@
 /// The host of each of `size` ranks, or None if the text has another form, or puts no rank anywhere.
 pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     let text = text.replace(' ', "");
-    let mut rest = Rest(text.strip_prefix("(vector,")?.strip_suffix(')')?);
-    let groups = rest.list(Rest::group)?;
+    let mut rest = MappingText(text.strip_prefix("(vector,")?.strip_suffix(')')?);
+    let groups = rest.list(MappingText::group)?;
     // The numbers may be huge, so nothing is made that `size` does not need.
     if !rest.0.is_empty() || groups.iter().all(|(blocks, times)| blocks.is_empty() || *times == 0) {
         return None;
@@ -26,16 +26,16 @@ pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
 }
 
 /// The first host, the number of hosts, and the ranks on each of them.
-type Block = [u32; 3];
+type MappingBlock = [u32; 3];
 
 /// The text that has not been read yet.
-struct Rest<'a>(&'a str);
+struct MappingText<'a>(&'a str);
 
-impl Rest<'_> {
+impl MappingText<'_> {
     /// The blocks that contain ranks, and how often they are repeated.
-    fn group(&mut self) -> Option<(Vec<Block>, u32)> {
+    fn group(&mut self) -> Option<(Vec<MappingBlock>, u32)> {
         let (mut blocks, times) = if self.eat('[') {
-            let blocks = self.list(Rest::block)?;
+            let blocks = self.list(MappingText::block)?;
             let times = (self.eat(']') && self.eat('x')).then(|| self.number())??;
             (blocks, times)
         } else {
@@ -45,11 +45,11 @@ impl Rest<'_> {
         Some((blocks, times))
     }
 
-    fn block(&mut self) -> Option<Block> {
+    fn block(&mut self) -> Option<MappingBlock> {
         if !self.eat('(') {
             return Some([self.number()?, 1, 1]);
         }
-        let numbers = self.list(Rest::number)?;
+        let numbers = self.list(MappingText::number)?;
         numbers.try_into().ok().filter(|_| self.eat(')'))
     }
 

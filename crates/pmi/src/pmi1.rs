@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use wire::{Line, Lines};
+use wire::{PmiLine, PmiLines};
 
 /// The bytes of a value that every launcher allows; used if the launcher names no limit.
 const VALUE_BYTES: usize = 256;
@@ -19,7 +19,7 @@ const VALUE_BYTES: usize = 256;
 pub(crate) struct Connection {
     socket: File,
     /// The lines from the launcher. The lock is held from a request to its answer.
-    lines: Mutex<Lines>,
+    lines: Mutex<PmiLines>,
     rank: u32,
     size: u32,
     /// The name of the job's store.
@@ -138,7 +138,7 @@ impl Connection {
     }
 
     /// Sends a request, and returns the answer, which must be the command `answer` without an error.
-    fn ask(&self, request: &str, answer: &str) -> Result<Line> {
+    fn ask(&self, request: &str, answer: &str) -> Result<PmiLine> {
         let mut lines = self.lock();
         let line = self.exchange(&mut lines, request, answer)?;
         if line.number("rc").unwrap_or(0) != 0 {
@@ -147,7 +147,7 @@ impl Connection {
         Ok(line)
     }
 
-    fn exchange(&self, lines: &mut Lines, request: &str, answer: &str) -> Result<Line> {
+    fn exchange(&self, lines: &mut PmiLines, request: &str, answer: &str) -> Result<PmiLine> {
         let mut socket = &self.socket;
         if let Err(error) = socket.write_all(format!("{request}\n").as_bytes()) {
             fail!(Class::Other, "the connection to the launcher (PMI_FD) is broken: {error}");
@@ -163,7 +163,7 @@ impl Connection {
         Ok(line)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock(&self) -> MutexGuard<'_, PmiLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,15 +184,15 @@ mod tests {
     fn launcher(answers: &'static [&'static str]) -> (File, std::thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let serve = move || {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             let mut lines = BufReader::new(theirs.try_clone().unwrap()).lines();
             for answer in answers {
-                heard.extend(lines.next().and_then(|line| line.ok()));
+                received.extend(lines.next().and_then(|line| line.ok()));
                 (&theirs).write_all(answer.as_bytes()).unwrap();
             }
             theirs.shutdown(std::net::Shutdown::Write).unwrap();
-            heard.extend(lines.map_while(|line| line.ok()));
-            heard
+            received.extend(lines.map_while(|line| line.ok()));
+            received
         };
         (OwnedFd::from(ours).into(), std::thread::spawn(serve))
     }
@@ -226,11 +226,11 @@ mod tests {
         connection.finalize();
         connection.abort(7);
         drop(connection);
-        let heard = served.join().unwrap();
-        assert_eq!(heard[3], "cmd=put kvsname=kvs_1 key=ob1-names-0 value=00000007010203040506");
-        assert_eq!(heard[4], "cmd=put kvsname=kvs_1 key=ob1-names-1 value=07");
-        assert_eq!(heard[7], "cmd=get kvsname=kvs_1 key=ob0-names-1");
-        assert_eq!(heard[10], "cmd=finalize");
+        let received = served.join().unwrap();
+        assert_eq!(received[3], "cmd=put kvsname=kvs_1 key=ob1-names-0 value=00000007010203040506");
+        assert_eq!(received[4], "cmd=put kvsname=kvs_1 key=ob1-names-1 value=07");
+        assert_eq!(received[7], "cmd=get kvsname=kvs_1 key=ob0-names-1");
+        assert_eq!(received[10], "cmd=finalize");
     }
 
     #[test]

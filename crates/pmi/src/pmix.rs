@@ -27,55 +27,61 @@ const ACTION_COMPLETE: c_int = -334;
 /// pmix_proc_t.
 #[repr(C)]
 #[derive(Clone, Debug)]
-struct Proc {
+struct PmixProc {
     nspace: [c_char; 256],
     rank: u32,
 }
 
 /// pmix_value_t, whose union has three words.
 #[repr(C)]
-struct Value {
+struct PmixValue {
     kind: u16,
     data: [u64; 3],
 }
 
 /// pmix_info_t.
 #[repr(C)]
-struct Info {
+struct PmixInfo {
     key: [c_char; 512],
     flags: u32,
-    value: Value,
+    value: PmixValue,
 }
 
-type Answer = unsafe extern "C" fn(c_int, *mut Info, usize, *const c_void, *mut c_void, *mut c_void);
-type Notify = unsafe extern "C" fn(
+type PmixAnswer = unsafe extern "C" fn(c_int, *mut PmixInfo, usize, *const c_void, *mut c_void, *mut c_void);
+type PmixNotify = unsafe extern "C" fn(
     usize,
     c_int,
-    *const Proc,
-    *mut Info,
+    *const PmixProc,
+    *mut PmixInfo,
     usize,
-    *mut Info,
+    *mut PmixInfo,
     usize,
-    Option<Answer>,
+    Option<PmixAnswer>,
     *mut c_void,
 );
 
 #[derive(Debug)]
-struct Library {
-    init: unsafe extern "C" fn(*mut Proc, *const Info, usize) -> c_int,
-    finalize: unsafe extern "C" fn(*const Info, usize) -> c_int,
-    abort: unsafe extern "C" fn(c_int, *const c_char, *const Proc, usize) -> c_int,
-    put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int,
+struct LibPmix {
+    init: unsafe extern "C" fn(*mut PmixProc, *const PmixInfo, usize) -> c_int,
+    finalize: unsafe extern "C" fn(*const PmixInfo, usize) -> c_int,
+    abort: unsafe extern "C" fn(c_int, *const c_char, *const PmixProc, usize) -> c_int,
+    put: unsafe extern "C" fn(u8, *const c_char, *mut PmixValue) -> c_int,
     commit: unsafe extern "C" fn() -> c_int,
-    fence: unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int,
-    get: unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int,
+    fence: unsafe extern "C" fn(*const PmixProc, usize, *const PmixInfo, usize) -> c_int,
+    get: unsafe extern "C" fn(
+        *const PmixProc,
+        *const c_char,
+        *const PmixInfo,
+        usize,
+        *mut *mut PmixValue,
+    ) -> c_int,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
     on_event: unsafe extern "C" fn(
         *const c_int,
         usize,
-        *const Info,
+        *const PmixInfo,
         usize,
-        Notify,
+        PmixNotify,
         *const c_void,
         *mut c_void,
     ) -> c_int,
@@ -85,8 +91,8 @@ struct Library {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    library: Library,
-    me: Proc,
+    library: LibPmix,
+    me: PmixProc,
     size: u32,
     lifeline: OwnedFd,
 }
@@ -98,12 +104,12 @@ static LIFE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 unsafe extern "C" fn lost(
     _: usize,
     _: c_int,
-    _: *const Proc,
-    _: *mut Info,
+    _: *const PmixProc,
+    _: *mut PmixInfo,
     _: usize,
-    _: *mut Info,
+    _: *mut PmixInfo,
     _: usize,
-    answer: Option<Answer>,
+    answer: Option<PmixAnswer>,
     data: *mut c_void,
 ) {
     drop(LIFE.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -125,8 +131,8 @@ impl Connection {
         if !Connection::is_offered() {
             return Ok(None);
         }
-        let library = Library::load(settings::get().pmix_lib.as_deref())?;
-        let mut me = Proc { nspace: [0; 256], rank: 0 };
+        let library = LibPmix::load(settings::get().pmix_lib.as_deref())?;
+        let mut me = PmixProc { nspace: [0; 256], rank: 0 };
         // SAFETY: `me` is ours, and there are no options.
         let status = unsafe { (library.init)(&mut me, ptr::null(), 0) };
         library.check(status, "PMIx_Init")?;
@@ -172,7 +178,7 @@ impl Connection {
 
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         let data = [value.as_ptr() as u64, value.len() as u64, 0];
-        let (key, mut value) = (self.key(key)?, Value { kind: BYTE_OBJECT, data });
+        let (key, mut value) = (self.key(key)?, PmixValue { kind: BYTE_OBJECT, data });
         // SAFETY: a C string, and a value whose bytes live during the call; libpmix copies both.
         let status = unsafe { (self.library.put)(GLOBAL, key.as_ptr(), &mut value) };
         self.library.check(status, "PMIx_Put")
@@ -182,7 +188,7 @@ impl Connection {
         // SAFETY: takes nothing.
         let status = unsafe { (self.library.commit)() };
         self.library.check(status, "PMIx_Commit")?;
-        let mut collect = Info { key: [0; 512], flags: 0, value: Value { kind: BOOL, data: [0; 3] } };
+        let mut collect = PmixInfo { key: [0; 512], flags: 0, value: PmixValue { kind: BOOL, data: [0; 3] } };
         let name = c"pmix.collect".to_bytes().iter();
         collect.key.iter_mut().zip(name).for_each(|(to, from)| *to = *from as c_char);
         // A bool is the first byte of the union.
@@ -235,7 +241,7 @@ impl Connection {
     /// A number that the launcher provides, or None.
     fn number(&self, rank: u32, key: &str) -> Option<u32> {
         let key = CString::new(key).ok()?;
-        let read = |value: &Value| {
+        let read = |value: &PmixValue| {
             let [a, b, c, d, ..] = value.data[0].to_ne_bytes();
             (value.kind == UINT32).then(|| u32::from_ne_bytes([a, b, c, d]))
         };
@@ -243,8 +249,8 @@ impl Connection {
     }
 
     /// Gets a value, and frees what libpmix returned, except what the value points to.
-    fn look_up<T>(&self, rank: u32, key: &CStr, read: impl FnOnce(&Value) -> T) -> Result<T> {
-        let of = Proc { rank, ..self.me.clone() };
+    fn look_up<T>(&self, rank: u32, key: &CStr, read: impl FnOnce(&PmixValue) -> T) -> Result<T> {
+        let of = PmixProc { rank, ..self.me.clone() };
         let mut value = ptr::null_mut();
         // SAFETY: a process, a C string and a place for the answer, all of which live during the call.
         let status = unsafe { (self.library.get)(&of, key.as_ptr(), ptr::null(), 0, &mut value) };
@@ -260,8 +266,8 @@ impl Connection {
     }
 }
 
-impl Library {
-    fn load(path: Option<&Path>) -> Result<Library> {
+impl LibPmix {
+    fn load(path: Option<&Path>) -> Result<LibPmix> {
         let candidates: Vec<PathBuf> = match path {
             Some(path) => vec![path.into()],
             // The launcher's own library comes first, since a server understands a client of its own version
@@ -272,7 +278,7 @@ impl Library {
         for name in candidates {
             // SAFETY: libpmix's initialisers may run at any time; another file is the user's own choice.
             match unsafe { libloading::Library::new(&name) } {
-                Ok(library) => return Library::of(library, &name),
+                Ok(library) => return LibPmix::of(library, &name),
                 Err(error) if refusal.is_empty() => refusal = error.to_string(),
                 Err(_) => {}
             }
@@ -283,7 +289,7 @@ impl Library {
         )
     }
 
-    fn of(library: libloading::Library, name: &Path) -> Result<Library> {
+    fn of(library: libloading::Library, name: &Path) -> Result<LibPmix> {
         macro_rules! symbol {
             ($name:literal) => {
                 // SAFETY: the symbol has this type since PMIx 3.
@@ -293,7 +299,7 @@ impl Library {
                 }
             };
         }
-        Ok(Library {
+        Ok(LibPmix {
             init: symbol!("PMIx_Init"),
             finalize: symbol!("PMIx_Finalize"),
             abort: symbol!("PMIx_Abort"),
@@ -338,17 +344,17 @@ mod tests {
     // pmix_common.h of PMIx 4.2.2 and 5.0, on a machine of 64 bits.
     #[test]
     fn records_have_the_layout_of_the_header() {
-        assert_eq!((size_of::<Proc>(), std::mem::offset_of!(Proc, rank)), (260, 256));
-        assert_eq!((size_of::<Value>(), std::mem::offset_of!(Value, data)), (32, 8));
-        assert_eq!((size_of::<Info>(), std::mem::offset_of!(Info, value)), (552, 520));
+        assert_eq!((size_of::<PmixProc>(), std::mem::offset_of!(PmixProc, rank)), (260, 256));
+        assert_eq!((size_of::<PmixValue>(), std::mem::offset_of!(PmixValue, data)), (32, 8));
+        assert_eq!((size_of::<PmixInfo>(), std::mem::offset_of!(PmixInfo, value)), (552, 520));
     }
 
     #[test]
     fn a_file_that_is_no_libpmix_is_named() {
         let missing =
-            Library::load(Some(Path::new("/nonexistent/libpmix.so"))).err().unwrap().message.clone();
+            LibPmix::load(Some(Path::new("/nonexistent/libpmix.so"))).err().unwrap().message.clone();
         assert!(missing.contains("/nonexistent") && missing.contains("OUTBOARD_PMIX_LIB"), "{missing}");
-        let other = Library::load(Some(Path::new("libc.so.6"))).err().unwrap().message.clone();
+        let other = LibPmix::load(Some(Path::new("libc.so.6"))).err().unwrap().message.clone();
         assert!(other.contains("no libpmix"), "{other}");
     }
 }

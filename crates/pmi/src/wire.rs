@@ -13,9 +13,9 @@ const LENGTH_DIGITS: usize = 8;
 
 /// A line of the launcher.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line(String);
+pub(crate) struct PmiLine(String);
 
-impl Line {
+impl PmiLine {
     /// The value of a field. The value of the field `value` reaches to the end of the line; others end at a
     /// space.
     pub fn field(&self, name: &str) -> Option<&str> {
@@ -47,18 +47,18 @@ impl Line {
 
 /// The bytes of a stream that have arrived and do not form a line yet.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct PmiLines {
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl PmiLines {
     /// The next line. Errors (MPI_ERR_OTHER): the stream has ended, or the line is not text.
-    pub fn next(&mut self, from: &mut impl Read) -> Result<Line> {
+    pub fn next(&mut self, from: &mut impl Read) -> Result<PmiLine> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return match String::from_utf8(line) {
-                    Ok(line) => Ok(Line(line.trim_end().to_owned())),
+                    Ok(line) => Ok(PmiLine(line.trim_end().to_owned())),
                     Err(_) => fail!(Class::Other, "the launcher (PMI_FD) sent a line that is no text"),
                 };
             }
@@ -107,10 +107,10 @@ pub(crate) fn value(mut next: impl FnMut() -> Result<Option<String>>) -> Result<
 mod tests {
     use super::*;
 
-    fn lines(mut bytes: &[u8]) -> Vec<Result<Line>> {
-        let mut lines = Lines::default();
+    fn lines(mut bytes: &[u8]) -> Vec<Result<PmiLine>> {
+        let mut lines = PmiLines::default();
         let mut all = Vec::new();
-        while all.last().is_none_or(|last: &Result<Line>| last.is_ok()) {
+        while all.last().is_none_or(|last: &Result<PmiLine>| last.is_ok()) {
             all.push(lines.next(&mut bytes));
         }
         all
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn fields() {
-        let line = Line("cmd=get_result rc=0 msg=success value=(vector, (0,1,3)) rc=5".into());
+        let line = PmiLine("cmd=get_result rc=0 msg=success value=(vector, (0,1,3)) rc=5".into());
         assert_eq!((line.field("cmd"), line.number("rc")), (Some("get_result"), Some(0)));
         assert_eq!(line.field("value"), Some("(vector, (0,1,3)) rc=5"), "to the end");
         assert_eq!(
@@ -126,9 +126,9 @@ mod tests {
             (Some("success"), None, None)
         );
         for nonsense in ["", "=", " ", "cmd", "cmd cmd", "==", "a= =b"] {
-            assert_eq!(Line(nonsense.into()).field("cmd"), None, "{nonsense:?}");
+            assert_eq!(PmiLine(nonsense.into()).field("cmd"), None, "{nonsense:?}");
         }
-        assert_eq!(Line("cmd=".into()).field("cmd"), Some(""));
+        assert_eq!(PmiLine("cmd=".into()).field("cmd"), Some(""));
     }
 
     #[test]

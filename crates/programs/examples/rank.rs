@@ -19,7 +19,7 @@ fn main() {
         let number = || value.parse::<i32>().expect("a number");
         match word {
             "join" => match boot::join().and_then(|job| {
-                job.come();
+                job.arrive_at_init();
                 job.wait_for_all().map(|()| job)
             }) {
                 Ok(membership) => job = Some(membership),
@@ -36,7 +36,7 @@ fn main() {
             "event" => telemetry::event(telemetry::Event::Wait),
             "leave" => {
                 let job = job.expect("joined");
-                job.arrive();
+                job.arrive_at_finalize();
                 job.leave();
             }
             "abort" => job.expect("joined").abort(number()),

@@ -11,7 +11,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::call_plain;
+use abi::call_fast;
 use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
@@ -602,10 +602,10 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     let sendbuf = Address(sendbuf);
     let recvbuf = Address(recvbuf);
     let count = i64::from(count);
-    call_plain!(
+    call_fast!(
         "MPI_Allreduce",
         On::Comm(comm),
-        body::plain::allreduce,
+        body::fast_path::allreduce,
         body::coll::allreduce,
         (sendbuf, recvbuf, count, datatype, op, comm,)
     )
@@ -632,10 +632,10 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
 ) -> c_int {
     let sendbuf = Address(sendbuf);
     let recvbuf = Address(recvbuf);
-    call_plain!(
+    call_fast!(
         "MPI_Allreduce_c",
         On::Comm(comm),
-        body::plain::allreduce,
+        body::fast_path::allreduce,
         body::coll::allreduce,
         (sendbuf, recvbuf, count, datatype, op, comm,)
     )
@@ -5203,10 +5203,10 @@ pub unsafe extern "C" fn PMPI_Get(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    call_plain!(
+    call_fast!(
         "MPI_Get",
         On::Win(win),
-        body::plain::get,
+        body::fast_path::get,
         body::onesided::get,
         (
             origin_addr,
@@ -5257,10 +5257,10 @@ pub unsafe extern "C" fn PMPI_Get_c(
 ) -> c_int {
     let origin_addr = Address(origin_addr);
     let target_disp = target_disp as i64;
-    call_plain!(
+    call_fast!(
         "MPI_Get_c",
         On::Win(win),
-        body::plain::get,
+        body::fast_path::get,
         body::onesided::get,
         (
             origin_addr,
@@ -7721,10 +7721,10 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let buf = Address(buf);
     let count = i64::from(count);
     let request = Out::<Handle>::new(request, "request");
-    call_plain!(
+    call_fast!(
         "MPI_Irecv",
         On::Comm(comm),
-        body::plain::irecv,
+        body::fast_path::irecv,
         body::p2p::irecv,
         (buf, count, datatype, source, tag, comm, request,)
     )
@@ -7753,10 +7753,10 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
 ) -> c_int {
     let buf = Address(buf);
     let request = Out::<Handle>::new(request, "request");
-    call_plain!(
+    call_fast!(
         "MPI_Irecv_c",
         On::Comm(comm),
-        body::plain::irecv,
+        body::fast_path::irecv,
         body::p2p::irecv,
         (buf, count, datatype, source, tag, comm, request,)
     )
@@ -8332,10 +8332,10 @@ pub unsafe extern "C" fn PMPI_Isend(
     let buf = Address(buf);
     let count = i64::from(count);
     let request = Out::<Handle>::new(request, "request");
-    call_plain!(
+    call_fast!(
         "MPI_Isend",
         On::Comm(comm),
-        body::plain::isend,
+        body::fast_path::isend,
         body::p2p::isend,
         (buf, count, datatype, dest, tag, comm, request,)
     )
@@ -8364,10 +8364,10 @@ pub unsafe extern "C" fn PMPI_Isend_c(
 ) -> c_int {
     let buf = Address(buf);
     let request = Out::<Handle>::new(request, "request");
-    call_plain!(
+    call_fast!(
         "MPI_Isend_c",
         On::Comm(comm),
-        body::plain::isend,
+        body::fast_path::isend,
         body::p2p::isend,
         (buf, count, datatype, dest, tag, comm, request,)
     )
@@ -10209,10 +10209,10 @@ pub unsafe extern "C" fn PMPI_Put(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    call_plain!(
+    call_fast!(
         "MPI_Put",
         On::Win(win),
-        body::plain::put,
+        body::fast_path::put,
         body::onesided::put,
         (
             origin_addr,
@@ -10263,10 +10263,10 @@ pub unsafe extern "C" fn PMPI_Put_c(
 ) -> c_int {
     let origin_addr = Address(origin_addr);
     let target_disp = target_disp as i64;
-    call_plain!(
+    call_fast!(
         "MPI_Put_c",
         On::Win(win),
-        body::plain::put,
+        body::fast_path::put,
         body::onesided::put,
         (
             origin_addr,
@@ -12219,10 +12219,10 @@ pub unsafe extern "C" fn PMPI_Send(
 ) -> c_int {
     let buf = Address(buf);
     let count = i64::from(count);
-    call_plain!(
+    call_fast!(
         "MPI_Send",
         On::Comm(comm),
-        body::plain::send,
+        body::fast_path::send,
         body::p2p::send,
         (buf, count, datatype, dest, tag, comm,)
     )
@@ -12248,10 +12248,10 @@ pub unsafe extern "C" fn PMPI_Send_c(
     comm: Handle,
 ) -> c_int {
     let buf = Address(buf);
-    call_plain!(
+    call_fast!(
         "MPI_Send_c",
         On::Comm(comm),
-        body::plain::send,
+        body::fast_path::send,
         body::p2p::send,
         (buf, count, datatype, dest, tag, comm,)
     )
@@ -14973,7 +14973,13 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: Handle) -> c_int {
-    call_plain!("MPI_Win_flush", On::Win(win), body::plain::win_flush, body::epoch::win_flush, (rank, win,))
+    call_fast!(
+        "MPI_Win_flush",
+        On::Win(win),
+        body::fast_path::win_flush,
+        body::epoch::win_flush,
+        (rank, win,)
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {

@@ -102,7 +102,7 @@ use crate::{numbers, translate};
 #[allow(unused_imports)] // As many as the functions with a body need.
 use abi::args::{Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut};
 use abi::body;
-use abi::call_plain;
+use abi::call_fast;
 use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
@@ -153,7 +153,7 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
         return Converted::new("usize", format!("TextOut::at_most({bound}, \"{name}\", {bytes})"));
     }
     let status = |wrapper: &str| {
-        foreign(param, wrapper, "translate::STATUS").shadowing(format!("translate::ignorable({bound})"))
+        in_form(param, wrapper, "translate::STATUS").shadowing(format!("translate::ignorable({bound})"))
     };
     match (plain, name.as_str()) {
         ("MPI_Offset", "disp") => {
@@ -186,7 +186,7 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
         _ => "HANDLE",
     };
     match wrapper(param) {
-        Some(wrapper) => foreign(param, &format!("{wrapper}::<Handle>"), &format!("translate::{kind}")),
+        Some(wrapper) => in_form(param, &format!("{wrapper}::<Handle>"), &format!("translate::{kind}")),
         None => {
             let bound = identifier(&param.name);
             let c = if handle == "MPI_File" { "usize" } else { "c_int" };
@@ -200,7 +200,7 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
 fn converted_int(param: &Param, family: &str) -> Converted {
     let module = module_of(family);
     match wrapper(param) {
-        Some(wrapper) => foreign(param, &format!("{wrapper}::<i32>"), &format!("{module}::{family}")),
+        Some(wrapper) => in_form(param, &format!("{wrapper}::<i32>"), &format!("{module}::{family}")),
         None => {
             let bound = identifier(&param.name);
             let from = format!("{module}::{}_from({bound})", family.to_lowercase());
@@ -220,9 +220,9 @@ fn wrapper(param: &Param) -> Option<&'static str> {
 }
 
 /// What the program's memory holds, translated on its way by `table`.
-fn foreign(param: &Param, wrapper: &str, table: &str) -> Converted {
+fn in_form(param: &Param, wrapper: &str, table: &str) -> Converted {
     let (bound, name) = (identifier(&param.name), &param.name);
-    Converted::new("usize", format!("{wrapper}::foreign({bound}, \"{name}\", &{table})"))
+    Converted::new("usize", format!("{wrapper}::in_form({bound}, \"{name}\", &{table})"))
 }
 
 /// The bytes that MPICH's programs provide for a text, where the standard ABI has more.

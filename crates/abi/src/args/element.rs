@@ -7,7 +7,7 @@ use objects::constants;
 
 /// The form of a `T` in the memory of another shim's programs. Programs of the standard's shim use our form.
 #[derive(Debug)]
-pub struct Foreign<T> {
+pub struct ShimForm<T> {
     /// The distance from one element of an array to the next.
     pub bytes: usize,
     /// Reads the element at an address. By the contract of `args/mod.rs` there is one.
@@ -21,7 +21,7 @@ pub struct Foreign<T> {
 pub(super) struct Pointer<T: 'static> {
     address: usize,
     name: &'static str,
-    foreign: Option<&'static Foreign<T>>,
+    form: Option<&'static ShimForm<T>>,
 }
 
 impl<T> Clone for Pointer<T> {
@@ -62,14 +62,14 @@ impl<T: Copy> Pointer<T> {
     /// Like `get`, once `check` has succeeded.
     #[inline(always)]
     fn load(self, at: usize) -> T {
-        let Some(foreign) = self.foreign else {
+        let Some(form) = self.form else {
             let pointer = (self.address as *const T).wrapping_add(at);
             // SAFETY: not null, and it points to the element by the contracts of `args/mod.rs` and of the
             // callers.
             return unsafe { pointer.read() };
         };
         // SAFETY: as above, in the form of the program's shim.
-        unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
+        unsafe { (form.load)(self.address.wrapping_add(at * form.bytes)) }
     }
     /// The element itself, to be changed at once, or None if it is not in our form. To be called after
     /// `check`.
@@ -78,19 +78,19 @@ impl<T: Copy> Pointer<T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
         // SAFETY: not null, and it points to the element by the contracts of `args/mod.rs` and of the
         // callers; the memory is the library's until the call returns.
-        self.foreign.is_none().then(|| unsafe { &mut *pointer })
+        self.form.is_none().then(|| unsafe { &mut *pointer })
     }
     /// Like `set`, once `check` has succeeded.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
-        let Some(foreign) = self.foreign else {
+        let Some(form) = self.form else {
             let pointer = (self.address as *mut T).wrapping_add(at);
             // SAFETY: not null, and there is room for the element by the contracts of `args/mod.rs` and of
             // the callers.
             return unsafe { pointer.write(value) };
         };
         // SAFETY: as above, in the form of the program's shim.
-        unsafe { (foreign.store)(self.address.wrapping_add(at * foreign.bytes), value) }
+        unsafe { (form.store)(self.address.wrapping_add(at * form.bytes), value) }
     }
 }
 
@@ -102,12 +102,12 @@ impl<T: Copy> Out<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Out<T> {
-        Out(Pointer { address, name, foreign: None })
+        Out(Pointer { address, name, form: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Out<T> {
-        Out(Pointer { address, name, foreign: Some(form) })
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
+        Out(Pointer { address, name, form: Some(form) })
     }
     /// Whether the pointer is null, which a few parameters may be.
     pub fn is_null(self) -> bool {
@@ -142,12 +142,12 @@ impl<T: Copy> In<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> In<T> {
-        In(Pointer { address, name, foreign: None })
+        In(Pointer { address, name, form: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> In<T> {
-        In(Pointer { address, name, foreign: Some(form) })
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> In<T> {
+        In(Pointer { address, name, form: Some(form) })
     }
     /// Whether the pointer is null.
     pub fn is_null(self) -> bool {
@@ -176,12 +176,12 @@ impl<T: Copy> Array<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Array<T> {
-        Array(Pointer { address, name, foreign: None })
+        Array(Pointer { address, name, form: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Array<T> {
-        Array(Pointer { address, name, foreign: Some(form) })
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Array<T> {
+        Array(Pointer { address, name, form: Some(form) })
     }
     /// Whether the pointer is null.
     pub fn is_null(self) -> bool {

@@ -50,7 +50,7 @@ pub(crate) fn lent(
 impl Address {
     /// A contiguous buffer of `bytes` bytes, or None if the address cannot be one.
     #[inline]
-    pub(crate) fn plain(self, bytes: usize) -> Option<Span> {
+    pub(crate) fn contiguous(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
             return Some(Span::EMPTY);
         }

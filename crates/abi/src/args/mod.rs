@@ -10,7 +10,7 @@ mod memory;
 mod status;
 mod text;
 
-pub use element::{Array, Counts, Foreign, In, Out, OutCount};
+pub use element::{Array, Counts, In, Out, OutCount, ShimForm};
 use error::{Class, Result, fail};
 pub(crate) use memory::{ADDRESSABLE_BYTES, lent};
 pub use objects::Handle;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Status, and the parameters that point to statuses.
 
-use super::{Array, Foreign, In, Out};
+use super::{Array, In, Out, ShimForm};
 use error::{Class, Result, fail};
 use objects::constants;
 use std::ffi::c_void;
@@ -93,8 +93,8 @@ impl StatusIn {
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusIn {
-        StatusIn(In::foreign(address, name, form))
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusIn {
+        StatusIn(In::in_form(address, name, form))
     }
     /// The status.
     pub fn get(self) -> Result<Status> {
@@ -114,8 +114,8 @@ impl StatusOut {
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
-        StatusOut(Out::foreign(address, name, form))
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusOut {
+        StatusOut(Out::in_form(address, name, form))
     }
     /// Whether the pointer is MPI_STATUS_IGNORE.
     pub fn is_ignored(self) -> bool {
@@ -154,8 +154,8 @@ impl Statuses {
     }
     /// The parameter `name` of another shim.
     #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
-        Statuses(Array::foreign(address, name, form))
+    pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> Statuses {
+        Statuses(Array::in_form(address, name, form))
     }
     /// Whether the pointer is MPI_STATUSES_IGNORE.
     pub fn is_ignored(self) -> bool {

@@ -32,7 +32,7 @@ macro_rules! forms {
             ) -> Result<()> {
                 let mut planned = guard.$plan($($argument),*)?;
                 planned.call.collective = Collective::$collective;
-                guard.launch(planned, request)
+                guard.start_nonblocking(planned, request)
             }
 
             $(#[$doc])*

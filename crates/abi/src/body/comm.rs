@@ -2,7 +2,7 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
 use super::buffers;
-use super::gather::gather_to_make;
+use super::exchange::gather_for_new_comm;
 use super::info::enter_info;
 use super::request::enter_complete;
 use crate::args::{Handle, Out, Text, TextOut};
@@ -191,7 +191,7 @@ fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Opti
         return Ok(None);
     }
     let mine = group.rank.map_or(-1, i64::from);
-    let new_ranks = gather_to_make(guard, comm, &[mine])?;
+    let new_ranks = gather_for_new_comm(guard, comm, &[mine])?;
     let parent = guard.objects.comm(comm)?;
     let mut chosen: Vec<(i64, u32)> = parent
         .places()
@@ -291,7 +291,7 @@ pub fn comm_split_type(
     let filler = std::iter::repeat(c::UNDEFINED);
     let mut mine: Vec<i64> = colors.into_iter().chain(filler).take(kinds).map(i64::from).collect();
     mine.push(key.into());
-    let words = gather_to_make(guard, comm, &mine)?;
+    let words = gather_for_new_comm(guard, comm, &mine)?;
     let parted = |at: &usize| words.chunks_exact(mine.len()).any(|theirs| theirs[*at] != mine[*at]);
     let at = match split_type {
         c::COMM_TYPE_HW_UNGUIDED => (0..kinds).find(parted),
@@ -306,18 +306,24 @@ pub fn comm_split_type(
     let color_of = |words: &[i64]| at.map_or(i64::from(c::UNDEFINED), |at| words[at]);
     let pairs: Vec<i64> =
         words.chunks_exact(mine.len()).flat_map(|words| [color_of(words), words[kinds]]).collect();
-    part(guard, comm, color_of(&mine) as i32, &pairs, newcomm)
+    enter_part(guard, comm, color_of(&mine) as i32, &pairs, newcomm)
 }
 
 fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     guard.objects.comm(comm)?;
-    let words = gather_to_make(guard, comm, &[i64::from(color), i64::from(key)])?;
-    part(guard, comm, color, &words, newcomm)
+    let words = gather_for_new_comm(guard, comm, &[i64::from(color), i64::from(key)])?;
+    enter_part(guard, comm, color, &words, newcomm)
 }
 
 /// Makes the comm of the processes with this color. `words` holds the color and the key of every member.
-fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out<Handle>) -> Result<()> {
+fn enter_part(
+    guard: &mut Guard,
+    comm: Handle,
+    color: i32,
+    words: &[i64],
+    newcomm: Out<Handle>,
+) -> Result<()> {
     let parent = guard.objects.comms.get_mut(comm)?;
     let context = parent.child_context(color);
     if color == c::UNDEFINED {

@@ -30,7 +30,7 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 
 impl Completion {
     /// Stores the status for the program, and returns the error.
-    pub(crate) fn tell(self, status: StatusOut) -> Result<()> {
+    pub(crate) fn store(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
     }
@@ -47,7 +47,7 @@ pub(super) struct Retired {
 
 impl Retired {
     /// Stores the status for the program, and returns the error.
-    fn tell(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
+    fn store(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
         let completion = self.completion.ended(guard);
         status.set(completion.status);
         failed_on(guard, self.comm, completion.error)
@@ -63,7 +63,7 @@ pub(super) fn finish_one(
     if !retired.stays {
         request.set(constants::REQUEST_NULL)?;
     }
-    retired.tell(guard, status)
+    retired.store(guard, status)
 }
 
 /// The index of a request among many, and how it ended. None if no request is active.
@@ -81,7 +81,7 @@ pub(super) fn finish_any(
     if !retired.stays {
         requests.set(at, constants::REQUEST_NULL)?;
     }
-    retired.tell(guard, status)
+    retired.store(guard, status)
 }
 
 #[rustfmt::skip]

@@ -4,8 +4,8 @@
 //! All processes of a job are peers, whatever their world and host. So a connection is only a comm between
 //! groups that have no comm yet, with a context that both sides know.
 //!
-//! Invariant: what only the root does, or its error, reaches the other members by `agree`. So all members of
-//! a comm return the same error.
+//! Invariant: what only the root does, or its error, reaches the other members by `broadcast_result`. So all
+//! members of a comm return the same error.
 
 use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
@@ -92,7 +92,7 @@ fn spawn(
 ) -> Result<()> {
     intercomm.check()?;
     let group = intracomm(guard, comm)?.group.clone();
-    let report = agree(guard, comm, root, |guard| {
+    let report = broadcast_result(guard, comm, root, |guard| {
         let programs = programs(guard)?;
         let wanted: Vec<u64> = programs.iter().map(|program| program.count).collect();
         let spawned = start(guard, &group, programs);
@@ -161,7 +161,7 @@ pub fn comm_accept(
     comm: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
-    meet(guard, root, comm, newcomm, |guard, group| {
+    connect_roots(guard, root, comm, newcomm, |guard, group| {
         guard.objects.info_or_empty(info)?;
         connect::accept(guard, &port_name.read()?, group)
     })
@@ -176,7 +176,7 @@ pub fn comm_connect(
     comm: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
-    meet(guard, root, comm, newcomm, |guard, group| {
+    connect_roots(guard, root, comm, newcomm, |guard, group| {
         let info = guard.objects.info_or_empty(info)?;
         let seconds = info.get("timeout").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
         let timeout = seconds.unwrap_or(Duration::from_millis(settings::get().connect_timeout_ms));
@@ -185,7 +185,7 @@ pub fn comm_connect(
 }
 
 /// Makes an intercommunicator. The roots find each other by `find`, then send the result to their members.
-fn meet(
+fn connect_roots(
     guard: &mut Guard,
     root: i32,
     comm: Handle,
@@ -194,7 +194,7 @@ fn meet(
 ) -> Result<()> {
     newcomm.check()?;
     let group = intracomm(guard, comm)?.group.clone();
-    let found = agree(guard, comm, root, |guard| {
+    let found = broadcast_result(guard, comm, root, |guard| {
         let (id, peers) = find(guard, &group)?;
         Ok(connect::to_bytes(id, &peers))
     })?;
@@ -240,7 +240,7 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be disconnected");
     }
-    let mut silence = crate::process::report::Silence::begin();
+    let mut silence = crate::process::report::Silence::start();
     guard.wait(|process| {
         silence.check(process, "MPI_Comm_disconnect");
         process.job().p2p.is_quiet_on(context).then_some(())
@@ -250,7 +250,7 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
 }
 
 /// Sends the bytes that `find` makes on the root, or its error, to all members. Collective.
-fn agree(
+fn broadcast_result(
     guard: &mut Guard,
     comm: Handle,
     root: i32,
@@ -265,7 +265,7 @@ fn agree(
         return find(guard);
     }
     let found = (rank == root).then(|| find(guard));
-    guard.root_tells(comm, root as u32, found)
+    guard.broadcast_from_root(comm, root as u32, found)
 }
 
 /// An intercommunicator between a comm's group and `remote`.

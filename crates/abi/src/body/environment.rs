@@ -40,14 +40,14 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
             let is_busy = guard.job.is_some();
             guard.join()?;
             let membership = guard.job().membership;
-            membership.come();
+            membership.arrive_at_init();
             if is_busy {
-                guard.wait(|_| membership.has_all().then_some(()));
+                guard.wait(|_| membership.all_have_arrived().then_some(()));
             } else {
                 membership.wait_for_all()?;
             }
             guard.init(level)?;
-            guard.settle_lock();
+            guard.decide_locking();
             Ok(())
         }
         Phase::Running => fail!(Class::Other, "called a second time"),
@@ -68,7 +68,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     // messages may belong to a session that they have started since.
     let drains = departs && guard.departure == Departure::Needed;
     let mut lost = Vec::new();
-    let mut silence = report::Silence::begin();
+    let mut silence = report::Silence::start();
     guard.wait(|process| {
         if drains {
             leaks::drain(process, &mut lost);
@@ -79,7 +79,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         (is_quiet && job.streams.are_idle(None)).then_some(())
     });
     if departs {
-        super::session::say_goodbye(guard);
+        super::session::report_finalized(guard);
         let membership = guard.job().membership;
         guard.wait(|process| {
             // This is asked before draining: a process that has left may start a session, whose messages must
@@ -93,14 +93,14 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         if settings::get().check >= 2 {
             leaks::report(guard, &lost);
         }
-        super::session::depart(guard);
+        super::session::leave_job(guard);
     }
     guard.phase = Phase::Finalized;
     guard.objects.leave_world();
     if departs {
         guard.parked = guard.job.take();
     }
-    guard.settle_lock();
+    guard.decide_locking();
     Ok(())
 }
 

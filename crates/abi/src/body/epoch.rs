@@ -3,7 +3,7 @@
 
 use super::coll;
 use crate::args::{Handle, Out};
-use crate::process::{Awaiting, Guard, Job, Process, Turn};
+use crate::process::{Awaiting, EpochChange, Guard, Job, Process};
 use error::{Class, Result, fail};
 use objects::{Group, constants as c};
 use rma::Lock;
@@ -23,16 +23,16 @@ pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
     guard.job().window(win)?.0.may_fence()?;
-    guard.settle(win, None)?;
+    guard.wait_for_answers(win, None)?;
     coll::barrier(guard, comm)?;
     let opens = assert & c::MODE_NOSUCCEED == 0;
-    trace(guard, win, Turn::Fence(opens))?;
+    trace(guard, win, EpochChange::Fence(opens))?;
     guard.job().window(win)?.0.fenced(opens)
 }
 
 /// Records in the trace, if there is one, that a call opens or closes an epoch of a window.
 #[inline(always)]
-fn trace(guard: &mut Guard, win: Handle, turn: Turn) -> Result<()> {
+fn trace(guard: &mut Guard, win: Handle, turn: EpochChange) -> Result<()> {
     if telemetry::tracing() { guard.trace_epoch(win, turn) } else { Ok(()) }
 }
 
@@ -40,11 +40,11 @@ fn trace(guard: &mut Guard, win: Handle, turn: Turn) -> Result<()> {
 pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
     check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
     let origins = members(guard, group, win)?;
-    let begun = telemetry::begin();
+    let started = telemetry::begin();
     let (window, rma) = guard.job().window(win)?;
     window.post(rma, &origins)?;
-    guard.let_leave();
-    trace(guard, win, Turn::Post(&origins, begun))
+    guard.send_window_requests_now();
+    trace(guard, win, EpochChange::Post(&origins, started))
 }
 
 /// MPI_Win_start: returns once all targets have posted.
@@ -53,24 +53,24 @@ pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> 
     let targets = members(guard, group, win)?;
     guard.job().window(win)?.0.start(&targets)?;
     guard.wait_window(win, |window, _| Ok(window.has_started()))?;
-    trace(guard, win, Turn::Start(&targets))
+    trace(guard, win, EpochChange::Start(&targets))
 }
 
 /// MPI_Win_complete
 pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.settle(win, None)?;
-    let begun = telemetry::begin();
+    guard.wait_for_answers(win, None)?;
+    let started = telemetry::begin();
     let (window, rma) = guard.job().window(win)?;
     let completed = window.complete(rma);
-    guard.let_leave();
+    guard.send_window_requests_now();
     completed?;
-    trace(guard, win, Turn::Complete(begun))
+    trace(guard, win, EpochChange::Complete(started))
 }
 
 /// MPI_Win_wait
 pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.wait_window(win, |window, _| window.has_completed())?;
-    trace(guard, win, Turn::Wait)
+    trace(guard, win, EpochChange::Wait)
 }
 
 /// MPI_Win_test
@@ -79,7 +79,7 @@ pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     let completed = |process: &mut Process| Ok(process.job().window(win)?.0.has_completed()?.then_some(()));
     let completed = guard.poll(Counter::VainWinTest, || Awaiting::Nothing, completed)?;
     if completed.is_some() {
-        trace(guard, win, Turn::Wait)?;
+        trace(guard, win, EpochChange::Wait)?;
     }
     flag.set(i32::from(completed.is_some()))
 }
@@ -114,7 +114,7 @@ pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: 
     }
     let member = window.lock(rma, rank, lock, assert & c::MODE_NOCHECK == 0)?;
     guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
-    trace(guard, win, Turn::Lock(rank, lock == Lock::Exclusive))
+    trace(guard, win, EpochChange::Lock(rank, lock == Lock::Exclusive))
 }
 
 /// MPI_Win_lock_all
@@ -127,48 +127,48 @@ pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
         window.ask(rma, member, assert & c::MODE_NOCHECK == 0);
         guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
     }
-    trace(guard, win, Turn::LockAll)
+    trace(guard, win, EpochChange::LockAll)
 }
 
 /// MPI_Win_unlock
 #[inline(always)]
 pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    guard.settle(win, Some(rank))?;
-    trace(guard, win, Turn::Unlock(rank))?;
+    guard.wait_for_answers(win, Some(rank))?;
+    trace(guard, win, EpochChange::Unlock(rank))?;
     let (window, rma) = guard.job().window(win)?;
     let unlocked = if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) };
-    guard.let_leave();
+    guard.send_window_requests_now();
     unlocked?;
     if guard.job().shared.may_spin() {
         guard.polled_window()
     } else {
-        guard.move_on()
+        guard.progress_after_polls()
     }
     Ok(())
 }
 
 /// MPI_Win_unlock_all
 pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.settle(win, None)?;
-    trace(guard, win, Turn::UnlockAll)?;
+    guard.wait_for_answers(win, None)?;
+    trace(guard, win, EpochChange::UnlockAll)?;
     let (window, rma) = guard.job().window(win)?;
     let unlocked = window.unlock_all(rma);
-    guard.let_leave();
-    guard.move_on();
+    guard.send_window_requests_now();
+    guard.progress_after_polls();
     unlocked
 }
 
 /// MPI_Win_flush
 #[inline(always)]
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    guard.settle(win, Some(rank))?;
+    guard.wait_for_answers(win, Some(rank))?;
     flushed(guard, rank, win)
 }
 
 #[inline(always)]
 fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     guard.job().flush(rank, win)?;
-    guard.move_on();
+    guard.progress_after_polls();
     Ok(())
 }
 
@@ -186,26 +186,26 @@ impl Job {
 
 /// MPI_Win_flush_all
 pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.settle(win, None)?;
+    guard.wait_for_answers(win, None)?;
     flushed_all(guard, win)
 }
 
 fn flushed_all(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.flush(None)?;
-    guard.move_on();
+    guard.progress_after_polls();
     Ok(())
 }
 
 /// MPI_Win_flush_local
 #[inline(always)]
 pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    guard.settle_here(win, Some(rank))?;
+    guard.wait_for_local_ends(win, Some(rank))?;
     flushed(guard, rank, win)
 }
 
 /// MPI_Win_flush_local_all
 pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.settle_here(win, None)?;
+    guard.wait_for_local_ends(win, None)?;
     flushed_all(guard, win)
 }
 
@@ -214,6 +214,6 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    guard.move_on();
+    guard.progress_after_polls();
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! Error handlers (MPI 5.0, section 9.3).
 
 use crate::args::{Callback, Handle, Out};
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::process::raise;
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
@@ -149,7 +149,7 @@ fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handl
 
 fn call(guard: &mut Guard, name: &str, on: On, code: i32) -> Result<()> {
     let text = guard.objects.errors.text_of(code).unwrap_or_else(|_| {
-        lenient::take(Taken::ErrorCode);
+        lenient::accept(Accepted::ErrorCode);
         format!("error {code}")
     });
     raise::invoke(guard, on, code, &format!("{name}: {text}"));

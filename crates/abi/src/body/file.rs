@@ -7,7 +7,7 @@ use super::info::enter_info;
 use super::{epoch, onesided, window};
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
 use crate::collective::detach;
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use io::file::{AMODES, check_amode, delete, open, path_of};
@@ -31,7 +31,7 @@ pub fn file_open(
 ) -> Result<()> {
     guard.blame(On::AnyFile);
     if amode & !AMODES != 0 {
-        lenient::take(Taken::AccessMode);
+        lenient::accept(Accepted::AccessMode);
     }
     let amode = amode & AMODES;
     intracomm(guard, comm)?;
@@ -339,7 +339,7 @@ pub fn file_set_view(
     }
     adopt(guard, fh, hints, [all[0][2], all[0][3], all[0][4], all[0][5]])?;
     // No rank moves the shared pointer before it is reset.
-    guard.all_say(&mut members, &[0]).map(drop)
+    guard.gather_from_all(&mut members, &[0]).map(drop)
 }
 
 fn view(
@@ -432,7 +432,7 @@ pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32)
     if let Some(pointer) = guard.job().files.get(fh)?.shared.as_ref().filter(|_| members.rank == 0) {
         pointer.set(target as u64);
     }
-    guard.all_say(&mut members, &[0]).map(drop)
+    guard.gather_from_all(&mut members, &[0]).map(drop)
 }
 
 /// MPI_File_get_position_shared
@@ -476,7 +476,7 @@ pub fn file_get_type_extent(guard: &mut Guard, fh: Handle, datatype: Handle, ext
 /// MPI_File_set_atomicity
 pub fn file_set_atomicity(guard: &mut Guard, fh: Handle, flag: i32) -> Result<()> {
     let mut members = guard.job().files.get_mut(fh)?.members()?;
-    let flags = guard.all_say(&mut members, &[u64::from(flag != 0)])?;
+    let flags = guard.gather_from_all(&mut members, &[u64::from(flag != 0)])?;
     check_same(&flags, "flag")?;
     guard.job().files.get_mut(fh)?.atomic = flag != 0;
     Ok(())

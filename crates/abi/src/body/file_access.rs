@@ -5,7 +5,7 @@
 //! caller waits.
 
 use crate::args::{Address, Handle, Out, StatusOut};
-use crate::file::{At, Wanted};
+use crate::file::{AccessArguments, At};
 use crate::process::{Guard, Process};
 use crate::request::{Completion, Work};
 use crate::staging;
@@ -13,34 +13,34 @@ use error::{Class, Result, fail};
 use io::{Split, Way};
 
 /// An access of this rank alone.
-fn individual(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Wanted {
-    Wanted { fh, at, way, all: false, buf, count, datatype }
+fn individual(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> AccessArguments {
+    AccessArguments { fh, at, way, all: false, buf, count, datatype }
 }
 
 /// An access in which all ranks of the file take part.
-fn collective(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Wanted {
-    Wanted { all: true, ..individual(at, way, fh, buf, count, datatype) }
+fn collective(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> AccessArguments {
+    AccessArguments { all: true, ..individual(at, way, fh, buf, count, datatype) }
 }
 
 /// Makes an access and waits for it.
-fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
-    let outcome = guard.start_access(wanted, true)?;
+fn run(guard: &mut Guard, arguments: AccessArguments, status: StatusOut) -> Result<()> {
+    let outcome = guard.start_access(arguments, true)?;
     // Without this round of progress, a program that polls a file would never move its messages.
     guard.progress();
     let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
-    let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
-    completion.tell(status)
+    let completion = if arguments.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
+    completion.store(status)
 }
 
 /// Starts an access and stores its request for the program.
-fn launch(guard: &mut Guard, wanted: Wanted, request: Out<Handle>) -> Result<()> {
+fn start_nonblocking(guard: &mut Guard, arguments: AccessArguments, request: Out<Handle>) -> Result<()> {
     request.check()?;
-    let outcome = guard.start_access(wanted, false)?;
-    request.set(guard.request(wanted.fh, Work::Io(outcome))?)
+    let outcome = guard.start_access(arguments, false)?;
+    request.set(guard.request(arguments.fh, Work::Io(outcome))?)
 }
 
 /// Starts a split collective access. A file has at most one at a time (MPI 5.0, section 14.4.5).
-fn begin(
+fn start_split(
     guard: &mut Guard,
     name: &'static str,
     at: At,
@@ -62,7 +62,7 @@ fn begin(
 }
 
 /// Waits for a split collective access.
-fn end(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> Result<()> {
+fn end_split(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let split = match file.split.take_if(|split| split.name == name) {
         Some(split) => split,
@@ -73,7 +73,7 @@ fn end(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> 
             None => fail!(Class::Other, "{name}_begin has not been called"),
         },
     };
-    guard.wait(|_| split.outcome.take().map(Completion::of_bytes)).tell(status)
+    guard.wait(|_| split.outcome.take().map(Completion::of_bytes)).store(status)
 }
 
 /// MPI_File_read_at
@@ -90,7 +90,7 @@ pub fn file_iread_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all
@@ -107,7 +107,7 @@ pub fn file_iread_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all_begin
@@ -115,13 +115,13 @@ pub fn file_iread_at_all(
 pub fn file_read_at_all_begin(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_read_at_all", At::Offset(offset), Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_at_all", At::Offset(offset), Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_at_all_end
 pub fn file_read_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_read_at_all", fh, status)
+    end_split(guard, "MPI_File_read_at_all", fh, status)
 }
 
 /// MPI_File_read
@@ -137,7 +137,7 @@ pub fn file_read(
 pub fn file_iread(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all
@@ -153,7 +153,7 @@ pub fn file_read_all(
 pub fn file_iread_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all_begin
@@ -161,13 +161,13 @@ pub fn file_iread_all(
 pub fn file_read_all_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_read_all", At::Pointer, Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_all", At::Pointer, Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_all_end
 pub fn file_read_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_read_all", fh, status)
+    end_split(guard, "MPI_File_read_all", fh, status)
 }
 
 /// MPI_File_read_shared
@@ -183,7 +183,7 @@ pub fn file_read_shared(
 pub fn file_iread_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_ordered
@@ -199,13 +199,13 @@ pub fn file_read_ordered(
 pub fn file_read_ordered_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_read_ordered", At::Ordered, Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_ordered", At::Ordered, Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_ordered_end
 pub fn file_read_ordered_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_read_ordered", fh, status)
+    end_split(guard, "MPI_File_read_ordered", fh, status)
 }
 
 /// MPI_File_write_at
@@ -222,7 +222,7 @@ pub fn file_iwrite_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all
@@ -239,7 +239,7 @@ pub fn file_iwrite_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all_begin
@@ -247,13 +247,13 @@ pub fn file_iwrite_at_all(
 pub fn file_write_at_all_begin(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_write_at_all", At::Offset(offset), Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_at_all", At::Offset(offset), Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_at_all_end
 pub fn file_write_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_write_at_all", fh, status)
+    end_split(guard, "MPI_File_write_at_all", fh, status)
 }
 
 /// MPI_File_write
@@ -269,7 +269,7 @@ pub fn file_write(
 pub fn file_iwrite(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all
@@ -285,7 +285,7 @@ pub fn file_write_all(
 pub fn file_iwrite_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all_begin
@@ -293,13 +293,13 @@ pub fn file_iwrite_all(
 pub fn file_write_all_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_write_all", At::Pointer, Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_all", At::Pointer, Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_all_end
 pub fn file_write_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_write_all", fh, status)
+    end_split(guard, "MPI_File_write_all", fh, status)
 }
 
 /// MPI_File_write_shared
@@ -315,7 +315,7 @@ pub fn file_write_shared(
 pub fn file_iwrite_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    launch(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_ordered
@@ -331,11 +331,11 @@ pub fn file_write_ordered(
 pub fn file_write_ordered_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    begin(guard, "MPI_File_write_ordered", At::Ordered, Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_ordered", At::Ordered, Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_ordered_end
 pub fn file_write_ordered_end(guard: &mut Guard, fh: Handle, buf: Address, status: StatusOut) -> Result<()> {
     let _ = buf;
-    end(guard, "MPI_File_write_ordered", fh, status)
+    end_split(guard, "MPI_File_write_ordered", fh, status)
 }

@@ -2,7 +2,7 @@
 //! Calls that make intercommunicators, and that merge one into an intracommunicator (MPI 5.0, section 7.6.2).
 
 use super::comm::{enter, group_of, intracomm};
-use super::gather::{alike, gather_to_make, swap_words};
+use super::exchange::{check_fingerprints, gather_for_new_comm, swap_words};
 use crate::args::{Handle, Out};
 use crate::process::Guard;
 use crate::request::{to_bytes, to_words};
@@ -26,11 +26,14 @@ pub fn intercomm_create(
     local.peer(local_leader)?;
     let (leads, group) = (local.rank == local_leader as u32, local.group.clone());
     let context = local.child_context(0);
-    let meet = || meet(guard, &group, context, peer_comm, remote_leader, tag).map(|words| to_bytes(&words));
+    let meet = || {
+        exchange_with_leader(guard, &group, context, peer_comm, remote_leader, tag)
+            .map(|words| to_bytes(&words))
+    };
     let found = leads.then(meet);
-    let mut found = to_words(&guard.root_tells(local_comm, local_leader as u32, found)?);
+    let mut found = to_words(&guard.broadcast_from_root(local_comm, local_leader as u32, found)?);
     let [id, fingerprint, ours] = found.split_off(found.len() - 3)[..] else { unreachable!("three words") };
-    alike(guard, local_comm, context.fingerprint as i64, [(local_leader as usize, ours)])?;
+    check_fingerprints(guard, local_comm, context.fingerprint as i64, [(local_leader as usize, ours)])?;
     let remote = group_of(guard, found.iter().map(|peer| *peer as u32));
     let theirs = Context { id: id as u64, fingerprint: fingerprint as u64 };
     let context = Context::of_both(context, theirs);
@@ -39,7 +42,7 @@ pub fn intercomm_create(
 
 /// The exchange of a leader with the other leader. Returns the remote group, the context that the other side
 /// proposes (two words), and this side's fingerprint.
-fn meet(
+fn exchange_with_leader(
     guard: &mut Guard,
     group: &Group,
     context: Context,
@@ -84,7 +87,7 @@ pub fn intercomm_merge(
     if guard.objects.comm(intercomm)?.remote.is_none() {
         fail!(Class::Comm, "{intercomm} is an intracommunicator; this call needs an intercommunicator");
     }
-    let highs = gather_to_make(guard, intercomm, &[i64::from(high != 0)])?;
+    let highs = gather_for_new_comm(guard, intercomm, &[i64::from(high != 0)])?;
     let comm = guard.objects.comms.get_mut(intercomm)?;
     let context = comm.child_context(0);
     let (first, second) = highs.split_at(comm.first_group as usize);

@@ -3,8 +3,8 @@
 //!
 //! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, or `pub fn uvw, xyz(` in a row of a table of
 //! forms. `cargo run -p outboard-xtask -- gen` connects them. `MPI_Xyz_c` has the same body unless there is a
-//! `pub fn xyz_c(`. A `pub fn xyz(` in `plain.rs` is a fast path: it is tried first, and returns `None` if it
-//! has done nothing. Helpers are `pub(crate)`.
+//! `pub fn xyz_c(`. A `pub fn xyz(` in `fast_path.rs` is a fast path: it is tried first, and returns `None`
+//! if it has done nothing. Helpers are `pub(crate)`.
 //!
 //! Invariants: a body checks everything before it changes anything. Its error goes to the error handler of
 //! the first comm, window, file or session among the parameters, or of `guard.blame(..)`.
@@ -42,9 +42,10 @@ pub mod dynamic;
 pub mod environment;
 pub mod epoch;
 pub mod errhandler;
+pub mod exchange;
+pub mod fast_path;
 pub mod file;
 pub mod file_access;
-pub mod gather;
 pub mod generalized;
 pub mod group;
 pub mod info;
@@ -55,7 +56,6 @@ pub mod op;
 pub mod p2p;
 pub mod pack;
 pub mod partitioned;
-pub mod plain;
 pub mod probe;
 pub mod request;
 pub mod session;

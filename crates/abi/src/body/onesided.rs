@@ -4,7 +4,7 @@
 
 use super::request::enter_complete;
 use crate::args::{Address, Handle, Out, lent};
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::process::{Guard, Win};
 use crate::request::Work;
 use crate::staging::Fill;
@@ -167,7 +167,7 @@ pub fn compare_and_swap(
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
     window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, range)?;
-    guard.let_leave();
+    guard.send_window_requests_now();
     guard.polled_window();
     Ok(())
 }
@@ -192,7 +192,7 @@ fn move_bytes(
     let origin =
         origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, range)?;
     window.copy(rma, target, origin, range, way)?;
-    guard.let_leave();
+    guard.send_window_requests_now();
     Ok(())
 }
 
@@ -243,11 +243,11 @@ fn update(
     }
     check_op(op, basic)?;
     if basic == Basic::Char && !matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp) {
-        lenient::take(Taken::Characters);
+        lenient::accept(Accepted::Characters);
     }
     window.accumulate(rma, target, Update { op, basic }, origin, result, range)?;
     let fetches = result.is_some();
-    guard.let_leave();
+    guard.send_window_requests_now();
     if fetches {
         guard.polled_window();
     }

@@ -2,7 +2,7 @@
 //! Operators (MPI 5.0, section 6.9).
 
 use crate::args::{Address, Callback, Handle, Out};
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::process::Guard;
 use crate::process::callback;
 use crate::request::UserOp;
@@ -84,7 +84,7 @@ pub fn reduce_local(
             };
             check_op(predefined, basic)?;
             if basic == Basic::Char {
-                lenient::take(Taken::Characters);
+                lenient::accept(Accepted::Characters);
             }
             if !staging::reduce(predefined, basic, described.extent() as usize, &left, &into)? {
                 staging::fill()?;

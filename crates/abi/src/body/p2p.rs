@@ -6,7 +6,7 @@ use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
 use crate::process::message::start_partitioned;
 use crate::process::{Guard, Job, Process};
-use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
+use crate::request::{Completion, Receive, ReceiveSource, Recipe, Send, SendReceive, Work};
 use crate::staging::{self, Unfilled};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -40,7 +40,9 @@ macro_rules! sends {
             ) -> Result<()> {
                 request.check()?;
                 guard.job().requests.reserve()?;
-                let work = guard.outgoing($mode, buf, count, datatype, dest, tag, comm)?.begin(guard)?;
+                let work = guard
+                    .outgoing($mode, buf, count, datatype, dest, tag, comm)?
+                    .start_nonblocking(guard)?;
                 request.set(match (&work, guard.job().sent) {
                     (Work::Send(Ticket::DONE), Some(sent)) => sent,
                     _ => guard.request(comm, work)?,
@@ -86,7 +88,7 @@ pub fn recv(
     comm: Handle,
     status: StatusOut,
 ) -> Result<()> {
-    let completion = match (guard.plain(buf, count, datatype, source, comm), tag_of(tag)) {
+    let completion = match (guard.fast_message(buf, count, datatype, source, comm), tag_of(tag)) {
         (Some(message), Some(tag)) => message.recv(guard, tag),
         _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
     };
@@ -102,7 +104,7 @@ pub fn irecv(
     request.check()?;
     guard.job().requests.reserve()?;
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let work = receive.begin(guard)?;
+    let work = receive.start_nonblocking(guard)?;
     request.set(guard.request(comm, work)?)
 }
 
@@ -146,7 +148,7 @@ pub fn isendrecv(
     request.check()?;
     let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
     let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let work = start_both(guard, send, recv, None)?;
+    let work = start_send_receive(guard, send, recv, None)?;
     request.set(guard.request(comm, work)?)
 }
 
@@ -166,7 +168,7 @@ fn received(completion: Completion, status: StatusOut) -> Result<()> {
     if device::on() {
         staging::received(completion.status.bytes() as usize);
     }
-    completion.tell(status)
+    completion.store(status)
 }
 
 /// MPI_Isendrecv_replace
@@ -190,7 +192,7 @@ fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
 /// Sends and receives, and waits for both. The status is the receive's; the error is the send's if both fail.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     if telemetry::timed() {
-        let both = start_both(guard, send, recv, None)?;
+        let both = start_send_receive(guard, send, recv, None)?;
         return Ok(guard.finish(both));
     }
     let send = send.start(guard)?;
@@ -205,11 +207,16 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
 }
 
 /// Starts a send and a receive that end together. `packed` holds the sent data if it was packed aside.
-fn start_both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
-    let recv = recv.begin(guard)?;
-    let send = send.begin(guard)?;
+fn start_send_receive(
+    guard: &mut Guard,
+    send: Send,
+    recv: Receive,
+    packed: Option<Box<[u8]>>,
+) -> Result<Work> {
+    let recv = recv.start_nonblocking(guard)?;
+    let send = send.start_nonblocking(guard)?;
     let completion = Completion::EMPTY;
-    Ok(Work::Both(Box::new(Both { send: Some(send), recv: Some(recv), packed, completion })))
+    Ok(Work::SendReceive(Box::new(SendReceive { send: Some(send), recv: Some(recv), packed, completion })))
 }
 
 /// Starts MPI_Sendrecv_replace. The message is packed aside, so the receive may overwrite the buffer at once.
@@ -228,11 +235,11 @@ fn replace(
     }
     packed.resize(bytes, 0u8);
     let mut packed = packed.into_boxed_slice();
-    // SAFETY: the work that `start_both` returns owns the box until the send is over.
+    // SAFETY: the work that `start_send_receive` returns owns the box until the send is over.
     let aside = unsafe { Span::claim(packed.as_mut_ptr().expose_provenance(), packed.len()) };
     whole.pack(0, aside);
     send.buffer = Unfilled::new(Buffer::from(aside));
-    start_both(guard, send, recv, Some(packed))
+    start_send_receive(guard, send, recv, Some(packed))
 }
 
 impl Process {
@@ -274,11 +281,11 @@ impl Process {
 
 /// The source and tag of a receive or a probe, checked.
 #[inline(always)]
-pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
+pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(ReceiveSource, Option<i32>)> {
     let source = match source {
-        constants::PROC_NULL => Source::Nobody,
-        constants::ANY_SOURCE => Source::Any(comm.partners().clone()),
-        rank => Source::Peer { peer: comm.peer(rank)?, rank },
+        constants::PROC_NULL => ReceiveSource::Nobody,
+        constants::ANY_SOURCE => ReceiveSource::Any(comm.partners().clone()),
+        rank => ReceiveSource::Peer { peer: comm.peer(rank)?, rank },
     };
     let tag = match tag {
         constants::ANY_TAG => None,
@@ -319,7 +326,7 @@ impl Receive {
             let work = self.time(guard, Receive::start)?;
             return Ok(guard.finish(work));
         }
-        if let Source::Peer { peer, .. } = self.source {
+        if let ReceiveSource::Peer { peer, .. } = self.source {
             let next = |process: &mut Process| {
                 process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
             };
@@ -339,7 +346,7 @@ impl Receive {
     #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
-        if let Source::Nobody = source {
+        if let ReceiveSource::Nobody = source {
             return Ok(Work::Done(Completion::NO_PROCESS));
         }
         Ok(Work::Recv(process.job().p2p.irecv(context, source.peer(), tag, buffer), source))
@@ -350,8 +357,8 @@ impl Recipe {
     /// Starts the persistent operation once.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
-            Recipe::Send(send) => send.clone().begin(process),
-            Recipe::Recv(receive) => receive.clone().begin(process),
+            Recipe::Send(send) => send.clone().start_nonblocking(process),
+            Recipe::Recv(receive) => receive.clone().start_nonblocking(process),
             Recipe::Coll { library: Some(steps), members, .. } => {
                 Ok(process.start_by_library(members.context, steps.clone()))
             }

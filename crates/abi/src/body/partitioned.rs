@@ -5,7 +5,7 @@
 //! Requests match in the order in which they are made (section 4.2.1). So both sides compute the same context
 //! without traffic, from the two ranks, the tag and the number of such requests before. Each partition of the
 //! sender is either a message in that context, with the partition's number as the tag, or an instance
-//! (`coll::Message`), which a proxy can carry out while the rank computes.
+//! (`coll::MessageInstance`), which a proxy can carry out while the rank computes.
 //!
 //! At the first start the sender sends a heading: how many partitions it has, the bytes of each, and whether
 //! they are messages or instances. The receiver posts one receive per partition when the heading arrives, in
@@ -14,7 +14,7 @@
 use super::completion::for_owner;
 use crate::args::{Address, Handle, In, Out};
 use crate::process::{Awaiting, Guard, Job, Process};
-use crate::request::{Partitioned, Receive, Recipe, Send, Source, Work};
+use crate::request::{Partitioned, Receive, ReceiveSource, Recipe, Send, Work};
 use crate::staging;
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -44,9 +44,9 @@ pub fn precv_init(
     let all = check(guard, partitions, count, info, request)?;
     let Receive { source, tag, buffer, .. } = guard.incoming(buf, all, datatype, source, tag, comm)?;
     let peer = match source {
-        Source::Nobody => None,
-        Source::Peer { peer, .. } => Some(peer),
-        Source::Any(_) => fail!(Class::Rank, "a partitioned receive must name its source, not MPI_ANY_SOURCE"),
+        ReceiveSource::Nobody => None,
+        ReceiveSource::Peer { peer, .. } => Some(peer),
+        ReceiveSource::Any(_) => fail!(Class::Rank, "a partitioned receive must name its source, not MPI_ANY_SOURCE"),
     };
     let Some(tag) = tag else {
         fail!(Class::Tag, "a partitioned receive must name its tag, not MPI_ANY_TAG");
@@ -57,7 +57,7 @@ pub fn precv_init(
 /// MPI_Pready
 pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> {
     let made = ready(guard, &[partition], request);
-    guard.job().let_orders_leave();
+    guard.job().send_orders_now();
     for_owner(guard, request, made)
 }
 
@@ -122,8 +122,8 @@ fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
         let over = process.peek(request)?;
         let Job { requests, p2p, coll, .. } = process.job();
         let work = requests.get(request)?.work.as_ref();
-        let arrived = match work.map(Work::plain) {
-            Some(Work::Parts(parts)) => parts.has_arrived(p2p, coll, partition),
+        let arrived = match work.map(Work::inner) {
+            Some(Work::Partitioned(parts)) => parts.has_arrived(p2p, coll, partition),
             _ => over,
         };
         if arrived && let Some(Work::Staged(_, staged)) = work {
@@ -179,7 +179,7 @@ fn make(
 
 /// A request's recipe, without its stand-ins.
 fn recipe(job: &mut Job, request: Handle) -> Result<Option<&Recipe>> {
-    Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::plain))
+    Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::inner))
 }
 
 fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
@@ -196,7 +196,7 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;
-    let recipe = entry.recipe.as_deref().map(Recipe::plain);
+    let recipe = entry.recipe.as_deref().map(Recipe::inner);
     let (Some(Recipe::Partitioned(made)), Some(work)) = (recipe, &mut entry.work) else {
         fail!(Class::Request, "{request} is not an active partitioned send");
     };
@@ -205,7 +205,7 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
         work => (work, None),
     };
     let work = if let Work::Timed(timed) = work { &mut timed.work } else { work };
-    let Work::Parts(parts) = work else {
+    let Work::Partitioned(parts) = work else {
         fail!(Class::Request, "all partitions of {request} are ready already")
     };
     if !made.sends {

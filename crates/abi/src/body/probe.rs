@@ -4,7 +4,7 @@
 use super::p2p::envelope;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Awaiting, Guard, On, Process};
-use crate::request::{Completion, End, MatchedMessage, Source, Timed, Work, status_of};
+use crate::request::{Completion, MatchedMessage, MessageEnd, ReceiveSource, Timed, Work, status_of};
 use error::Result;
 use objects::{Group, constants};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub fn mrecv(
     status: StatusOut,
 ) -> Result<()> {
     let (_, work) = start_matched(guard, buf, count, datatype, message)?;
-    guard.finish(work).tell(status)
+    guard.finish(work).store(status)
 }
 
 /// MPI_Imrecv
@@ -122,8 +122,9 @@ fn start_matched(
     message.set(constants::MESSAGE_NULL)?;
     let ticket =
         guard.job().p2p.imrecv(taken.message, buffer).expect("a message in the table has not been received");
-    let end = taken.operation.is_some().then(|| End::matched(taken.context, &taken.group, taken.probe));
-    let work = Work::Recv(ticket, Source::Any(taken.group));
+    let end =
+        taken.operation.is_some().then(|| MessageEnd::matched(taken.context, &taken.group, taken.probe));
+    let work = Work::Recv(ticket, ReceiveSource::Any(taken.group));
     Ok((
         taken.comm,
         match end {
@@ -137,7 +138,7 @@ fn start_matched(
 struct ProbeArguments {
     comm: Handle,
     context: u64,
-    source: Source,
+    source: ReceiveSource,
     tag: Option<i32>,
     group: Arc<Group>,
 }
@@ -150,7 +151,7 @@ impl ProbeArguments {
     }
 
     fn probe(&self, process: &mut Process) -> Option<Status> {
-        if let Source::Nobody = self.source {
+        if let ReceiveSource::Nobody = self.source {
             return Some(Status::NO_PROCESS);
         }
         let found = process.job().p2p.iprobe(self.context, self.source.peer(), self.tag)?;
@@ -158,7 +159,7 @@ impl ProbeArguments {
     }
 
     fn extract(&self, process: &mut Process) -> Result<Option<(Handle, Status)>> {
-        if let Source::Nobody = self.source {
+        if let ReceiveSource::Nobody = self.source {
             return Ok(Some((constants::MESSAGE_NO_PROC, Status::NO_PROCESS)));
         }
         let found = process.job().p2p.improbe(self.context, self.source.peer(), self.tag);
@@ -166,7 +167,7 @@ impl ProbeArguments {
         let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
         let (context, group) = (self.context, self.group.clone());
         let operation = match telemetry::timed() {
-            true => process.message(&End::matched(context, &group, found), Some(found.source_peer)),
+            true => process.message(&MessageEnd::matched(context, &group, found), Some(found.source_peer)),
             false => None,
         };
         let taken = MatchedMessage { comm: self.comm, context, group, message, probe: found, operation };

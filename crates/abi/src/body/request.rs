@@ -7,8 +7,8 @@
 use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
-use crate::request::{Completion, Recipe, Request, Told, Work};
-use crate::staging::{Attached, StandIns};
+use crate::request::{Completion, Recipe, Request, TracedCollective, Work};
+use crate::staging::{AttachedCopy, StandIns};
 use error::{Class, Result, fail};
 use objects::{Queue, constants};
 use std::sync::Arc;
@@ -195,10 +195,10 @@ pub fn request_get_status_some(
 
 /// Stores the status of a request that stays. Only errors of a generalized request's functions are returned
 /// now.
-fn report(guard: &mut Guard, completion: Completion, tell: impl FnOnce(Status)) -> Result<()> {
+fn report(guard: &mut Guard, completion: Completion, store: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);
-    tell(completion.status);
+    store(completion.status);
     completion.error.filter(|_| failed).map_or(Ok(()), Err)
 }
 
@@ -222,10 +222,10 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
     if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
-    let Job { requests, deferred, orphans, .. } = guard.job();
+    let Job { requests, deferred, detached, .. } = guard.job();
     if let Some(receive) = deferred.get(handle).copied() {
         deferred.remove(receive);
-        orphans.push(Work::Recv(receive.ticket(), receive.source()));
+        detached.push(Work::Recv(receive.ticket(), receive.source()));
         return request.set(constants::REQUEST_NULL);
     }
     match &mut requests.get_mut(handle)?.work {
@@ -233,13 +233,13 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
         _ => {
             let over = guard.peek(handle)?;
             if !over
-                && let Some(Work::Parts(parts)) =
-                    guard.job().requests.get(handle)?.work.as_ref().map(Work::plain)
+                && let Some(Work::Partitioned(parts)) =
+                    guard.job().requests.get(handle)?.work.as_ref().map(Work::inner)
             {
                 fail!(Class::Request, "{}", parts.active(handle, "MPI_Request_free"));
             }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
-            match recipe.as_deref().map(Recipe::plain) {
+            match recipe.as_deref().map(Recipe::inner) {
                 Some(Recipe::Coll { queue: Queue::Open(queue), .. }) => guard.job().coll.close_queue(*queue),
                 Some(Recipe::Coll { library: Some(_), members, .. }) => {
                     guard.job().communicators.leave(members.context)
@@ -251,7 +251,7 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
                     request.set(constants::REQUEST_NULL)?;
                     return completion.freed(guard);
                 }
-                Some(work) => guard.job().orphans.push(work),
+                Some(work) => guard.job().detached.push(work),
                 None => {}
             }
         }
@@ -275,13 +275,13 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
         return Ok(());
     }
     let work = &mut requests.get_mut(handle)?.work;
-    if let Some(Work::Parts(parts)) = work.as_ref().map(Work::plain) {
+    if let Some(Work::Partitioned(parts)) = work.as_ref().map(Work::inner) {
         fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel"));
     }
     match work {
         Some(staged)
             if matches!(
-                staged.plain(),
+                staged.inner(),
                 Work::Coll(..) | Work::Checked(_) | Work::Library(_) | Work::OnDevice(_)
             ) =>
         {
@@ -310,7 +310,7 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
 pub fn start(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let started = start_again(guard, handle);
-    guard.let_edges_leave();
+    guard.send_edges_now();
     for_owner(guard, handle, started)
 }
 
@@ -320,7 +320,7 @@ pub fn startall(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>)
         let started = start_again(guard, handle);
         for_owner(guard, handle, started)?;
     }
-    guard.let_edges_leave();
+    guard.send_edges_now();
     Ok(())
 }
 
@@ -333,10 +333,11 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
         fail!(Class::Request, "{handle} is not a persistent request");
     };
     let mut work = recipe.start(guard);
-    if let (Recipe::Coll { planned, members, starts, .. }, Ok(work)) = (recipe.plain_mut(), &mut work) {
+    if let (Recipe::Coll { planned, members, starts, .. }, Ok(work)) = (recipe.inner_mut(), &mut work) {
         *starts = starts.wrapping_add(1);
         let started = Some((members.context, *starts));
-        let operation = guard.operation(planned.function(), || Told { started, ..planned.told() });
+        let operation =
+            guard.operation(planned.function(), || TracedCollective { started, ..planned.traced() });
         work.follow(operation, &guard.job().coll);
     }
     let request = guard.job().requests.get_mut(handle)?;
@@ -351,7 +352,11 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
 
 /// MPIX_Request_attach: a copy stands in for the program's memory from each start to the end of the
 /// operation.
-pub(crate) fn attach(guard: &mut Guard, handle: Handle, attached: impl FnOnce() -> Attached) -> Result<()> {
+pub(crate) fn attach(
+    guard: &mut Guard,
+    handle: Handle,
+    attached: impl FnOnce() -> AttachedCopy,
+) -> Result<()> {
     if handle == constants::REQUEST_NULL || Some(handle) == guard.job().sent {
         fail!(Class::Request, "{handle} has no operation to which something could be attached");
     }

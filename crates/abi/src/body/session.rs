@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// MPI_Session_init
 pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session: Out<Handle>) -> Result<()> {
-    guard.blame(On::Given(errhandler, c::SESSION_NULL));
+    guard.blame(On::WithHandler(errhandler, c::SESSION_NULL));
     session.check()?;
     let hints = guard.objects.info_or_empty(info)?;
     // The device decides which memory kinds there are.
@@ -30,7 +30,7 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     retain(&mut guard.objects.errhandlers, errhandler, Kind::Session)?;
     guard.join()?;
     let handle = guard.objects.sessions.insert(new)?;
-    guard.settle_lock();
+    guard.decide_locking();
     session.set(handle)
 }
 
@@ -43,36 +43,36 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
-        let mut silence = crate::process::report::Silence::begin();
+        let mut silence = crate::process::report::Silence::start();
         guard.wait(|process| {
             silence.check(process, "MPI_Session_finalize");
             let job = process.job();
             (job.p2p.is_quiet() && job.coll.is_quiet()).then_some(())
         });
-        say_goodbye(guard);
+        report_finalized(guard);
     }
     let ended = guard.objects.sessions.remove(handle)?;
     release(&mut guard.objects.errhandlers, ended.errhandler)?;
     if is_last {
         guard.parked = guard.job.take();
     }
-    guard.settle_lock();
+    guard.decide_locking();
     session.set(c::SESSION_NULL)
 }
 
 /// Reports to the other processes, once, that this process has finalized. Once all have, the process leaves
 /// the job: in MPI_Finalize, or at its exit.
-pub(crate) fn say_goodbye(guard: &mut Guard) {
+pub(crate) fn report_finalized(guard: &mut Guard) {
     if guard.departure == Departure::Needed {
         guard.departure = Departure::Arrived;
-        guard.job().membership.arrive();
+        guard.job().membership.arrive_at_finalize();
         // SAFETY: the function is this library's, which is never unloaded while the function is registered.
         unsafe { libc::atexit(at_exit) };
     }
 }
 
 /// Leaves the job, once, after all processes have finalized.
-pub(crate) fn depart(guard: &mut Guard) {
+pub(crate) fn leave_job(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
         guard.job().communicators = Default::default();
@@ -89,7 +89,7 @@ extern "C" fn at_exit() {
         && let Some(job) = guard.parked.take_if(|job| job.membership.is_here())
     {
         guard.job = Some(job);
-        depart(&mut guard);
+        leave_job(&mut guard);
     }
 }
 
@@ -170,7 +170,7 @@ pub fn comm_create_from_group(
     errhandler: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
-    guard.blame(On::Given(errhandler, c::COMM_NULL));
+    guard.blame(On::WithHandler(errhandler, c::COMM_NULL));
     newcomm.check()?;
     let hints = guard.objects.info_or_empty(info)?;
     let tag = tag_words(stringtag)?;
@@ -195,7 +195,7 @@ pub fn intercomm_create_from_groups(
     errhandler: Handle,
     newintercomm: Out<Handle>,
 ) -> Result<()> {
-    guard.blame(On::Given(errhandler, c::COMM_NULL));
+    guard.blame(On::WithHandler(errhandler, c::COMM_NULL));
     newintercomm.check()?;
     let hints = guard.objects.info_or_empty(info)?;
     let tag = tag_words(stringtag)?;
@@ -215,7 +215,7 @@ pub fn intercomm_create_from_groups(
     let words = [&tag[..], &[LEADER]].concat();
     let context = group_context(guard, &words, &local.peers);
     let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
-    let found = guard.root_tells(temporary, local_leader as u32, found);
+    let found = guard.broadcast_from_root(temporary, local_leader as u32, found);
     let removed = guard.objects.comms.remove(temporary)?;
     detach(guard.job(), &removed);
     let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));

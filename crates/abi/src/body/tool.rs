@@ -19,17 +19,17 @@ pub(super) fn wrong<T>(code: i32, sentence: &str) -> Result<T> {
 }
 
 /// Stores a result, unless the pointer is null, as most pointers here may be.
-pub(super) fn give<T: Copy>(out: Out<T>, value: T) -> Result<()> {
+pub(super) fn store_unless_null<T: Copy>(out: Out<T>, value: T) -> Result<()> {
     if out.is_null() { Ok(()) } else { out.set(value) }
 }
 
-pub(super) fn give_at(out: Address, value: usize) -> Result<()> {
-    give(Out::new(out.0, "a handle"), value)
+pub(super) fn store_handle(out: Address, value: usize) -> Result<()> {
+    store_unless_null(Out::new(out.0, "a handle"), value)
 }
 
 /// Stores a string. `length` holds the length of its buffer, and gets the length that is needed or used (MPI
 /// 5.0, section 15.3.3).
-pub(super) fn tell(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
+pub(super) fn store_text(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
     if length.is_null() {
         return Ok(());
     }
@@ -65,10 +65,10 @@ pub(super) fn index_by_name<T>(
 /// call takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
     let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
-    give(provided, level)?;
+    store_unless_null(provided, level)?;
     guard.tool.uses += 1;
     guard.tool.thread_level = guard.tool.thread_level.max(level);
-    guard.settle_lock();
+    guard.decide_locking();
     Ok(())
 }
 
@@ -77,7 +77,7 @@ pub fn t_finalize(guard: &mut Guard) -> Result<()> {
     guard.tool.uses -= 1;
     if guard.tool.uses == 0 {
         guard.tool = Tool::default();
-        guard.settle_lock();
+        guard.decide_locking();
     }
     Ok(())
 }
@@ -93,8 +93,8 @@ pub fn t_enum_get_info(
     name_len: Out<i32>,
 ) -> Result<()> {
     let (setting, choices) = choice(enumtype)?;
-    give(num, choices.len() as i32)?;
-    tell(setting.name, name, name_len)
+    store_unless_null(num, choices.len() as i32)?;
+    store_text(setting.name, name, name_len)
 }
 
 /// MPI_T_enum_get_item
@@ -106,8 +106,8 @@ pub fn t_enum_get_item(
     let Ok(item) = find(choices, indx) else {
         return wrong(c::T_ERR_INVALID_ITEM, "the enumeration has no such item");
     };
-    give(value, indx)?;
-    tell(item, name, name_len)
+    store_unless_null(value, indx)?;
+    store_text(item, name, name_len)
 }
 
 fn choice(enumtype: Address) -> Result<(&'static Setting, &'static [&'static str])> {
@@ -147,7 +147,7 @@ fn value_of(setting: &Setting) -> SettingValue {
 
 /// MPI_T_cvar_get_num
 pub fn t_cvar_get_num(_: &mut Guard, num_cvar: Out<i32>) -> Result<()> {
-    give(num_cvar, cvars().len() as i32)
+    store_unless_null(num_cvar, cvars().len() as i32)
 }
 
 /// MPI_T_cvar_get_info
@@ -164,13 +164,13 @@ pub fn t_cvar_get_info(
         SettingValue::Choice(_) => (c::INT, FIRST + cvar_index as usize),
         SettingValue::Text(_) => (c::CHAR, c::T_ENUM_NULL),
     };
-    tell(setting.name, name, name_len)?;
-    tell(setting.doc, desc, desc_len)?;
-    give(verbosity, c::T_VERBOSITY_USER_BASIC)?;
-    give(datatype, kind)?;
-    give_at(enumtype, number)?;
-    give(bind, c::T_BIND_NO_OBJECT)?;
-    give(scope, c::T_SCOPE_CONSTANT)
+    store_text(setting.name, name, name_len)?;
+    store_text(setting.doc, desc, desc_len)?;
+    store_unless_null(verbosity, c::T_VERBOSITY_USER_BASIC)?;
+    store_unless_null(datatype, kind)?;
+    store_handle(enumtype, number)?;
+    store_unless_null(bind, c::T_BIND_NO_OBJECT)?;
+    store_unless_null(scope, c::T_SCOPE_CONSTANT)
 }
 
 /// MPI_T_cvar_get_index
@@ -185,16 +185,18 @@ pub fn t_cvar_handle_alloc(
 ) -> Result<()> {
     let cvars = cvars();
     let setting = *find(&cvars, cvar_index)?;
-    give(count, if let SettingValue::Text(text) = value_of(setting) { text.len() as i32 + 1 } else { 1 })?;
+    let elements =
+        if let SettingValue::Text(text) = value_of(setting) { text.len() as i32 + 1 } else { 1 };
+    store_unless_null(count, elements)?;
     let at = guard.tool.cvars.insert(cvar_index as usize);
-    give_at(handle, FIRST + at)
+    store_handle(handle, FIRST + at)
 }
 
 /// MPI_T_cvar_handle_free
 pub fn t_cvar_handle_free(guard: &mut Guard, handle: Address) -> Result<()> {
-    cvar(guard, held(handle)?)?;
-    guard.tool.cvars.remove(held(handle)?.0 - FIRST);
-    give_at(handle, c::T_CVAR_HANDLE_NULL)
+    cvar(guard, handle_in(handle)?)?;
+    guard.tool.cvars.remove(handle_in(handle)?.0 - FIRST);
+    store_handle(handle, c::T_CVAR_HANDLE_NULL)
 }
 
 /// MPI_T_cvar_read
@@ -213,7 +215,7 @@ pub fn t_cvar_write(guard: &mut Guard, handle: Address, _buf: Address) -> Result
 }
 
 /// The handle that a variable of the program holds.
-pub(super) fn held(variable: Address) -> Result<Address> {
+pub(super) fn handle_in(variable: Address) -> Result<Address> {
     Ok(Address(Out::<usize>::new(variable.0, "handle").get()?))
 }
 

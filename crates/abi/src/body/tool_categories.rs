@@ -3,7 +3,7 @@
 //! Categories never change. The one source is the clock that traces use; there are no events.
 
 use super::info::enter_info;
-use super::tool::{cvars, find, give, index_by_name, tell, wrong};
+use super::tool::{cvars, find, index_by_name, store_text, store_unless_null, wrong};
 use crate::args::{Address, Array, Callback, Handle, Out, Text, TextOut};
 use crate::process::Guard;
 use error::Result;
@@ -60,7 +60,7 @@ impl Category {
 
 /// MPI_T_category_get_num
 pub fn t_category_get_num(_: &mut Guard, num_cat: Out<i32>) -> Result<()> {
-    give(num_cat, CATEGORIES.len() as i32)
+    store_unless_null(num_cat, CATEGORIES.len() as i32)
 }
 
 /// MPI_T_category_get_info
@@ -70,17 +70,17 @@ pub fn t_category_get_info(
     num_cvars: Out<i32>, num_pvars: Out<i32>, num_categories: Out<i32>,
 ) -> Result<()> {
     let category = find(&CATEGORIES, cat_index)?;
-    tell(category.name, name, name_len)?;
-    tell(category.doc, desc, desc_len)?;
-    give(num_cvars, category.cvars().len() as i32)?;
-    give(num_pvars, category.pvars().len() as i32)?;
-    give(num_categories, category.within.len() as i32)
+    store_text(category.name, name, name_len)?;
+    store_text(category.doc, desc, desc_len)?;
+    store_unless_null(num_cvars, category.cvars().len() as i32)?;
+    store_unless_null(num_pvars, category.pvars().len() as i32)?;
+    store_unless_null(num_categories, category.within.len() as i32)
 }
 
 /// MPI_T_category_get_num_events
 pub fn t_category_get_num_events(_: &mut Guard, cat_index: i32, num_events: Out<i32>) -> Result<()> {
     find(&CATEGORIES, cat_index)?;
-    give(num_events, 0)
+    store_unless_null(num_events, 0)
 }
 
 /// MPI_T_category_get_index
@@ -110,7 +110,7 @@ pub fn t_category_get_events(_: &mut Guard, cat_index: i32, _len: i32, _indices:
 
 /// MPI_T_category_changed
 pub fn t_category_changed(_: &mut Guard, update_number: Out<i32>) -> Result<()> {
-    give(update_number, 0)
+    store_unless_null(update_number, 0)
 }
 
 /// Stores as many indices as the program's array holds.
@@ -120,7 +120,7 @@ fn list(all: &[i32], len: i32, indices: Array<i32>) -> Result<()> {
 
 /// MPI_T_source_get_num
 pub fn t_source_get_num(_: &mut Guard, num_sources: Out<i32>) -> Result<()> {
-    give(num_sources, 1)
+    store_unless_null(num_sources, 1)
 }
 
 /// MPI_T_source_get_info
@@ -131,23 +131,23 @@ pub fn t_source_get_info(
     info: Out<Handle>,
 ) -> Result<()> {
     find(&[()], source_index)?;
-    tell("clock", name, name_len)?;
-    tell("the clock of traces, which all processes of the machine share", desc, desc_len)?;
-    give(ordering, c::T_SOURCE_ORDERED)?;
-    give(ticks_per_second, 1_000_000_000)?;
-    give(max_ticks, i64::MAX)?;
+    store_text("clock", name, name_len)?;
+    store_text("the clock of traces, which all processes of the machine share", desc, desc_len)?;
+    store_unless_null(ordering, c::T_SOURCE_ORDERED)?;
+    store_unless_null(ticks_per_second, 1_000_000_000)?;
+    store_unless_null(max_ticks, i64::MAX)?;
     if info.is_null() { Ok(()) } else { enter_info(guard, objects::Info::default(), info) }
 }
 
 /// MPI_T_source_get_timestamp
 pub fn t_source_get_timestamp(_: &mut Guard, source_index: i32, timestamp: Out<i64>) -> Result<()> {
     find(&[()], source_index)?;
-    give(timestamp, sys::clock::now() as i64)
+    store_unless_null(timestamp, sys::clock::now() as i64)
 }
 
 /// MPI_T_event_get_num
 pub fn t_event_get_num(_: &mut Guard, num_events: Out<i32>) -> Result<()> {
-    give(num_events, 0)
+    store_unless_null(num_events, 0)
 }
 
 /// MPI_T_event_get_index

@@ -2,7 +2,9 @@
 //! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from the
 //! time at which it is started.
 
-use super::tool::{FIRST, find, give, give_at, held, index_by_name, tell, wrong};
+use super::tool::{
+    FIRST, find, handle_in, index_by_name, store_handle, store_text, store_unless_null, wrong,
+};
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Pvar};
 use error::Result;
@@ -42,7 +44,7 @@ impl Pvar {
 
 /// MPI_T_pvar_get_num
 pub fn t_pvar_get_num(_: &mut Guard, num_pvar: Out<i32>) -> Result<()> {
-    give(num_pvar, Counter::ALL.len() as i32)
+    store_unless_null(num_pvar, Counter::ALL.len() as i32)
 }
 
 /// MPI_T_pvar_get_info
@@ -53,17 +55,17 @@ pub fn t_pvar_get_info(
     bind: Out<i32>, readonly: Out<i32>, continuous: Out<i32>, atomic: Out<i32>,
 ) -> Result<()> {
     let counter = *find(Counter::ALL, pvar_index)?;
-    tell(counter.name(), name, name_len)?;
-    tell(counter.doc(), desc, desc_len)?;
-    give(verbosity, c::T_VERBOSITY_USER_DETAIL)?;
-    give(var_class, class_of(counter))?;
-    give(datatype, c::UNSIGNED_LONG_LONG)?;
-    give_at(enumtype, c::T_ENUM_NULL)?;
-    give(bind, c::T_BIND_NO_OBJECT)?;
+    store_text(counter.name(), name, name_len)?;
+    store_text(counter.doc(), desc, desc_len)?;
+    store_unless_null(verbosity, c::T_VERBOSITY_USER_DETAIL)?;
+    store_unless_null(var_class, class_of(counter))?;
+    store_unless_null(datatype, c::UNSIGNED_LONG_LONG)?;
+    store_handle(enumtype, c::T_ENUM_NULL)?;
+    store_unless_null(bind, c::T_BIND_NO_OBJECT)?;
     let level = i32::from(is_level(counter));
-    give(readonly, level)?;
-    give(continuous, level)?;
-    give(atomic, 1 - level)
+    store_unless_null(readonly, level)?;
+    store_unless_null(continuous, level)?;
+    store_unless_null(atomic, 1 - level)
 }
 
 /// MPI_T_pvar_get_index
@@ -76,14 +78,14 @@ pub fn t_pvar_get_index(_: &mut Guard, name: Text, var_class: i32, pvar_index: O
 /// MPI_T_pvar_session_create
 pub fn t_pvar_session_create(guard: &mut Guard, session: Address) -> Result<()> {
     let at = guard.tool.sessions.insert(Slab::new());
-    give_at(session, FIRST + at)
+    store_handle(session, FIRST + at)
 }
 
 /// MPI_T_pvar_session_free
 pub fn t_pvar_session_free(guard: &mut Guard, session: Address) -> Result<()> {
-    pvars(guard, held(session)?)?;
-    guard.tool.sessions.remove(held(session)?.0 - FIRST);
-    give_at(session, c::T_PVAR_SESSION_NULL)
+    pvars(guard, handle_in(session)?)?;
+    guard.tool.sessions.remove(handle_in(session)?.0 - FIRST);
+    store_handle(session, c::T_PVAR_SESSION_NULL)
 }
 
 /// MPI_T_pvar_handle_alloc
@@ -94,15 +96,15 @@ pub fn t_pvar_handle_alloc(
 ) -> Result<()> {
     let counter = *find(Counter::ALL, pvar_index)?;
     let at = pvars(guard, session)?.insert(Pvar { counter, counted: 0, since: None });
-    give(count, 1)?;
-    give_at(handle, FIRST + at)
+    store_unless_null(count, 1)?;
+    store_handle(handle, FIRST + at)
 }
 
 /// MPI_T_pvar_handle_free
 pub fn t_pvar_handle_free(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
-    pvar(guard, session, held(handle)?)?;
-    pvars(guard, session)?.remove(held(handle)?.0 - FIRST);
-    give_at(handle, c::T_PVAR_HANDLE_NULL)
+    pvar(guard, session, handle_in(handle)?)?;
+    pvars(guard, session)?.remove(handle_in(handle)?.0 - FIRST);
+    store_handle(handle, c::T_PVAR_HANDLE_NULL)
 }
 
 /// MPI_T_pvar_start

@@ -5,7 +5,7 @@
 //! processes specify, and, where ranks may be reordered, the cores on which the processes run.
 
 use super::comm::{enter, group_of, intracomm};
-use super::gather::{exchange_words, gather_words};
+use super::exchange::{exchange_words, gather_words};
 use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;
 use error::{Class, Result, fail};

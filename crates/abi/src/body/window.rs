@@ -8,8 +8,8 @@ use super::info::enter_info;
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::attribute;
 use crate::collective::detach;
-use crate::process::{Facts, Win};
 use crate::process::{Guard, On};
+use crate::process::{Win, WindowAttributes};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Info, Kind, constants as c};
@@ -25,13 +25,13 @@ pub fn win_create(
     comm: Handle,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|asked| {
+    let arguments = check(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|arguments| {
         if base.is_null() && size > 0 {
             fail!(Class::Base, "the base is a null pointer, but size is {size}");
         }
-        Ok(NewWindow { base: base.0, ..asked })
+        Ok(NewWindow { base: base.0, ..arguments })
     });
-    create(guard, comm, asked, win).map(drop)
+    create(guard, comm, arguments, win).map(drop)
 }
 
 /// MPI_Win_allocate
@@ -44,8 +44,8 @@ pub fn win_allocate(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check(guard, Flavor::Allocate, (size, disp_unit), info, win);
-    let base = create(guard, comm, asked, win)?;
+    let arguments = check(guard, Flavor::Allocate, (size, disp_unit), info, win);
+    let base = create(guard, comm, arguments, win)?;
     baseptr.store(base)
 }
 
@@ -59,15 +59,15 @@ pub fn win_allocate_shared(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check(guard, Flavor::Shared, (size, disp_unit), info, win);
-    let base = create(guard, comm, asked, win)?;
+    let arguments = check(guard, Flavor::Shared, (size, disp_unit), info, win);
+    let base = create(guard, comm, arguments, win)?;
     baseptr.store(base)
 }
 
 /// MPI_Win_create_dynamic
 pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Out<Handle>) -> Result<()> {
-    let asked = check(guard, Flavor::Dynamic, (0, 1), info, win);
-    create(guard, comm, asked, win).map(drop)
+    let arguments = check(guard, Flavor::Dynamic, (0, 1), info, win);
+    create(guard, comm, arguments, win).map(drop)
 }
 
 /// The arguments of one member for a new window.
@@ -121,8 +121,8 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
 }
 
 /// Makes a window, and returns the address of this rank's memory. Collective.
-fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
-    let (handle, base) = make(guard, comm, asked)?;
+fn create(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
+    let (handle, base) = make(guard, comm, arguments)?;
     win.set(handle)?;
     Ok(base)
 }
@@ -130,24 +130,24 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Ha
 /// Makes a window of existing memory, `bytes` bytes at `base`, in units of bytes. Collective.
 pub(crate) fn make_over(guard: &mut Guard, comm: Handle, base: usize, bytes: u64) -> Result<Handle> {
     let info = hints(Flavor::Create, &Info::default())?;
-    let asked = NewWindow { flavor: Flavor::Create, base, bytes, disp_unit: 1, info };
-    Ok(make(guard, comm, Ok(asked))?.0)
+    let arguments = NewWindow { flavor: Flavor::Create, base, bytes, disp_unit: 1, info };
+    Ok(make(guard, comm, Ok(arguments))?.0)
 }
 
 /// Makes a window. Returns its handle, and the address of this rank's memory. If one member cannot take part,
 /// the call fails on all. Collective.
-fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Handle, usize)> {
+fn make(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<(Handle, usize)> {
     let members = intracomm(guard, comm)?.everybody.clone();
-    let asked = asked.and_then(|asked| match asked.flavor {
-        Flavor::Shared => same_host(guard, &members).map(|()| asked),
-        _ => Ok(asked),
+    let arguments = arguments.and_then(|arguments| match arguments.flavor {
+        Flavor::Shared => same_host(guard, &members).map(|()| arguments),
+        _ => Ok(arguments),
     });
     // The program may free its comm, so the window has a comm of its own for fences (MPI 5.0, section
     // 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
     let (context, group) = (parent.child_context(0), parent.group.clone());
     let hidden = guard.objects.enter_comm(Comm::new(context, group, ""))?;
-    let made = build(guard, hidden, asked).and_then(|made| {
+    let made = build(guard, hidden, arguments).and_then(|made| {
         let (base, spans, key) = (made.facts.base, made.window.spans_hosts(), made.window.key);
         let job = guard.job();
         let handle = job.windows.insert(made)?;
@@ -179,25 +179,25 @@ fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
 }
 
 /// Makes the window of `create` on its comm. Collective.
-fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Win> {
-    let (bytes, scattered) = match &asked {
-        Ok(asked) => (asked.bytes, asked.info.get("alloc_shared_noncontig") == Some("true")),
+fn build(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<Win> {
+    let (bytes, scattered) = match &arguments {
+        Ok(arguments) => (arguments.bytes, arguments.info.get("alloc_shared_noncontig") == Some("true")),
         Err(_) => (0, false),
     };
-    let (asked, all) = all_take_part(guard, comm, asked, |_| [bytes, u64::from(scattered)])?;
+    let (arguments, all) = all_take_part(guard, comm, arguments, |_| [bytes, u64::from(scattered)])?;
     let sizes: Vec<u64> = all.iter().map(|words| words[0]).collect();
     // The memory is contiguous unless all members allow the opposite.
     let scattered = all.iter().all(|words| words[1] != 0);
-    let share = expose(guard, comm, asked, &sizes, scattered);
+    let share = expose(guard, comm, arguments, &sizes, scattered);
     let to_free = share.as_ref().ok().map(|share| (share.exposure.record, share.allocated));
     let agreed = all_take_part(guard, comm, share, |share| share.exposure.to_words());
     if let (Err(_), Some((record, allocated))) = (&agreed, to_free) {
         guard.job().coll.memory().free(record);
         allocated.map(|address| free_mem(guard, Address(address)));
     }
-    let (Share { asked, mut exposure, allocated }, all) = agreed?;
+    let (WindowShare { arguments, mut exposure, allocated }, all) = agreed?;
     let mut exposures: Vec<Exposure> = all.iter().map(|words| Exposure::from_words(words)).collect();
-    if asked.flavor == Flavor::Shared && !scattered {
+    if arguments.flavor == Flavor::Shared && !scattered {
         // The memory is one range in the order of ranks, which rank 0 has allocated (MPI 5.0, section
         // 12.2.3).
         let mut next = exposures[0].mapped;
@@ -206,8 +206,8 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
             next = next.map(|(owner, offset)| (owner, offset + exposure.bytes));
         }
     }
-    let opened = make_reachable(guard, comm, asked.flavor, &exposures)
-        .and_then(|()| open(guard, comm, asked.flavor, &exposures, &mut exposure));
+    let opened = make_reachable(guard, comm, arguments.flavor, &exposures)
+        .and_then(|()| open(guard, comm, arguments.flavor, &exposures, &mut exposure));
     // One member may have no room to map what the others can map.
     let agreed = all_take_part(guard, comm, opened.as_ref().map(drop).map_err(Clone::clone), |()| []);
     let window = match (opened, agreed) {
@@ -228,9 +228,14 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
         name: String::new(),
         errhandler: c::ERRORS_ARE_FATAL,
         attributes: Attributes::default(),
-        info: asked.info,
+        info: arguments.info,
         allocated,
-        facts: Box::new(Facts::new(asked.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
+        facts: Box::new(WindowAttributes::new(
+            arguments.flavor,
+            exposure.base,
+            exposure.bytes,
+            exposure.disp_unit,
+        )),
         epochs: None,
     })
 }
@@ -271,8 +276,8 @@ fn all_take_part<const WORDS: usize, T>(
 }
 
 /// One member's share of a new window.
-struct Share {
-    asked: NewWindow,
+struct WindowShare {
+    arguments: NewWindow,
     exposure: Exposure,
     allocated: Option<usize>,
 }
@@ -281,13 +286,13 @@ struct Share {
 fn expose(
     guard: &mut Guard,
     comm: Handle,
-    mut asked: NewWindow,
+    mut arguments: NewWindow,
     sizes: &[u64],
     scattered: bool,
-) -> Result<Share> {
+) -> Result<WindowShare> {
     let rank = guard.objects.comm(comm)?.rank;
-    let is_shared = asked.flavor == Flavor::Shared;
-    let bytes = match asked.flavor {
+    let is_shared = arguments.flavor == Flavor::Shared;
+    let bytes = match arguments.flavor {
         Flavor::Create | Flavor::Dynamic => None,
         Flavor::Shared if !scattered => {
             let Some(total) = sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)) else {
@@ -295,32 +300,33 @@ fn expose(
             };
             (rank == 0).then_some(total)
         }
-        Flavor::Allocate | Flavor::Shared => Some(asked.bytes),
+        Flavor::Allocate | Flavor::Shared => Some(arguments.bytes),
     };
     let job = guard.job();
     let mut allocated = None;
     if let Some(bytes) = bytes {
-        let address = allocate(job, bytes, &asked.info)?;
+        let address = allocate(job, bytes, &arguments.info)?;
         allocated = Some(address);
-        asked.base = address;
+        arguments.base = address;
     }
     let mut exposure = || -> Result<Exposure> {
         let job = guard.job();
-        if device::on() && asked.bytes > 0 {
-            device::holds(asked.base, asked.bytes as usize)?;
+        if device::on() && arguments.bytes > 0 {
+            device::holds(arguments.base, arguments.bytes as usize)?;
         }
         // The program's memory may be in an arena, too.
-        let mapped =
-            (asked.base != 0).then(|| job.rma.locate(Address(asked.base).exposed(asked.bytes))).flatten();
+        let mapped = (arguments.base != 0)
+            .then(|| job.rma.locate(Address(arguments.base).exposed(arguments.bytes)))
+            .flatten();
         if is_shared && allocated.is_some() && mapped.is_none() {
             fail!(Class::NoMem, "the arena has no space for the memory of a shared window");
         }
         let record = job.rma.record(job.coll.memory(), sizes.len())?;
-        let &NewWindow { base, bytes, disp_unit, .. } = &asked;
+        let &NewWindow { base, bytes, disp_unit, .. } = &arguments;
         Ok(Exposure { record, base, bytes, disp_unit, mapped })
     };
     match exposure() {
-        Ok(exposure) => Ok(Share { asked, exposure, allocated }),
+        Ok(exposure) => Ok(WindowShare { arguments, exposure, allocated }),
         Err(error) => {
             allocated.map(|address| free_mem(guard, Address(address)));
             Err(error)
@@ -375,7 +381,7 @@ pub(crate) fn free(guard: &mut Guard, handle: Handle) -> Result<()> {
     let comm = guard.job().windows.get(handle)?.comm;
     guard.job().window(handle)?.0.may_free()?;
     attribute::delete_all(guard, Kind::Win, handle)?;
-    guard.settle(handle, None)?;
+    guard.wait_for_answers(handle, None)?;
     coll::barrier(guard, comm)?;
     let (objects, job) = guard.parts();
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;

@@ -10,7 +10,7 @@
 use crate::args::Handle;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
-use coll::{Call, Members, Part};
+use coll::{Call, CallBuffer, Members};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
@@ -38,7 +38,7 @@ impl<'a> From<&'a mut Members> for Among<'a> {
 
 impl Guard {
     /// Exchanges words: returns those of all members, in order of rank. Collective.
-    pub(crate) fn all_say<'a>(
+    pub(crate) fn gather_from_all<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
         words: &[u64],
@@ -71,7 +71,7 @@ impl Guard {
         outcome?;
         let sentence = sentence.to_vec();
         let sentence = String::from_utf8_lossy(&sentence);
-        Err(retold(
+        Err(remote_error(
             code,
             format!("rank {rank} of the comm failed, and the call succeeds on all or none: {sentence}"),
         ))
@@ -81,7 +81,7 @@ impl Guard {
     /// Collective.
     ///
     /// Errors: the root's error, on all members.
-    pub(crate) fn root_tells<'a>(
+    pub(crate) fn broadcast_from_root<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
         root: u32,
@@ -93,16 +93,18 @@ impl Guard {
             bytes = found.as_ref().map_or_else(|error| error.message.clone().into_bytes(), Vec::clone);
             header = verdict(found, bytes.len());
         }
-        let told = Block::of(&to_bytes(&header.map(|word| word as i64)));
-        among.broadcast(self, root, &told)?;
-        let [code, length] = to_words(&told.to_vec())[..] else { unreachable!("two words") };
+        let sent_header = Block::of(&to_bytes(&header.map(|word| word as i64)));
+        among.broadcast(self, root, &sent_header)?;
+        let [code, length] = to_words(&sent_header.to_vec())[..] else { unreachable!("two words") };
         bytes.resize(length as usize, 0);
         let bytes = Block::of(&bytes);
         among.broadcast(self, root, &bytes)?;
         match (found, code) {
             (Some(found), _) => found,
             (None, 0) => Ok(bytes.to_vec()),
-            (None, code) => Err(retold(code as u64, String::from_utf8_lossy(&bytes.to_vec()).into_owned())),
+            (None, code) => {
+                Err(remote_error(code as u64, String::from_utf8_lossy(&bytes.to_vec()).into_owned()))
+            }
         }
     }
 }
@@ -127,8 +129,8 @@ impl Among<'_> {
         match self {
             Among::Comm(comm) => finish(guard, Planned::gathering_bytes(*comm, &mine, &all))?,
             Among::Members(members) => {
-                let input = Part::bytes(Buffer::from(mine.span()));
-                let output = Part::PerRank(Buffer::from(all.span()));
+                let input = CallBuffer::bytes(Buffer::from(mine.span()));
+                let output = CallBuffer::PerRank(Buffer::from(all.span()));
                 carry_out(guard, members, Call::new(Collective::Allgather, input, output))?;
             }
         }
@@ -140,8 +142,12 @@ impl Among<'_> {
         match self {
             Among::Comm(comm) => finish(guard, Planned::spreading_bytes(*comm, root, bytes)),
             Among::Members(members) => {
-                let output = Part::bytes(Buffer::from(bytes.span()));
-                carry_out(guard, members, Call { root, ..Call::new(Collective::Bcast, Part::None, output) })
+                let output = CallBuffer::bytes(Buffer::from(bytes.span()));
+                carry_out(
+                    guard,
+                    members,
+                    Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) },
+                )
             }
         }
     }
@@ -157,7 +163,7 @@ fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
 }
 
 /// The error of another member.
-fn retold(code: u64, sentence: String) -> Error {
+fn remote_error(code: u64, sentence: String) -> Error {
     match Class::numbered(code as i32) {
         Some(class) => Error::new(class, sentence),
         None => Error::new(Class::Other, sentence).with_code(code as i32),

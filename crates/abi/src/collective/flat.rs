@@ -7,8 +7,8 @@
 use crate::args::Handle;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Planned, Work, to_bytes, to_words};
-use coll::carrier::{Asked, Moved, Slots};
-use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
+use coll::carrier::{CallFacts, Moved, Slots};
+use coll::{CALLS_BEFORE, Call, Coll, FlatForm, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
 use schedule::algorithm::Collective;
@@ -17,25 +17,25 @@ use telemetry::Counter;
 
 /// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
-pub(super) struct Member {
+pub(super) struct FlatMember {
     flat: Flat,
     rank: usize,
     pub(super) size: usize,
 }
 
-impl Member {
+impl FlatMember {
     #[inline(always)]
-    pub(super) fn of(comm: &Comm) -> Member {
-        Member { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
+    pub(super) fn of(comm: &Comm) -> FlatMember {
+        FlatMember { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
     }
 
     /// The state of the comm's slots for a call.
     #[inline(always)]
-    pub(super) fn slots(&self, coll: &Coll, asked: &Asked) -> Slots {
+    pub(super) fn slots(&self, coll: &Coll, call_facts: &CallFacts) -> Slots {
         match self.flat {
             Flat::Counted(_) => Slots::Unattached,
             Flat::Refused => Slots::Refused,
-            Flat::Attached(set) => coll.slots(set, asked),
+            Flat::Attached(set) => coll.slots(set, call_facts),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Guard {
         &mut self,
         planned: &Planned,
         collective: Collective,
-        member: Member,
+        member: FlatMember,
         slots: Slots,
     ) -> Result<bool> {
         match (member.flat, slots) {
@@ -87,8 +87,8 @@ impl Guard {
         let form = self.job().coll.form(set, &mut short, moved);
         coll::count(short.collective);
         match form {
-            Form::Short => self.flat_rounds(set, &mut short)?,
-            Form::Pulled(mut pull) => self.flat_rounds(set, &mut *pull)?,
+            FlatForm::Short => self.flat_rounds(set, &mut short)?,
+            FlatForm::Pulled(mut pull) => self.flat_rounds(set, &mut *pull)?,
         }
         Ok(true)
     }
@@ -124,7 +124,7 @@ impl Guard {
     /// Carries out one round, or the rest of the round that the fast path has started.
     #[inline]
     fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
-        let mut active = self.job().coll.begin(set, call);
+        let mut active = self.job().coll.start_round(set, call);
         let advance = |process: &mut Process| process.job().coll.advance(set, &mut active, call);
         let needs = |process: &mut Process, cpu| process.job().coll.waits_for_one_on(set, cpu);
         if let Some(outcome) = self.look_for(advance, needs) {
@@ -140,7 +140,7 @@ impl Guard {
 
     /// Counts a call that slots would have taken. Attaches slots at call number `CALLS_BEFORE`.
     #[cold]
-    fn count_call(&mut self, comm: Handle, member: Member) -> Result<()> {
+    fn count_call(&mut self, comm: Handle, member: FlatMember) -> Result<()> {
         let Flat::Counted(calls) = member.flat else { return Ok(()) };
         if calls + 1 < CALLS_BEFORE {
             self.objects.comms.get_mut(comm)?.flat = Flat::Counted(calls + 1);

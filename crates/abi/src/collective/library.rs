@@ -10,8 +10,8 @@ use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
 use ccl::{Communicator, Library, Memory, Message, Step};
-use coll::carrier::{Asked, Way};
-use coll::{Call, Part};
+use coll::carrier::{CallFacts, CallMode};
+use coll::{Call, CallBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
@@ -23,17 +23,17 @@ impl Guard {
     pub(super) fn library(
         &mut self,
         planned: &Planned,
-        asked: &Asked,
-    ) -> Result<Option<coll::carrier::Library>> {
+        call_facts: &CallFacts,
+    ) -> Result<Option<coll::carrier::LibraryFacts>> {
         let Some(library) = ccl::get() else { return Ok(None) };
         let context = self.objects.comm(planned.comm)?.context;
-        let (job, name) = (self.job(), asked.collective.name());
-        Ok(Some(coll::carrier::Library {
-            measured: job.membership.tuning.library_bytes_min(&settings::get().ccl, name, asked.members),
+        let (job, name) = (self.job(), call_facts.collective.name());
+        Ok(Some(coll::carrier::LibraryFacts {
+            measured: job.membership.tuning.library_bytes_min(&settings::get().ccl, name, call_facts.members),
             has_operator: operation(&planned.call).is_some(),
             // Blocking calls on different comms have one order on all ranks, and a persistent call gets a
             // communicator of its own. Nonblocking calls need not have one order.
-            may_join: asked.way != Way::Nonblocking
+            may_join: call_facts.mode != CallMode::Nonblocking
                 || job.communicators.has(context)
                 || library.joins_in_any_order(),
         }))
@@ -69,12 +69,13 @@ impl Guard {
     /// The steps of a call. Stand-ins for its buffers belong to the running call.
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<Step>> {
         let comm = self.objects.comm(planned.comm)?;
-        let mut place = Place { on_device: library.memory() == Memory::Device, staged: Vec::new() };
+        let mut buffers =
+            LibraryBuffers { on_device: library.memory() == Memory::Device, staged: Vec::new() };
         let (call, rank, size) = (&planned.call, comm.rank, comm.size());
-        let steps = Stepped { call, rank, size, place: &mut place }.steps()?;
+        let steps = Stepped { call, rank, size, buffers: &mut buffers }.steps()?;
         // The stand-ins of the arguments were never filled, and nothing reads them.
         drop(staging::take());
-        staging::put_back(place.staged);
+        staging::put_back(buffers.staged);
         Ok(steps)
     }
 }
@@ -130,12 +131,12 @@ fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
 }
 
 /// Finds an address for each buffer in the memory that the library takes.
-struct Place {
+struct LibraryBuffers {
     on_device: bool,
     staged: Vec<Staged>,
 }
 
-impl Place {
+impl LibraryBuffers {
     /// The address of bytes that the library reads.
     fn read(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, true, false)
@@ -161,17 +162,17 @@ impl Place {
         {
             return Ok(span.address());
         }
-        self.apart(buffer, is_read, is_written)
+        self.stand_in_for(buffer, is_read, is_written)
     }
 
     /// The address of a stand-in for the buffer, never the program's own memory.
-    fn apart(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
+    fn stand_in_for(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {
             return Ok(0);
         }
         let mut staged = Staged::new(user, self.on_device)?;
-        staged.use_for(is_read, is_written)?;
+        staged.set_use(is_read, is_written)?;
         let address = staged.address();
         self.staged.push(staged);
         Ok(address)
@@ -183,7 +184,7 @@ struct Stepped<'a> {
     call: &'a Call,
     rank: u32,
     size: u32,
-    place: &'a mut Place,
+    buffers: &'a mut LibraryBuffers,
 }
 
 impl Stepped<'_> {
@@ -213,7 +214,7 @@ impl Stepped<'_> {
 
     fn bcast(&mut self) -> Result<Vec<Step>> {
         let Some(data) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
-        let at = if self.is_root() { self.place.read(data)? } else { self.place.write(data)? };
+        let at = if self.is_root() { self.buffers.read(data)? } else { self.buffers.write(data)? };
         Ok(vec![Step::Broadcast { at, bytes: data.bytes(), root: self.call.root }])
     }
 
@@ -221,9 +222,9 @@ impl Stepped<'_> {
         let Some(output) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
         let bytes = output.bytes() / self.size as usize;
         let (from, to) = match self.call.input.buffers().first() {
-            Some(input) if !self.call.in_place => (self.place.read(input)?, self.place.write(output)?),
+            Some(input) if !self.call.in_place => (self.buffers.read(input)?, self.buffers.write(output)?),
             _ => {
-                let to = self.place.update(output)?;
+                let to = self.buffers.update(output)?;
                 (to + bytes * self.rank as usize, to)
             }
         };
@@ -232,9 +233,9 @@ impl Stepped<'_> {
 
     fn allgatherv(&mut self) -> Result<Vec<Step>> {
         let Stepped { call, rank, size, .. } = *self;
-        let recvs = blocks(&call.output, size, self.without(), |data| self.place.write(data))?;
+        let recvs = blocks(&call.output, size, self.without(), |data| self.buffers.write(data))?;
         let own = if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
-        let (at, bytes) = (self.place.read(own)?, own.bytes());
+        let (at, bytes) = (self.buffers.read(own)?, own.bytes());
         let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
         let sends = sends.filter(|_| bytes > 0).map(|peer| Message { peer, at, bytes }).collect();
         Ok(vec![Step::Exchange { sends, recvs }])
@@ -243,15 +244,15 @@ impl Stepped<'_> {
     fn gather(&mut self) -> Result<Vec<Step>> {
         let Stepped { call, rank, size, .. } = *self;
         if !self.is_root() {
-            let sends = single(&call.input, call.root, |data| self.place.read(data))?;
+            let sends = single(&call.input, call.root, |data| self.buffers.read(data))?;
             return Ok(vec![Step::Exchange { sends, recvs: Vec::new() }]);
         }
         // In place, the root's own block is in its position already, also if one stand-in has all blocks.
         let recvs =
-            blocks(&call.output, size, self.without(), |data| self.place.find(data, call.in_place, true))?;
+            blocks(&call.output, size, self.without(), |data| self.buffers.find(data, call.in_place, true))?;
         let sends = match call.in_place {
             true => Vec::new(),
-            false => single(&call.input, rank, |data| self.place.read(data))?,
+            false => single(&call.input, rank, |data| self.buffers.read(data))?,
         };
         Ok(vec![Step::Exchange { sends, recvs }])
     }
@@ -259,13 +260,13 @@ impl Stepped<'_> {
     fn scatter(&mut self) -> Result<Vec<Step>> {
         let Stepped { call, rank, size, .. } = *self;
         if !self.is_root() {
-            let recvs = single(&call.output, call.root, |data| self.place.write(data))?;
+            let recvs = single(&call.output, call.root, |data| self.buffers.write(data))?;
             return Ok(vec![Step::Exchange { sends: Vec::new(), recvs }]);
         }
-        let sends = blocks(&call.input, size, self.without(), |data| self.place.read(data))?;
+        let sends = blocks(&call.input, size, self.without(), |data| self.buffers.read(data))?;
         let recvs = match call.in_place {
             true => Vec::new(),
-            false => single(&call.output, rank, |data| self.place.write(data))?,
+            false => single(&call.output, rank, |data| self.buffers.write(data))?,
         };
         Ok(vec![Step::Exchange { sends, recvs }])
     }
@@ -274,10 +275,10 @@ impl Stepped<'_> {
         let Stepped { call, size, .. } = *self;
         let sends = match call.in_place {
             // One buffer is both sent and received.
-            true => blocks(&call.output, size, None, |data| self.place.apart(data, true, false))?,
-            false => blocks(&call.input, size, None, |data| self.place.read(data))?,
+            true => blocks(&call.output, size, None, |data| self.buffers.stand_in_for(data, true, false))?,
+            false => blocks(&call.input, size, None, |data| self.buffers.read(data))?,
         };
-        let recvs = blocks(&call.output, size, None, |data| self.place.write(data))?;
+        let recvs = blocks(&call.output, size, None, |data| self.buffers.write(data))?;
         Ok(vec![Step::Exchange { sends, recvs }])
     }
 
@@ -287,11 +288,11 @@ impl Stepped<'_> {
         let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
         let (from, to, count) = match (call.input.buffers().first(), call.output.buffers().first()) {
             (Some(input), Some(output)) if !call.in_place => {
-                (self.place.read(input)?, self.place.write(output)?, elements(input))
+                (self.buffers.read(input)?, self.buffers.write(output)?, elements(input))
             }
-            (Some(input), None) => (self.place.read(input)?, 0, elements(input)),
+            (Some(input), None) => (self.buffers.read(input)?, 0, elements(input)),
             (_, Some(output)) => {
-                let to = self.place.update(output)?;
+                let to = self.buffers.update(output)?;
                 (to, to, elements(output))
             }
             (None, None) => return Ok(Vec::new()),
@@ -310,10 +311,13 @@ impl Stepped<'_> {
         let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
         let Some(input) = input else { return Ok(Vec::new()) };
         // In place, the result lies at the beginning of the vector.
-        let from =
-            if call.in_place { self.place.apart(input, true, false)? } else { self.place.read(input)? };
-        let to = output.map_or(Ok(0), |output| self.place.write(output))?;
-        let Part::CutAt { at, .. } = &call.input else {
+        let from = if call.in_place {
+            self.buffers.stand_in_for(input, true, false)?
+        } else {
+            self.buffers.read(input)?
+        };
+        let to = output.map_or(Ok(0), |output| self.buffers.write(output))?;
+        let CallBuffer::CutAt { at, .. } = &call.input else {
             let count = output.map_or(0, |output| output.bytes() / element_bytes);
             return Ok(vec![Step::ReduceScatter { from, to, count, kind, op }]);
         };
@@ -327,7 +331,11 @@ impl Stepped<'_> {
 }
 
 /// A whole part as one message to or from `peer`.
-fn single(part: &Part, peer: u32, mut at: impl FnMut(&Buffer) -> Result<usize>) -> Result<Vec<Message>> {
+fn single(
+    part: &CallBuffer,
+    peer: u32,
+    mut at: impl FnMut(&Buffer) -> Result<usize>,
+) -> Result<Vec<Message>> {
     match part.buffers().first() {
         Some(data) if data.bytes() > 0 => Ok(vec![Message { peer, at: at(data)?, bytes: data.bytes() }]),
         _ => Ok(Vec::new()),
@@ -336,13 +344,13 @@ fn single(part: &Part, peer: u32, mut at: impl FnMut(&Buffer) -> Result<usize>) 
 
 /// The blocks of a part as messages to or from each rank except `without`.
 fn blocks(
-    part: &Part,
+    part: &CallBuffer,
     size: u32,
     without: Option<u32>,
     mut at: impl FnMut(&Buffer) -> Result<usize>,
 ) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
-    if let Part::PerRank(whole) = part {
+    if let CallBuffer::PerRank(whole) = part {
         let (bytes, at) = (whole.bytes() / size as usize, at(whole)?);
         messages.extend((0..size).map(|peer| Message { peer, at: at + bytes * peer as usize, bytes }));
     }

@@ -18,13 +18,13 @@ mod start;
 use crate::args::{Address, Counts, Handle, In};
 use crate::process::Process;
 use crate::request::Planned;
-use coll::{Call, Part};
+use coll::{Call, CallBuffer};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 pub(crate) use flat::detach;
 use objects::{Comm, constants};
 use schedule::algorithm::Collective;
-pub(crate) use start::opened;
+pub(crate) use start::queue_when_due;
 use std::sync::Arc;
 
 /// A buffer, its count and its datatype.
@@ -57,7 +57,7 @@ struct Position {
 }
 
 /// The part of a rank in a rooted collective (MPI 5.0, section 6.2.3).
-struct Role {
+struct RootRole {
     /// The root's place in `Members::peers`.
     root: u32,
     is_root: bool,
@@ -74,7 +74,7 @@ impl Position {
     }
 }
 
-impl Role {
+impl RootRole {
     /// Whether this rank is in the group of an intercommunicator's root without being the root. Then only
     /// `comm` and `root` are significant.
     fn is_idle(&self) -> bool {
@@ -87,15 +87,18 @@ impl Role {
 impl Process {
     #[inline(always)]
     pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
-        self.place(comm)?;
-        Ok(Planned::new(comm, Call::new(Collective::Barrier, Part::None, Part::None)))
+        self.position(comm)?;
+        Ok(Planned::new(comm, Call::new(Collective::Barrier, CallBuffer::None, CallBuffer::None)))
     }
 
     #[inline(always)]
     pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
         let role = self.role(comm, root)?;
-        let output = if role.is_idle() { Part::None } else { Part::bytes(self.typed(data)?) };
-        Ok(Planned::new(comm, Call { root: role.root, ..Call::new(Collective::Bcast, Part::None, output) }))
+        let output = if role.is_idle() { CallBuffer::None } else { CallBuffer::bytes(self.typed(data)?) };
+        Ok(Planned::new(
+            comm,
+            Call { root: role.root, ..Call::new(Collective::Bcast, CallBuffer::None, output) },
+        ))
     }
 
     #[inline(always)]
@@ -106,7 +109,8 @@ impl Process {
         send: Typed,
         recv: Typed,
     ) -> Result<Planned> {
-        let output = |process: &mut Process, partners| process.per_rank(recv, partners).map(Part::PerRank);
+        let output =
+            |process: &mut Process, partners| process.per_rank(recv, partners).map(CallBuffer::PerRank);
         self.gathering(Collective::Gather, comm, root, send, output)
     }
 
@@ -130,7 +134,8 @@ impl Process {
         send: Typed,
         recv: Typed,
     ) -> Result<Planned> {
-        let input = |process: &mut Process, partners| process.per_rank(send, partners).map(Part::PerRank);
+        let input =
+            |process: &mut Process, partners| process.per_rank(send, partners).map(CallBuffer::PerRank);
         self.scattering(Collective::Scatter, comm, root, input, recv)
     }
 
@@ -147,35 +152,39 @@ impl Process {
 
     #[inline(always)]
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
-        let place = self.place(comm)?;
+        let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
-        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
+        let input = if in_place { CallBuffer::None } else { CallBuffer::bytes(self.typed(send)?) };
+        let output = CallBuffer::PerRank(self.per_rank(recv, position.partners)?);
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgather, input, output) }))
     }
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
-        let place = self.place(comm)?;
+        let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
-        let output = self.weighted(recv, place.partners)?;
+        let input = if in_place { CallBuffer::None } else { CallBuffer::bytes(self.typed(send)?) };
+        let output = self.weighted(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgatherv, input, output) }))
     }
 
     #[inline(always)]
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
-        let place = self.place(comm)?;
+        let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, place.partners)?) };
-        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
+        let input = if in_place {
+            CallBuffer::None
+        } else {
+            CallBuffer::PerRank(self.per_rank(send, position.partners)?)
+        };
+        let output = CallBuffer::PerRank(self.per_rank(recv, position.partners)?);
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoall, input, output) }))
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
-        let place = self.place(comm)?;
+        let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { self.weighted(send, place.partners)? };
-        let output = self.weighted(recv, place.partners)?;
+        let input = if in_place { CallBuffer::None } else { self.weighted(send, position.partners)? };
+        let output = self.weighted(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallv, input, output) }))
     }
 
@@ -185,10 +194,10 @@ impl Process {
         send: TypedEach,
         recv: TypedEach,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
+        let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { self.typed_each(send, place.partners)? };
-        let output = self.typed_each(recv, place.partners)?;
+        let input = if in_place { CallBuffer::None } else { self.typed_each(send, position.partners)? };
+        let output = self.typed_each(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallw, input, output) }))
     }
 }
@@ -202,15 +211,16 @@ impl Process {
         comm: Handle,
         root: i32,
         send: Typed,
-        output: impl FnOnce(&mut Process, usize) -> Result<Part>,
+        output: impl FnOnce(&mut Process, usize) -> Result<CallBuffer>,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         let in_place = role.serves && self.in_place(comm, send.0)?;
         if in_place && !role.is_root {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
-        let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
-        let output = if role.is_root { output(self, role.at.partners)? } else { Part::None };
+        let input =
+            if role.serves && !in_place { CallBuffer::bytes(self.typed(send)?) } else { CallBuffer::None };
+        let output = if role.is_root { output(self, role.at.partners)? } else { CallBuffer::None };
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
@@ -221,7 +231,7 @@ impl Process {
         collective: Collective,
         comm: Handle,
         root: i32,
-        input: impl FnOnce(&mut Process, usize) -> Result<Part>,
+        input: impl FnOnce(&mut Process, usize) -> Result<CallBuffer>,
         recv: Typed,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
@@ -229,23 +239,26 @@ impl Process {
         if in_place && !role.is_root {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
         }
-        let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
-        let input = if role.is_root { input(self, role.at.partners)? } else { Part::None };
+        let output =
+            if role.serves && !in_place { CallBuffer::bytes(self.typed(recv)?) } else { CallBuffer::None };
+        let input = if role.is_root { input(self, role.at.partners)? } else { CallBuffer::None };
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
     #[inline]
-    fn place(&self, comm: Handle) -> Result<Position> {
+    fn position(&self, comm: Handle) -> Result<Position> {
         Ok(Position::of(self.objects.comm(comm)?))
     }
 
     #[inline(always)]
-    fn role(&self, handle: Handle, root: i32) -> Result<Role> {
+    fn role(&self, handle: Handle, root: i32) -> Result<RootRole> {
         let comm = self.objects.comm(handle)?;
         let at = Position::of(comm);
         match u32::try_from(root) {
             _ if at.is_inter => role_between(comm, root),
-            Ok(root) if root < comm.size() => Ok(Role { root, is_root: root == comm.rank, serves: true, at }),
+            Ok(root) if root < comm.size() => {
+                Ok(RootRole { root, is_root: root == comm.rank, serves: true, at })
+            }
             _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", comm.size()),
         }
     }
@@ -283,7 +296,7 @@ impl Process {
         &mut self,
         Weighted(address, counts, displs, datatype): Weighted,
         blocks: usize,
-    ) -> Result<Part> {
+    ) -> Result<CallBuffer> {
         let (counts, displs) = (counts.read(blocks)?, displs.read(blocks)?);
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
@@ -291,39 +304,39 @@ impl Process {
             process.collective_buffer(address, counts[at], datatype)
         };
         let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
-        Ok(Part::Each(Arc::from(buffers?)))
+        Ok(CallBuffer::Each(Arc::from(buffers?)))
     }
 
     pub(crate) fn typed_each(
         &mut self,
         TypedEach(address, counts, displs, types): TypedEach,
         blocks: usize,
-    ) -> Result<Part> {
+    ) -> Result<CallBuffer> {
         let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
         let buffers: Result<Vec<_>> = (0..blocks)
             .map(|at| {
                 self.collective_buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at])
             })
             .collect();
-        Ok(Part::Each(Arc::from(buffers?)))
+        Ok(CallBuffer::Each(Arc::from(buffers?)))
     }
 }
 
 /// The part of a rank of an intercommunicator in a rooted collective.
 #[cold]
-fn role_between(comm: &Comm, root: i32) -> Result<Role> {
+fn role_between(comm: &Comm, root: i32) -> Result<RootRole> {
     let (local, partners) = comm.places();
     let (place, at) = (comm.place(), Position::of(comm));
     match u32::try_from(root) {
         Ok(rank) if (rank as usize) < partners.len() => {
-            Ok(Role { root: partners.start as u32 + rank, is_root: false, serves: true, at })
+            Ok(RootRole { root: partners.start as u32 + rank, is_root: false, serves: true, at })
         }
-        _ if root == constants::ROOT => Ok(Role { root: place, is_root: true, serves: false, at }),
+        _ if root == constants::ROOT => Ok(RootRole { root: place, is_root: true, serves: false, at }),
         // Only the root and the other group know the root. For the other ranks of this group any other rank
         // stands for it.
         _ if root == constants::PROC_NULL => {
             match local.map(|rank| rank as u32).find(|rank| *rank != place) {
-                Some(other) => Ok(Role { root: other, is_root: false, serves: false, at }),
+                Some(other) => Ok(RootRole { root: other, is_root: false, serves: false, at }),
                 None => {
                     fail!(Class::Root, "root is MPI_PROC_NULL, but nobody else of this group can be the root")
                 }

@@ -7,9 +7,9 @@
 
 use super::start::next_members;
 use crate::process::Guard;
-use crate::request::{OnDevice, Planned, Share, Work};
-use crate::staging::{self, Memory};
-use coll::{Call, Part};
+use crate::request::{DeviceShare, OnDevice, Planned, Work};
+use crate::staging::{self, StandInMemory};
+use coll::{Call, CallBuffer};
 use datatype::Buffer;
 use device::kernel::Reduction;
 use error::Result;
@@ -37,9 +37,9 @@ impl Guard {
         let comm = objects.comms.get_mut(planned.comm)?;
         let members = std::array::from_fn(|_| next_members(comm, false));
         let usual = (planned.call.clone(), staging::take());
-        let mut begun = OnDevice::start(planned.comm, share, members, usual, &mut job.coll)?;
-        begun.operation = self.begun(|| planned.told());
-        Ok(Work::OnDevice(Box::new(begun)))
+        let mut started = OnDevice::start(planned.comm, share, members, usual, &mut job.coll)?;
+        started.operation = self.record_collective(|| planned.traced());
+        Ok(Work::OnDevice(Box::new(started)))
     }
 
     fn are_here(&mut self, peers: &[u32]) -> bool {
@@ -58,7 +58,7 @@ fn reduction(call: &Call) -> Option<Reduction> {
 }
 
 /// This rank's share, or None if its buffers are not suitable.
-fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<Share> {
+fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<DeviceShare> {
     use Collective::*;
     let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
     let input = call.input.buffers().first().map(user).unwrap_or(Some(output))?;
@@ -70,7 +70,7 @@ fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<
         _ if call.collective == Reduce => {
             cut(&|rank| if rank > call.root as usize { input.bytes() } else { 0 })
         }
-        Part::CutAt { at, .. } => cut(&|rank| at[rank] as usize),
+        CallBuffer::CutAt { at, .. } => cut(&|rank| at[rank] as usize),
         _ => cut(&|rank| rank * elements / size * reduction.stride),
     };
     let (offset, bytes) = pieces[rank];
@@ -80,18 +80,18 @@ fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<
         ReduceScatter | ReduceScatterBlock if call.in_place => return None,
         _ => (output.slice(0, bytes), None),
     };
-    Some(Share { reduction, rank, pieces, input, sum, whole, aside: None })
+    Some(DeviceShare { reduction, rank, pieces, input, sum, whole, aside: None })
 }
 
 /// The share with the extra memory that it needs in place, or None if the device has no memory for it.
-fn with_aside(share: Share) -> Option<Share> {
+fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     let (offset, bytes) = share.pieces[share.rank];
     let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();
     if share.rank == 0 || !is_in_place {
         return Some(share);
     }
-    let aside = Some(Memory::new(bytes, true).ok()?);
-    Some(Share { aside, ..share })
+    let aside = Some(StandInMemory::new(bytes, true).ok()?);
+    Some(DeviceShare { aside, ..share })
 }
 
 /// The program's memory, or None if it has gaps.

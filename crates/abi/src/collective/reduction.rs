@@ -14,10 +14,10 @@
 
 use super::{Position, Reduced};
 use crate::args::{Address, Counts, Handle};
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::process::Process;
-use crate::request::{Imaged, Planned, Shape, UserOp, one};
-use coll::{Call, Part};
+use crate::request::{ImageShape, Imaged, Planned, UserOp, one};
+use coll::{Call, CallBuffer};
 use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::Op;
@@ -34,39 +34,39 @@ impl Process {
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         if role.is_idle() {
-            let call = Call::new(Collective::Reduce, Part::None, Part::None);
+            let call = Call::new(Collective::Reduce, CallBuffer::None, CallBuffer::None);
             return Ok(Planned::new(comm, Call { root: role.root, ..call }));
         }
         if role.serves && !role.is_root && data.sendbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
         let part = match (role.serves, role.is_root) {
-            (true, true) => Does::Both,
-            (true, false) => Does::Gives,
-            (false, _) => Does::Gets,
+            (true, true) => Participation::Both,
+            (true, false) => Participation::Sends,
+            (false, _) => Participation::Receives,
         };
-        let whole = Arguments::of(Collective::Reduce, comm, role.at, Elements::Whole(count), data);
-        self.reducing(Arguments { root: role.root, part, ..whole })
+        let whole = ReductionArguments::of(Collective::Reduce, comm, role.at, Elements::Whole(count), data);
+        self.reducing(ReductionArguments { root: role.root, part, ..whole })
     }
 
     #[inline(always)]
     pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        let at = self.place(comm)?;
-        self.reducing(Arguments::of(Collective::Allreduce, comm, at, Elements::Whole(count), data))
+        let at = self.position(comm)?;
+        self.reducing(ReductionArguments::of(Collective::Allreduce, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
     pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        let at = self.place(comm)?;
-        self.reducing(Arguments::of(Collective::Scan, comm, at, Elements::Whole(count), data))
+        let at = self.position(comm)?;
+        self.reducing(ReductionArguments::of(Collective::Scan, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
     pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        let at = self.place(comm)?;
-        self.reducing(Arguments::of(Collective::Exscan, comm, at, Elements::Whole(count), data))
+        let at = self.position(comm)?;
+        self.reducing(ReductionArguments::of(Collective::Exscan, comm, at, Elements::Whole(count), data))
     }
 
     #[inline(always)]
@@ -76,9 +76,9 @@ impl Process {
         count: i64,
         data: Reduced,
     ) -> Result<Planned> {
-        let at = self.place(comm)?;
+        let at = self.position(comm)?;
         let elements = Elements::Equal(count, at.size);
-        self.reducing(Arguments::of(Collective::ReduceScatterBlock, comm, at, elements, data))
+        self.reducing(ReductionArguments::of(Collective::ReduceScatterBlock, comm, at, elements, data))
     }
 
     pub(crate) fn plan_reduce_scatter(
@@ -87,9 +87,15 @@ impl Process {
         counts: Counts,
         data: Reduced,
     ) -> Result<Planned> {
-        let at = self.place(comm)?;
+        let at = self.position(comm)?;
         let counts = counts.read(at.size)?;
-        self.reducing(Arguments::of(Collective::ReduceScatter, comm, at, Elements::Blocks(&counts), data))
+        self.reducing(ReductionArguments::of(
+            Collective::ReduceScatter,
+            comm,
+            at,
+            Elements::Blocks(&counts),
+            data,
+        ))
     }
 }
 
@@ -134,26 +140,26 @@ impl Elements<'_> {
 
 /// Whether a rank gives a vector, gets a result, or both.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum Participation {
     /// The rank gives a vector, and gets a result.
     Both,
-    Gives,
-    Gets,
+    Sends,
+    Receives,
 }
 
 /// The arguments of a reduction, and this rank's part in it.
 #[derive(Clone, Copy)]
-struct Arguments<'a> {
+struct ReductionArguments<'a> {
     collective: Collective,
     comm: Handle,
     at: Position,
     root: u32,
     elements: Elements<'a>,
     data: Reduced,
-    part: Does,
+    part: Participation,
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> ReductionArguments<'a> {
     /// A reduction without a root.
     #[inline(always)]
     fn of(
@@ -162,14 +168,14 @@ impl<'a> Arguments<'a> {
         at: Position,
         elements: Elements<'a>,
         data: Reduced,
-    ) -> Arguments<'a> {
-        Arguments { collective, comm, at, root: 0, elements, data, part: Does::Both }
+    ) -> ReductionArguments<'a> {
+        ReductionArguments { collective, comm, at, root: 0, elements, data, part: Participation::Both }
     }
 }
 
 /// The checked arguments of a reduction.
 #[derive(Clone, Copy)]
-struct Reduction<'a> {
+struct CheckedReduction<'a> {
     collective: Collective,
     comm: Handle,
     root: u32,
@@ -185,9 +191,9 @@ struct Reduction<'a> {
 
 impl Process {
     #[inline(always)] // Most arguments are constants.
-    fn reducing(&mut self, arguments: Arguments) -> Result<Planned> {
-        let Arguments { collective, comm, at, root, elements, data, part } = arguments;
-        let (sends, receives) = (part != Does::Gets, part != Does::Gives);
+    fn reducing(&mut self, arguments: ReductionArguments) -> Result<Planned> {
+        let ReductionArguments { collective, comm, at, root, elements, data, part } = arguments;
+        let (sends, receives) = (part != Participation::Receives, part != Participation::Sends);
         let in_place = sends && self.in_place(comm, data.sendbuf)?;
         if data.recvbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
@@ -196,8 +202,17 @@ impl Process {
         let (sent, received) = (sends.then_some(total), receives.then_some(received));
         let is_inter = at.is_inter;
         // The value is made where it is used: only `in_images` needs it in memory.
-        let reduction =
-            || Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
+        let reduction = || CheckedReduction {
+            collective,
+            comm,
+            root,
+            elements,
+            data,
+            sent,
+            received,
+            in_place,
+            is_inter,
+        };
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         match op {
@@ -214,8 +229,8 @@ impl Process {
 
     /// Plans a reduction by a predefined operator in the program's buffers, which have no gaps.
     #[inline(always)]
-    fn in_buffers(&self, reduction: Reduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
-        let Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
+    fn in_buffers(&self, reduction: CheckedReduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
+        let CheckedReduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
             reduction;
         let element_bytes = basic.size() as u64;
         let source = if in_place { data.recvbuf } else { data.sendbuf };
@@ -226,21 +241,21 @@ impl Process {
         let output = match received {
             Some(count) => {
                 let buffer = self.elements(data.recvbuf, count, data.datatype, basic.size())?;
-                Part::One { buffer, element_bytes }
+                CallBuffer::One { buffer, element_bytes }
             }
-            None => Part::None,
+            None => CallBuffer::None,
         };
         let part = match elements {
             // The schedule of a call in place names only the output.
-            Elements::Whole(_) if in_place || sent.is_none() => Part::None,
-            Elements::Whole(_) => Part::One { buffer: input, element_bytes },
-            Elements::Equal(..) if !is_inter => Part::PerRank(input),
+            Elements::Whole(_) if in_place || sent.is_none() => CallBuffer::None,
+            Elements::Whole(_) => CallBuffer::One { buffer: input, element_bytes },
+            Elements::Equal(..) if !is_inter => CallBuffer::PerRank(input),
             _ => {
                 let ends = elements.counts().into_iter().scan(0, |end, count| {
                     *end += count as u64 * element_bytes;
                     Some(*end)
                 });
-                Part::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
+                CallBuffer::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
             }
         };
         let reduction = Some(executor::Reduction::Predefined { op, basic, element_bytes });
@@ -253,7 +268,7 @@ impl Process {
     #[inline(always)]
     fn elements(&self, address: Address, count: i64, datatype: Handle, bytes: usize) -> Result<Buffer> {
         let bytes = (count as usize).checked_mul(bytes);
-        match bytes.and_then(|bytes| address.plain(bytes)) {
+        match bytes.and_then(|bytes| address.contiguous(bytes)) {
             Some(span) if !device::on() => Ok(Buffer::from(span)),
             // The general function finds the error, or device memory.
             _ => self.collective_buffer(address, count, datatype),
@@ -265,16 +280,17 @@ impl Process {
     #[inline(never)]
     fn in_images(
         &self,
-        reduction: Reduction,
+        reduction: CheckedReduction,
         predefined: Option<(PredefinedOp, Basic)>,
     ) -> Result<Box<Planned>> {
-        let Reduction { collective, comm, root, elements, data, sent, received, in_place, .. } = reduction;
+        let CheckedReduction { collective, comm, root, elements, data, sent, received, in_place, .. } =
+            reduction;
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         let (shape, operation, operator) = match (predefined, op) {
             (None, Op::User { function, large, .. }) => {
                 let (handle, datatype, extent) = (data.datatype, datatype.clone(), datatype.extent());
-                let shape = Shape::of(&datatype);
+                let shape = ImageShape::of(&datatype);
                 let op = UserOp { function, large, handle, datatype, extent };
                 (shape, executor::Reduction::User { token: 0, element_bytes: 1 }, Some(op))
             }
@@ -282,7 +298,7 @@ impl Process {
                 let (op, basic) = predefined.expect("an operator of the program has no basic type");
                 let element_bytes = basic.size() as u64;
                 let operation = executor::Reduction::Predefined { op, basic, element_bytes };
-                (Shape::packed(datatype), operation, None)
+                (ImageShape::packed(datatype), operation, None)
             }
         };
         let claim = |address, count| self.collective_buffer(address, count, data.datatype);
@@ -291,12 +307,12 @@ impl Process {
         let output = received.map(|count| claim(data.recvbuf, count)).transpose()?;
         let counts = elements.counts();
         let part = match elements {
-            Elements::Whole(_) if in_place || sent.is_none() => Part::None,
+            Elements::Whole(_) if in_place || sent.is_none() => CallBuffer::None,
             Elements::Whole(_) => one(&shape, input.clone()),
-            _ => Part::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
+            _ => CallBuffer::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
         };
         let counts = if sent.is_some() { counts } else { Vec::new() };
-        let whole = output.clone().map_or(Part::None, |output| one(&shape, output));
+        let whole = output.clone().map_or(CallBuffer::None, |output| one(&shape, output));
         let (reduction, commutative) = (Some(operation), op.is_commutative());
         let call = Call::new(collective, part, whole);
         let mut planned = Planned::new(comm, Call { root, in_place, reduction, commutative, ..call });
@@ -321,7 +337,7 @@ fn basic_for(op: PredefinedOp, handle: Handle, datatype: &Datatype) -> Result<Ba
     };
     check_op(op, basic)?;
     if basic == Basic::Char {
-        lenient::take(Taken::Characters);
+        lenient::accept(Accepted::Characters);
     }
     Ok(basic)
 }

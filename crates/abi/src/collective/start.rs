@@ -2,12 +2,12 @@
 //! How a planned collective runs: starts a call by its carrier (`coll/carrier/mod.rs`), once, or again for a
 //! persistent request. No other file starts collectives of the program.
 
-use super::flat::Member;
+use super::flat::FlatMember;
 use crate::args::{Handle, Out};
 use crate::process::{Guard, Process, operation};
-use crate::request::{Checked, Planned, Recipe, Told, Work, to_bytes};
+use crate::request::{Checked, Planned, Recipe, TracedCollective, Work, to_bytes};
 use crate::staging;
-use coll::carrier::{Asked, Carrier, Slots, Way, Why, choose};
+use coll::carrier::{CallFacts, CallMode, Carrier, Slots, Why, choose};
 use coll::{CALLS_BEFORE, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
@@ -21,36 +21,40 @@ struct Chosen {
     why: Why,
     collective: Collective,
     /// This rank, and its slots.
-    member: Member,
+    member: FlatMember,
     slots: Slots,
 }
 
 /// What a carrier has made of a call.
-enum Begun {
+enum StartedCall {
     /// The call is over.
     Over,
     /// The call goes on.
-    Going(Work),
+    UnderWay(Work),
     /// A schedule must carry out the call. Slots and queues answer so, too, if they are not attached yet, or
     /// lack the space for a member's counts.
-    Left,
+    NotTaken,
 }
 
 impl Guard {
     /// Makes a blocking collective.
     #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
-        let chosen = self.choose(&planned, Way::Blocking)?;
+        let chosen = self.choose(&planned, CallMode::Blocking)?;
         // A reduction on devices keeps its own record, as it may still go by a schedule.
-        let operation = if chosen.carrier == Carrier::Device { None } else { self.begun(|| planned.told()) };
-        match self.begin(&chosen, &planned)? {
-            Begun::Over => operation::over(operation, chosen.why),
-            Begun::Going(work) => {
+        let operation = if chosen.carrier == Carrier::Device {
+            None
+        } else {
+            self.record_collective(|| planned.traced())
+        };
+        match self.start_by_carrier(&chosen, &planned)? {
+            StartedCall::Over => operation::end(operation, chosen.why),
+            StartedCall::UnderWay(work) => {
                 let error = self.finish(work).error;
-                operation::over(operation, chosen.why);
+                operation::end(operation, chosen.why);
                 return error.map_or(Ok(()), Err);
             }
-            Begun::Left => return self.run_schedule(planned, operation),
+            StartedCall::NotTaken => return self.run_schedule(planned, operation),
         }
         Ok(())
     }
@@ -73,41 +77,41 @@ impl Guard {
 
     /// Starts a nonblocking collective, and stores its request.
     #[inline(always)] // As `run`.
-    pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
-        let chosen = self.choose(&planned, Way::Nonblocking)?;
+    pub(crate) fn start_nonblocking(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
+        let chosen = self.choose(&planned, CallMode::Nonblocking)?;
         request.check()?;
-        let (comm, told) = (planned.comm, telemetry::timed().then(|| Box::new(planned.told())));
-        let work = match self.begin(&chosen, &planned)? {
-            Begun::Going(work) => work,
-            Begun::Over | Begun::Left => planned.by_schedule(self)?,
+        let (comm, traced) = (planned.comm, telemetry::timed().then(|| Box::new(planned.traced())));
+        let work = match self.start_by_carrier(&chosen, &planned)? {
+            StartedCall::UnderWay(work) => work,
+            StartedCall::Over | StartedCall::NotTaken => planned.by_schedule(self)?,
         };
-        self.launched(work, chosen.carrier, (comm, told), request)
+        self.finish_start(work, chosen.carrier, (comm, traced), request)
     }
 
     #[inline(never)]
-    fn launched(
+    fn finish_start(
         &mut self,
         mut work: Work,
         carrier: Carrier,
-        (comm, told): (Handle, Option<Box<Told>>),
+        (comm, traced): (Handle, Option<Box<TracedCollective>>),
         request: Out<Handle>,
     ) -> Result<()> {
         if matches!(carrier, Carrier::Library | Carrier::Device) {
             let work = self.request(comm, work)?;
             return request.set(work);
         }
-        if let Some(told) = told {
-            let operation = self.begun(|| *told);
+        if let Some(traced) = traced {
+            let operation = self.record_collective(|| *traced);
             work.follow(operation, &self.job().coll);
         }
         request.set(self.request(comm, work)?)?;
-        self.let_edges_leave();
+        self.send_edges_now();
         Ok(())
     }
 
     /// Keeps a plan in a persistent request. Hints in the info have no effect.
     pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
-        let chosen = self.choose(&planned, Way::Persistent)?;
+        let chosen = self.choose(&planned, CallMode::Persistent)?;
         request.check()?;
         self.objects.info_or_empty(info)?;
         let (comm, mut recipe) = planned.made_by(self.doing.0).recipe(self)?;
@@ -121,19 +125,23 @@ impl Guard {
 
     /// Starts a call by its carrier.
     #[inline(always)]
-    fn begin(&mut self, chosen: &Chosen, planned: &Planned) -> Result<Begun> {
+    fn start_by_carrier(&mut self, chosen: &Chosen, planned: &Planned) -> Result<StartedCall> {
         Ok(match chosen.carrier {
-            Carrier::Library => Begun::Going(self.by_library(planned)?),
-            Carrier::Device => Begun::Going(self.on_device(planned)?),
+            Carrier::Library => StartedCall::UnderWay(self.by_library(planned)?),
+            Carrier::Device => StartedCall::UnderWay(self.on_device(planned)?),
             Carrier::Slots => {
                 let Chosen { collective, member, slots, .. } = *chosen;
-                if self.by_slots(planned, collective, member, slots)? { Begun::Over } else { Begun::Left }
+                if self.by_slots(planned, collective, member, slots)? {
+                    StartedCall::Over
+                } else {
+                    StartedCall::NotTaken
+                }
             }
             Carrier::Queue => match planned.by_queue(self)? {
-                Some(ticket) => Begun::Going(Work::Coll(ticket, None, None)),
-                None => Begun::Left,
+                Some(ticket) => StartedCall::UnderWay(Work::Coll(ticket, None, None)),
+                None => StartedCall::NotTaken,
             },
-            Carrier::Schedule => Begun::Left,
+            Carrier::Schedule => StartedCall::NotTaken,
         })
     }
 
@@ -141,35 +149,40 @@ impl Guard {
     ///
     /// Errors: `Planned::check` refuses the call.
     #[inline(always)]
-    fn choose(&mut self, planned: &Planned, way: Way) -> Result<Chosen> {
+    fn choose(&mut self, planned: &Planned, mode: CallMode) -> Result<Chosen> {
         let comm = self.objects.comm(planned.comm)?;
-        let (member, queue, one_group) = (Member::of(comm), comm.queue, comm.remote.is_none());
+        let (member, queue, one_group) = (FlatMember::of(comm), comm.queue, comm.remote.is_none());
         // This is asked before a function that is not inlined gets the plan, so the compiler knows which
         // collective it is.
-        let asked = planned.asked(member.size as u32, one_group, way);
-        let elsewhere = planned.check()?;
+        let call_facts = planned.call_facts(member.size as u32, one_group, mode);
+        let has_devices = planned.check()?;
         let coll = &self.job().coll;
-        let slots = match way {
-            Way::Blocking => member.slots(coll, &asked),
-            Way::Nonblocking | Way::Persistent => slots_of(queue, coll, &asked),
+        let slots = match mode {
+            CallMode::Blocking => member.slots(coll, &call_facts),
+            CallMode::Nonblocking | CallMode::Persistent => slots_of(queue, coll, &call_facts),
         };
-        let (carrier, why) = match elsewhere {
-            false => choose(&asked, &coll.facts(slots)),
-            true => self.choose_elsewhere(planned, way, slots)?,
+        let (carrier, why) = match has_devices {
+            false => choose(&call_facts, &coll.facts(slots)),
+            true => self.choose_with_devices(planned, mode, slots)?,
         };
-        Ok(Chosen { carrier, why, collective: asked.collective, member, slots })
+        Ok(Chosen { carrier, why, collective: call_facts.collective, member, slots })
     }
 
     /// Chooses the carrier where devices or collective libraries take part. If another carrier is chosen, the
     /// stand-ins for device memory are filled.
     #[cold]
     #[inline(never)]
-    fn choose_elsewhere(&mut self, planned: &Planned, way: Way, slots: Slots) -> Result<(Carrier, Why)> {
+    fn choose_with_devices(
+        &mut self,
+        planned: &Planned,
+        mode: CallMode,
+        slots: Slots,
+    ) -> Result<(Carrier, Why)> {
         let comm = self.objects.comm(planned.comm)?;
-        let asked = &planned.asked(comm.size(), comm.remote.is_none(), way);
-        let (library, on_devices) = (self.library(planned, asked)?, self.are_on_devices(planned)?);
-        let facts = coll::carrier::Facts { library, on_devices, ..self.job().coll.facts(slots) };
-        let chosen = choose(asked, &facts);
+        let call_facts = &planned.call_facts(comm.size(), comm.remote.is_none(), mode);
+        let (library, on_devices) = (self.library(planned, call_facts)?, self.are_on_devices(planned)?);
+        let facts = coll::carrier::CarrierFacts { library, on_devices, ..self.job().coll.facts(slots) };
+        let chosen = choose(call_facts, &facts);
         if !matches!(chosen.0, Carrier::Library | Carrier::Device) {
             staging::fill()?;
         }
@@ -179,17 +192,17 @@ impl Guard {
 
 /// The state of a queue's slots for a call.
 #[inline(always)]
-fn slots_of(queue: Queue, coll: &Coll, asked: &Asked) -> Slots {
+fn slots_of(queue: Queue, coll: &Coll, call_facts: &CallFacts) -> Slots {
     match queue {
         Queue::Counted(_) => Slots::Unattached,
-        Queue::Open(queue) => coll.slots_of_queue(queue, asked),
+        Queue::Open(queue) => coll.slots_of_queue(queue, call_facts),
     }
 }
 
 impl Planned {
     #[inline(always)]
-    fn asked(&self, members: u32, one_group: bool, way: Way) -> Asked {
-        Asked::of(&self.call, members, one_group, way, self.imaged.is_some())
+    fn call_facts(&self, members: u32, one_group: bool, mode: CallMode) -> CallFacts {
+        CallFacts::of(&self.call, members, one_group, mode, self.imaged.is_some())
     }
 
     /// Starts a collective of the library itself as the comm's next: in the comm's queue if the call does not
@@ -200,9 +213,9 @@ impl Planned {
         }
         let comm = process.objects.comm(self.comm)?;
         let (queue, one_group) = (comm.queue, self.as_one || comm.remote.is_none());
-        let asked = self.asked(comm.everybody.len() as u32, one_group, Way::Nonblocking);
+        let call_facts = self.call_facts(comm.everybody.len() as u32, one_group, CallMode::Nonblocking);
         let coll = &process.job().coll;
-        let (carrier, _) = choose(&asked, &coll.facts(slots_of(queue, coll, &asked)));
+        let (carrier, _) = choose(&call_facts, &coll.facts(slots_of(queue, coll, &call_facts)));
         if carrier == Carrier::Queue
             && let Some(ticket) = self.by_queue(process)?
         {
@@ -232,7 +245,7 @@ impl Planned {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
         let mut queue = comm.queue;
-        let open = opened(&mut queue, &mut job.coll, || Ok(next_members(comm, false)))?;
+        let open = queue_when_due(&mut queue, &mut job.coll, || Ok(next_members(comm, false)))?;
         comm.queue = queue;
         let Some(queue) = open else { return Ok(None) };
         let members = self.next_members(comm, false);
@@ -268,13 +281,14 @@ impl Planned {
         members.sequence = members.sequence.wrapping_add(1);
         let this = members.clone();
         let coll = &mut process.job().coll;
-        let asked = self.asked(members.peers.len() as u32, members.first_group == 0, Way::Persistent);
-        if let (Carrier::Queue, _) = choose(&asked, &coll.facts(slots_of(*queue, coll, &asked))) {
+        let call_facts =
+            self.call_facts(members.peers.len() as u32, members.first_group == 0, CallMode::Persistent);
+        if let (Carrier::Queue, _) = choose(&call_facts, &coll.facts(slots_of(*queue, coll, &call_facts))) {
             let opening = || {
                 members.sequence = members.sequence.wrapping_add(1);
                 Ok(members.clone())
             };
-            if let Some(queue) = opened(queue, coll, opening)?
+            if let Some(queue) = queue_when_due(queue, coll, opening)?
                 && let Some(ticket) = coll.queue(queue, &this, &self.call)
             {
                 return Ok(Work::Coll(ticket, None, None));
@@ -312,7 +326,7 @@ impl Planned {
 
 /// The queue for one more call, or None before there have been enough calls. All members open it at the same
 /// call, by a collective among `members`.
-pub(crate) fn opened(
+pub(crate) fn queue_when_due(
     queue: &mut Queue,
     coll: &mut Coll,
     members: impl FnOnce() -> Result<Members>,

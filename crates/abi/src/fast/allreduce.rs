@@ -4,7 +4,7 @@
 
 use crate::args::Handle;
 use crate::collective::Reduced;
-use crate::process::{FoundAllreduce, Key, LOOKS, Process};
+use crate::process::{FoundAllreduce, LOOKS, MemoKey, Process};
 use coll::FlatAllreduce;
 use datatype::check_op;
 use objects::{Flat, Op};
@@ -28,23 +28,23 @@ impl Process {
             return None;
         }
         let removals = self.removals();
-        let key = Key { count, datatype: data.datatype, with: data.op, comm, removals };
+        let key = MemoKey { count, datatype: data.datatype, with: data.op, comm, removals };
         let found = match self.allreduces.get(0, &key) {
             Some(found) => found,
             None => self.find_allreduce(key)?,
         };
         let FoundAllreduce { set, operator, bytes } = found;
-        let output = data.recvbuf.plain(bytes)?;
+        let output = data.recvbuf.contiguous(bytes)?;
         let input = if data.sendbuf.is_in_place() {
             output
         } else {
-            data.sendbuf.plain(bytes).filter(|input| !input.meets(output))?
+            data.sendbuf.contiguous(bytes).filter(|input| !input.meets(output))?
         };
         Some((set, FlatAllreduce { operator, input, output }))
     }
 
     #[inline(never)] // Rarely asked.
-    fn find_allreduce(&mut self, key: Key<Handle>) -> Option<FoundAllreduce> {
+    fn find_allreduce(&mut self, key: MemoKey<Handle>) -> Option<FoundAllreduce> {
         if device::on() {
             return None;
         }

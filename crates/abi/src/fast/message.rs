@@ -2,8 +2,8 @@
 //! The fast path of messages: contiguous data, to or from one process of the comm by its rank.
 
 use crate::args::{Address, Handle, lent};
-use crate::process::{FoundMessage, Guard, Job, Key, Process};
-use crate::request::{Completion, Request, Source, Work};
+use crate::process::{FoundMessage, Guard, Job, MemoKey, Process};
+use crate::request::{Completion, ReceiveSource, Request, Work};
 use crate::staging::Fill;
 use datatype::Buffer;
 use objects::constants;
@@ -12,7 +12,7 @@ use sys::Span;
 
 /// The arguments of a message on the fast path, checked.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain {
+pub(crate) struct FastMessage {
     context: u64,
     peer: u32,
     rank: i32,
@@ -36,44 +36,51 @@ impl Process {
     /// The arguments of a message with the process `rank` of a comm, or None if the message needs the general
     /// path.
     #[inline(always)]
-    pub(crate) fn plain(
+    pub(crate) fn fast_message(
         &mut self,
         buf: Address,
         count: i64,
         datatype: Handle,
         rank: i32,
         comm: Handle,
-    ) -> Option<Plain> {
-        let key = Key { count, datatype, with: rank, comm, removals: self.removals() };
+    ) -> Option<FastMessage> {
+        let key = MemoKey { count, datatype, with: rank, comm, removals: self.removals() };
         if let Some(FoundMessage { context, peer, bytes }) = self.messages.get(rank as usize, &key)
-            && let Some(span) = buf.plain(bytes)
+            && let Some(span) = buf.contiguous(bytes)
         {
-            return Some(Plain { context, peer, rank, span });
+            return Some(FastMessage { context, peer, rank, span });
         }
         self.find(buf, count, datatype, rank, comm)
     }
 
     #[inline(never)] // With what was asked in registers: the fast path has no place for it.
-    fn find(&mut self, buf: Address, count: i64, datatype: Handle, rank: i32, comm: Handle) -> Option<Plain> {
+    fn find(
+        &mut self,
+        buf: Address,
+        count: i64,
+        datatype: Handle,
+        rank: i32,
+        comm: Handle,
+    ) -> Option<FastMessage> {
         let span = self.span(buf, count, datatype)?;
         let known = self.objects.comm(comm).ok()?;
         if rank < 0 {
             return None;
         }
         let (context, peer) = (known.context, known.peer(rank).ok()?);
-        if self.job().may_hand_over(span.bytes()) || telemetry::timed() {
+        if self.job().may_offload(span.bytes()) || telemetry::timed() {
             return None;
         }
         // A datatype that begins elsewhere than at its buffer is not remembered.
         if span.address() == buf.0 {
-            let key = Key { count, datatype, with: rank, comm, removals: self.removals() };
+            let key = MemoKey { count, datatype, with: rank, comm, removals: self.removals() };
             self.messages.set(rank as usize, key, FoundMessage { context, peer, bytes: span.bytes() });
         }
-        Some(Plain { context, peer, rank, span })
+        Some(FastMessage { context, peer, rank, span })
     }
 }
 
-impl Plain {
+impl FastMessage {
     /// Sends the message, if it can leave at once.
     #[inline(always)]
     pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
@@ -83,7 +90,7 @@ impl Plain {
     /// Sends the message. Returns its request, or None if there is no room for one more.
     #[inline(always)]
     pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
-        let Plain { context, peer, span, .. } = self;
+        let FastMessage { context, peer, span, .. } = self;
         let Job { p2p, sent, .. } = process.job();
         if tag < 0 {
             return None;
@@ -103,7 +110,7 @@ impl Plain {
         tag: i32,
         comm: Handle,
     ) -> Option<Handle> {
-        let Plain { context, peer, span, .. } = self;
+        let FastMessage { context, peer, span, .. } = self;
         let Job { p2p, requests, sent, .. } = process.job();
         requests.reserve().ok()?;
         let ticket = p2p.isend_later(Mode::Standard, protocol, (context, peer, tag), span.into()).ok()?;
@@ -116,16 +123,16 @@ impl Plain {
     /// Receives the message.
     #[inline(always)]
     pub(crate) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
-        let Plain { context, peer, rank, span } = self;
+        let FastMessage { context, peer, rank, span } = self;
         let next = |process: &mut Process| process.job().p2p.recv_now(context, peer, tag, span).transpose();
         match guard.look_for_message(peer, next) {
-            Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
+            Some(Ok(outcome)) => Completion::of(outcome, &ReceiveSource::Peer { peer, rank }),
             next => {
                 let ticket = match next {
                     Some(Err(Indirect::Started(ticket))) => ticket,
                     _ => guard.job().p2p.irecv(context, Some(peer), tag, span.into()),
                 };
-                guard.finish(Work::Recv(ticket, Source::Peer { peer, rank }))
+                guard.finish(Work::Recv(ticket, ReceiveSource::Peer { peer, rank }))
             }
         }
     }
@@ -133,14 +140,14 @@ impl Plain {
     /// Starts the receive. Returns its request, or None if there is no room for one more.
     #[inline(always)]
     pub(crate) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
-        let Plain { context, peer, rank, span } = self;
+        let FastMessage { context, peer, rank, span } = self;
         let Job { p2p, deferred, requests, .. } = process.job();
         if let Some(number) = p2p.defer(context, peer, tag, span) {
             return Some(deferred.enter(number, comm, peer, rank));
         }
         requests.reserve().ok()?;
         let ticket = p2p.irecv_posted(context, Some(peer), tag, span.into());
-        let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));
+        let work = Some(Work::Recv(ticket, ReceiveSource::Peer { peer, rank }));
         Some(requests.put(Request { comm, work, recipe: None }))
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Process;
 use crate::args::{ADDRESSABLE_BYTES, Address, lent};
-use crate::lenient::{self, Taken};
+use crate::lenient::{self, Accepted};
 use crate::staging::Fill;
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
@@ -61,7 +61,7 @@ impl Process {
         if count != 0 || datatype != constants::DATATYPE_NULL {
             return Err(error);
         }
-        lenient::take(Taken::NullDatatype);
+        lenient::accept(Accepted::NullDatatype);
         Ok(Buffer::EMPTY)
     }
 }

@@ -14,10 +14,10 @@ use std::ffi::c_int;
 /// session is open.
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
-    let begun = telemetry::enter(name);
+    let started = telemetry::enter(name);
     let mut guard = Guard::with(lock(), (name, on));
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
-    telemetry::leave(begun);
+    telemetry::leave(started);
     let result = if device::on() { end_on_device(&mut guard, result) } else { result };
     match result {
         Ok(()) => SUCCESS,
@@ -26,7 +26,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
 }
 
 /// Runs `body` with the lock held, for an entry point that is not an MPI function.
-pub fn beside(name: &'static str, body: impl FnOnce(&mut Guard)) {
+pub fn run_locked(name: &'static str, body: impl FnOnce(&mut Guard)) {
     body(&mut Guard::with(lock(), (name, On::Nothing)));
 }
 
@@ -37,49 +37,49 @@ pub fn beside(name: &'static str, body: impl FnOnce(&mut Guard)) {
 #[inline(never)]
 fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
     staging::end(match guard.doing.1 {
-        On::Win(win) if staging::any() => result.and_then(|()| guard.settle(win, None)),
+        On::Win(win) if staging::any() => result.and_then(|()| guard.wait_for_answers(win, None)),
         _ => result,
     })
 }
 
-/// Like `call`, for a function with a fast path, `plain`, which needs no guard. This is a macro because a
+/// Like `call`, for a function with a fast path, `fast`, which needs no guard. This is a macro because a
 /// function would store the arguments for the general path in memory before the fast path starts.
 #[macro_export]
-macro_rules! call_plain {
-    ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {
-        match $crate::process::bare(|process| $plain(process, $($argument),*)) {
+macro_rules! call_fast {
+    ($name:literal, $on:expr, $fast:path, $body:path, ($($argument:ident),* $(,)?)) => {
+        match $crate::process::bare(|process| $fast(process, $($argument),*)) {
             Some(Some(())) => $crate::process::SUCCESS,
             Some(None) => $crate::process::call_apart($name, $on, move |guard| $body(guard, $($argument),*)),
             None => $crate::process::call_held(
                 $name,
                 $on,
-                move |process| $plain(process, $($argument),*),
+                move |process| $fast(process, $($argument),*),
                 move |guard| $body(guard, $($argument),*),
             ),
         }
     };
 }
 
-/// The general path of `call_plain`.
+/// The general path of `call_fast`.
 #[inline(never)] // Otherwise the fast path's frame would hold the guard, too.
 pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     call(name, on, body)
 }
 
-/// The path of `call_plain` where calls are timed, or the lock is needed.
+/// The path of `call_fast` where calls are timed, or the lock is needed.
 #[inline(never)]
 pub fn call_held(
     name: &'static str,
     on: On,
-    plain: impl FnOnce(&mut Process) -> Option<()>,
+    fast: impl FnOnce(&mut Process) -> Option<()>,
     body: impl FnOnce(&mut Guard) -> Result<()>,
 ) -> c_int {
     if telemetry::timed() {
-        return call(name, on, move |guard| plain(guard).map_or_else(|| body(guard), Ok));
+        return call(name, on, move |guard| fast(guard).map_or_else(|| body(guard), Ok));
     }
     let mut held = lock();
     let process = Process::locked(&mut held);
-    if process.job.is_none() || plain(process).is_none() {
+    if process.job.is_none() || fast(process).is_none() {
         drop(held);
         return call_apart(name, on, body);
     }

@@ -223,11 +223,11 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
         // This variable is as large as the status of any shim.
         let mut memory = *status;
         let to = &raw mut memory;
-        let place = match shim::get().status {
-            Some(form) => Out::foreign(to as usize, "status", form),
+        let status_out = match shim::get().status {
+            Some(form) => Out::in_form(to as usize, "status", form),
             None => Out::new(to as usize, "status"),
         };
-        place.set(*status).expect("not null");
+        status_out.set(*status).expect("not null");
         let extra = functions.extra_state as *mut c_void;
         let mut code = 0;
         if functions.is_fortran {
@@ -241,7 +241,7 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
             // SAFETY: as above.
             code = unsafe { function(extra, to.cast()) };
         }
-        *status = place.get().expect("not null");
+        *status = status_out.get().expect("not null");
         (shim::get().code_from)(code)
     })
 }

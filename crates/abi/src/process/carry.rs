@@ -30,13 +30,13 @@ impl Job {
     /// Sends at once what a partition needs from a proxy on another computer, since the program may compute
     /// next.
     #[inline]
-    pub(crate) fn let_orders_leave(&mut self) {
+    pub(crate) fn send_orders_now(&mut self) {
         if self.coll.has_orders() {
             self.exchange_orders();
         }
     }
 
-    /// The exchange of `let_orders_leave`. A lost connection is reported by the next round of progress.
+    /// The exchange of `send_orders_now`. A lost connection is reported by the next round of progress.
     #[cold]
     pub(super) fn exchange_orders(&mut self) {
         if let Some(network) = self.p2p.network() {
@@ -92,7 +92,7 @@ impl Guard {
     }
 
     /// Sends at once what a collective that starts has for other hosts, since the rank may compute next.
-    pub(crate) fn let_edges_leave(&mut self) {
+    pub(crate) fn send_edges_now(&mut self) {
         if self.job().shared.nodes.load(Ordering::Relaxed) > 1 {
             self.progress();
         }
@@ -174,7 +174,7 @@ impl Guard {
 
     /// Sends at once what a call has requested of other hosts.
     #[inline(always)]
-    pub(crate) fn let_leave(&mut self) {
+    pub(crate) fn send_window_requests_now(&mut self) {
         if self.job().rma.has_outgoing() {
             self.send_window_mail();
         }

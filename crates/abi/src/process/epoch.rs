@@ -8,17 +8,17 @@ use objects::Handle;
 use telemetry::{ANY_PEER, Event};
 
 /// An open record of the trace, or None if the trace had no room for it.
-type Open = Option<usize>;
+type OpenRecord = Option<usize>;
 
 /// The open epochs of a window, as the trace knows them.
 #[derive(Default)]
 pub struct Epochs {
     /// The epoch of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
-    access: Open,
+    access: OpenRecord,
     /// The epoch of MPI_Win_post.
-    exposure: Open,
+    exposure: OpenRecord,
     /// The epochs of MPI_Win_lock, by the rank that is locked.
-    locks: Vec<(i32, Open)>,
+    locks: Vec<(i32, OpenRecord)>,
     /// The targets of MPI_Win_start; the origins of MPI_Win_post.
     targets: Vec<usize>,
     origins: Vec<usize>,
@@ -26,7 +26,7 @@ pub struct Epochs {
 
 /// A call that opens or closes an epoch.
 #[derive(Clone, Copy)]
-pub enum Turn<'a> {
+pub enum EpochChange<'a> {
     /// A fence, and whether it opens an epoch.
     Fence(bool),
     /// MPI_Win_post: its origins, and the time at which it started to signal them.
@@ -49,7 +49,7 @@ impl Guard {
     /// Records in the trace that a call opens or closes an epoch of a window.
     #[cold]
     #[inline(never)]
-    pub(crate) fn trace_epoch(&mut self, win: Handle, turn: Turn) -> Result<()> {
+    pub(crate) fn trace_epoch(&mut self, win: Handle, turn: EpochChange) -> Result<()> {
         let (objects, job) = self.parts();
         let found = job.windows.get_mut(win)?;
         let comm = objects.comm(found.comm)?;
@@ -64,45 +64,45 @@ impl Guard {
                 telemetry::event_at(at, Event::Signal { what, peer: peer(*rank), context });
             }
         };
-        let close = |record: Open| telemetry::close(record, now);
+        let close = |record: OpenRecord| telemetry::close(record, now);
         let epochs = found.epochs.get_or_insert_default();
         match turn {
-            Turn::Fence(opens) => {
+            EpochChange::Fence(opens) => {
                 close(epochs.access.take());
                 epochs.access = if opens { open(ANY_PEER, "") } else { None };
             }
-            Turn::Post(origins, at) => {
+            EpochChange::Post(origins, at) => {
                 signal("post", origins, at);
                 (epochs.exposure, epochs.origins) = (open(ANY_PEER, ""), origins.to_vec());
             }
-            Turn::Start(targets) => {
+            EpochChange::Start(targets) => {
                 signal("start", targets, now);
                 close(epochs.access.take());
                 (epochs.access, epochs.targets) = (open(ANY_PEER, ""), targets.to_vec());
             }
-            Turn::Complete(at) => {
+            EpochChange::Complete(at) => {
                 signal("complete", &std::mem::take(&mut epochs.targets), at);
                 close(epochs.access.take());
             }
-            Turn::Wait => {
+            EpochChange::Wait => {
                 signal("wait", &std::mem::take(&mut epochs.origins), now);
                 close(epochs.exposure.take());
             }
-            Turn::Lock(rank, exclusive) => {
+            EpochChange::Lock(rank, exclusive) => {
                 close(epochs.access.take());
                 let lock = if exclusive { "exclusive" } else { "shared" };
                 epochs.locks.push((rank, open(peer(rank as usize), lock)));
             }
-            Turn::LockAll => {
+            EpochChange::LockAll => {
                 close(epochs.access.take());
                 epochs.access = open(ANY_PEER, "shared");
             }
-            Turn::Unlock(rank) => {
+            EpochChange::Unlock(rank) => {
                 if let Some(at) = epochs.locks.iter().position(|(locked, _)| *locked == rank) {
                     close(epochs.locks.swap_remove(at).1);
                 }
             }
-            Turn::UnlockAll => close(epochs.access.take()),
+            EpochChange::UnlockAll => close(epochs.access.take()),
         }
         Ok(())
     }

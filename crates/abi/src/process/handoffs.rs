@@ -3,8 +3,8 @@
 //! (`p2p/handoff.rs`), coll starts the instances, and this file passes the news from each to the other.
 
 use super::{Guard, Job, Process, raise};
-use crate::request::{Long, Receive, Send, Source, Work};
-use coll::{CollTicket, Message, Offload};
+use crate::request::{LongMessage, Receive, ReceiveSource, Send, Work};
+use coll::{CollTicket, MessageInstance, Offload};
 use error::Result;
 use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Handoffs {
 impl Job {
     /// Whether a message of so many bytes may be for a proxy; such a message takes the general path.
     #[inline]
-    pub(crate) fn may_hand_over(&self, bytes: usize) -> bool {
+    pub(crate) fn may_offload(&self, bytes: usize) -> bool {
         bytes as u64 >= self.handoffs.bytes_min
     }
 
@@ -146,9 +146,9 @@ fn message(
     sends: bool,
     buffer: datatype::Buffer,
     offload: Offload,
-) -> Message {
+) -> MessageInstance {
     let HandoffKey { context, sequence } = key;
-    Message { context, sequence, peers: Arc::from(peers), sends, buffer, offload, matched: false }
+    MessageInstance { context, sequence, peers: Arc::from(peers), sends, buffer, offload, matched: false }
 }
 
 impl Guard {
@@ -165,19 +165,19 @@ impl Guard {
 impl Send {
     /// Starts the send of a nonblocking call.
     #[inline(always)]
-    pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
-        if telemetry::timed() { self.time(process, Send::begin_now) } else { self.begin_now(process) }
+    pub(crate) fn start_nonblocking(self, process: &mut Process) -> Result<Work> {
+        if telemetry::timed() { self.time(process, Send::start_untimed) } else { self.start_untimed(process) }
     }
 
     #[inline(always)]
-    fn begin_now(self, process: &mut Process) -> Result<Work> {
-        let may_hand_over = process.job().may_hand_over(self.buffer.bytes());
-        if may_hand_over
+    fn start_untimed(self, process: &mut Process) -> Result<Work> {
+        let may_offload = process.job().may_offload(self.buffer.bytes());
+        if may_offload
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
             && process.job().p2p.is_long(peer, self.buffer.bytes())?
             && !self.is_lent(process.job(), peer)
         {
-            return self.begin_long(process.job(), peer);
+            return self.start_long(process.job(), peer);
         }
         Ok(Work::Send(self.start(process)?))
     }
@@ -188,11 +188,11 @@ impl Send {
     }
 
     #[cold]
-    fn begin_long(self, job: &mut Job, peer: u32) -> Result<Work> {
+    fn start_long(self, job: &mut Job, peer: u32) -> Result<Work> {
         let Send { mode, context, tag, buffer, .. } = self;
         let buffer = buffer.filled()?;
         let bytes = buffer.bytes() as u64;
-        let (pays, judged) = job.coll.judge(context, bytes);
+        let (pays, measured) = job.coll.decide_message(context, bytes);
         let Job { p2p, coll, handoffs, .. } = job;
         let ticket = if pays && coll.takes_message(peer, bytes) {
             let rank = p2p.rank();
@@ -211,27 +211,31 @@ impl Send {
         } else {
             p2p.isend(mode, context, peer, tag, buffer)?
         };
-        Ok(Work::Long(Box::new(Long { ticket, source: None, judged })))
+        Ok(Work::Long(Box::new(LongMessage { ticket, source: None, measured })))
     }
 }
 
 impl Receive {
     /// Starts the receive of a nonblocking call.
     #[inline(always)]
-    pub(crate) fn begin(self, process: &mut Process) -> Result<Work> {
-        if telemetry::timed() { self.time(process, Receive::begin_now) } else { self.begin_now(process) }
+    pub(crate) fn start_nonblocking(self, process: &mut Process) -> Result<Work> {
+        if telemetry::timed() {
+            self.time(process, Receive::start_untimed)
+        } else {
+            self.start_untimed(process)
+        }
     }
 
     #[inline(always)]
-    fn begin_now(self, process: &mut Process) -> Result<Work> {
-        if process.job().may_hand_over(self.buffer.bytes()) && !matches!(self.source, Source::Nobody) {
-            return self.begin_long(process.job());
+    fn start_untimed(self, process: &mut Process) -> Result<Work> {
+        if process.job().may_offload(self.buffer.bytes()) && !matches!(self.source, ReceiveSource::Nobody) {
+            return self.start_long(process.job());
         }
         self.start(process)
     }
 
     #[cold]
-    fn begin_long(self, job: &mut Job) -> Result<Work> {
+    fn start_long(self, job: &mut Job) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
         let bytes = buffer.bytes();
         let peer = source.peer();
@@ -242,7 +246,7 @@ impl Receive {
         if !is_long {
             return Ok(Work::Recv(job.p2p.irecv(context, peer, tag, buffer), source));
         }
-        let (pays, judged) = job.coll.judge(context, bytes as u64);
+        let (pays, measured) = job.coll.decide_message(context, bytes as u64);
         let Job { p2p, coll, .. } = job;
         if let Some(peer) = peer {
             p2p.look(peer)?;
@@ -256,11 +260,11 @@ impl Receive {
         }
         // The receive has started. If an instance could not start, the next round of progress reports it.
         let _ = job.start_handoffs();
-        Ok(Work::Long(Box::new(Long { ticket, source: Some(source), judged })))
+        Ok(Work::Long(Box::new(LongMessage { ticket, source: Some(source), measured })))
     }
 }
 
-impl Long {
+impl LongMessage {
     /// Returns the completion once the message is over, like `Work::poll`.
     pub(crate) fn poll(
         &mut self,
@@ -268,8 +272,8 @@ impl Long {
         coll: &mut coll::Coll,
     ) -> Option<crate::request::Completion> {
         let outcome = p2p.take(self.ticket)?;
-        if let Some(judged) = self.judged.take() {
-            coll.judged(judged);
+        if let Some(measured) = self.measured.take() {
+            coll.message_ended(measured);
         }
         Some(match &self.source {
             Some(source) => crate::request::Completion::of(outcome, source),

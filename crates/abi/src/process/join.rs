@@ -2,9 +2,9 @@
 //! How a process joins its job, at the first MPI_Init or MPI_Session_init.
 
 use super::handoffs::Handoffs;
-use super::poll::Vain;
+use super::poll::FailedPolls;
 use super::{Departure, Job, Phase, Process};
-use crate::request::{Deferred, Request, Work};
+use crate::request::{DeferredReceives, Request, Work};
 use crate::{malloc, staging};
 use coll::Coll;
 use error::Result;
@@ -76,12 +76,12 @@ impl Process {
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
             files: Table::new(Kind::File),
             requests,
-            deferred: Deferred::new(),
+            deferred: DeferredReceives::new(),
             sent,
             rma: Rma::new(segment.clone(), membership.rank),
             windows: Table::new(Kind::Win),
             messages: Table::new(Kind::Message),
-            orphans: Vec::new(),
+            detached: Vec::new(),
             operations: Default::default(),
             driven: Vec::new(),
             edges: Vec::new(),
@@ -92,7 +92,7 @@ impl Process {
             launcher: None,
             cpus: Cpus::new(segment.clone(), membership.rank, segment.members(membership.first)),
             window_polls: 0,
-            vain: Vain::default(),
+            failed_polls: FailedPolls::default(),
         }));
         self.job().reaches_hosts();
         self.job().join_dpu()
@@ -151,10 +151,10 @@ impl Job {
         }
         let lender = Lender::open(segment, &route_fabric::Wanted::of(settings))?;
         self.coll.executor().join_lent(Box::new(lender));
-        let begun = Instant::now();
+        let started = Instant::now();
         while !self.coll.executor().is_welcome() {
             self.exchange_orders();
-            if begun.elapsed() > JOIN {
+            if started.elapsed() > JOIN {
                 eprintln!(
                     "Outboard: rank {} has had no answer of its proxy on another computer for {} s (--dpu-hostfile): it goes on without",
                     self.membership.rank,

@@ -17,13 +17,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-struct Shared(UnsafeCell<Option<Process>>);
+struct SharedProcess(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard`, `bare` and `Process::locked` only, of which at most one is in
 // use at a time: by the mutex, or because the program promised so when it asked for nothing above
 // MPI_THREAD_SINGLE (MPI 5.0, section 11.6).
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedProcess {}
 
-static PROCESS: Shared = Shared(UnsafeCell::new(None));
+static PROCESS: SharedProcess = SharedProcess(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
 /// Whether the program promised that it has one thread.
 static SINGLE: AtomicBool = AtomicBool::new(false);
@@ -59,7 +59,7 @@ pub enum On {
     /// A session.
     Session(Handle),
     /// No object yet: the error handler that the call has as an argument, and the null object to pass to it.
-    Given(Handle, Handle),
+    WithHandler(Handle, Handle),
     /// No object: the error handler of `Objects::comm_of_no_object`.
     Nothing,
 }
@@ -114,7 +114,7 @@ impl Guard {
 
     /// Decides anew whether calls take the lock, after a thread level was granted or has ended. Calls take it
     /// outside a job, and above MPI_THREAD_SINGLE.
-    pub fn settle_lock(&mut self) {
+    pub fn decide_locking(&mut self) {
         let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {
             let page = job.membership.segment.rank(job.membership.rank);
@@ -192,7 +192,7 @@ const GIVES_TO_THREADS: u32 = 16;
 
 /// Lets other threads take the lock. This thread is awake, and would otherwise take the lock again before
 /// they wake.
-pub(super) fn make_room() {
+pub(super) fn let_others_lock() {
     for _ in 0..GIVES_TO_THREADS {
         if WANTED.load(Ordering::Relaxed) == 0 {
             break;
@@ -209,7 +209,7 @@ impl Process {
         // SAFETY: the lock is held, or calls do not overlap, so no other reference to the value exists now.
         match unsafe { &mut *shared } {
             Some(process) => process,
-            empty => Process::begin(empty),
+            empty => Process::first(empty),
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the latest arguments on a fast path led to, since the next call often has the same arguments.
+//! The results of looking up the latest arguments on a fast path, since the next call often has the same
+//! arguments.
 
 use super::Process;
 use datatype::{Basic, PredefinedOp};
@@ -7,7 +8,7 @@ use objects::Handle;
 
 /// The arguments of a call, without its buffers. They decide alone what is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key<W> {
+pub(crate) struct MemoKey<W> {
     pub count: i64,
     pub datatype: Handle,
     /// A rank, or an op, as the call has.
@@ -18,31 +19,31 @@ pub(crate) struct Key<W> {
 }
 
 /// What was found for the latest keys, one key per place of the memo.
-pub(crate) struct Memo<W, F, const PLACES: usize>([(Key<W>, F); PLACES]);
+pub(crate) struct Memo<W, F, const PLACES: usize>([(MemoKey<W>, F); PLACES]);
 
 impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
     /// An empty memo: no comm has the handle of its keys.
     pub const fn new(with: W, found: F) -> Memo<W, F, PLACES> {
-        let key = Key { count: 0, datatype: Handle(0), with, comm: Handle(0), removals: 0 };
+        let key = MemoKey { count: 0, datatype: Handle(0), with, comm: Handle(0), removals: 0 };
         Memo([(key, found); PLACES])
     }
 
     /// What was found for a key, or None if its place holds another key.
     #[inline(always)]
-    pub fn get(&self, place: usize, key: &Key<W>) -> Option<F> {
+    pub fn get(&self, place: usize, key: &MemoKey<W>) -> Option<F> {
         let (known, found) = &self.0[place % PLACES];
         (known == key).then_some(*found)
     }
 
     /// Remembers what was found for a key, instead of the key that had the place.
     #[inline(always)]
-    pub fn set(&mut self, place: usize, key: Key<W>, found: F) {
+    pub fn set(&mut self, place: usize, key: MemoKey<W>, found: F) {
         self.0[place % PLACES] = (key, found);
     }
 }
 
 /// Messages of the fast path; the rank decides the place.
-pub(crate) type Messages = Memo<i32, FoundMessage, 8>;
+pub(crate) type MessageMemo = Memo<i32, FoundMessage, 8>;
 
 /// A message's peer, context and bytes.
 #[derive(Clone, Copy)]
@@ -53,7 +54,7 @@ pub(crate) struct FoundMessage {
 }
 
 /// The MPI_Allreduce of the fast path.
-pub(crate) type Allreduces = Memo<Handle, FoundAllreduce, 1>;
+pub(crate) type AllreduceMemo = Memo<Handle, FoundAllreduce, 1>;
 
 /// The slots, operator and bytes of an MPI_Allreduce.
 #[derive(Clone, Copy)]

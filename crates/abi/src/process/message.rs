@@ -3,7 +3,9 @@
 //! from its start to its completion. While messages are timed, none takes the fast path (`fast/message.rs`).
 
 use super::{Job, Process, report};
-use crate::request::{Completion, End, Partitioned, Receive, Send, Source, Timed, Work, choice};
+use crate::request::{
+    Completion, MessageEnd, Partitioned, Receive, ReceiveSource, Send, Timed, Work, choice,
+};
 use error::Result;
 use p2p::Ticket;
 use std::sync::Arc;
@@ -11,14 +13,14 @@ use telemetry::{ANY_PEER, ANY_TAG, Message, Operation};
 
 impl Process {
     /// The record of a message that starts now in the running call.
-    pub(crate) fn message(&mut self, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
+    pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<Operation>> {
         self.message_of(end.context, end, peer)
     }
 
     /// The record of a message whose comm has the context `of_comm`, while the message itself may have
     /// another.
-    fn message_of(&mut self, of_comm: u64, end: &End, peer: Option<u32>) -> Option<Box<Operation>> {
-        let End { sends, context, tag, bytes, .. } = *end;
+    fn message_of(&mut self, of_comm: u64, end: &MessageEnd, peer: Option<u32>) -> Option<Box<Operation>> {
+        let MessageEnd { sends, context, tag, bytes, .. } = *end;
         let (objects, job) = self.parts();
         let named = || {
             let found = report::comms(objects).find(|(_, comm)| comm.context == of_comm);
@@ -31,19 +33,19 @@ impl Process {
         Some(Box::new(Operation::message(row, message)))
     }
 
-    /// Times a message that `begin` starts.
-    fn time(&mut self, end: End, begin: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
+    /// Times a message that `start` starts.
+    fn time(&mut self, end: MessageEnd, start: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
         let operation = self.message(&end, end.source.peer());
-        self.follow(end, operation, begin)
+        self.follow(end, operation, start)
     }
 
     fn follow(
         &mut self,
-        end: End,
+        end: MessageEnd,
         mut operation: Option<Box<Operation>>,
-        begin: impl FnOnce(&mut Process) -> Result<Work>,
+        start: impl FnOnce(&mut Process) -> Result<Work>,
     ) -> Result<Work> {
-        match begin(self) {
+        match start(self) {
             Ok(work) => {
                 let is_over = matches!(work, Work::Send(Ticket::DONE));
                 let mut timed = Timed::new(work, end, operation);
@@ -63,49 +65,55 @@ impl Process {
 
 /// Starts a partitioned message once, and times it if operations are timed.
 pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) -> Result<Work> {
-    let begin = |process: &mut Process| {
+    let start = |process: &mut Process| {
         let Job { p2p, coll, .. } = process.job();
         made.start(p2p, coll)
     };
     match made.end().filter(|_| telemetry::timed()) {
         Some(end) => {
             let operation = process.message_of(made.comm, &end, made.peer);
-            process.follow(end, operation, begin)
+            process.follow(end, operation, start)
         }
-        None => begin(process),
+        None => start(process),
     }
 }
 
 impl Send {
-    /// Times the send that `begin` starts.
+    /// Times the send that `start` starts.
     #[cold]
     pub(crate) fn time(
         self,
         process: &mut Process,
-        begin: impl FnOnce(Send, &mut Process) -> Result<Work>,
+        start: impl FnOnce(Send, &mut Process) -> Result<Work>,
     ) -> Result<Work> {
         // A send to MPI_PROC_NULL is not timed.
-        let Some(peer) = self.peer else { return begin(self, process) };
+        let Some(peer) = self.peer else { return start(self, process) };
         let (context, tag, bytes) = (self.context, self.tag, self.buffer.bytes() as u64);
-        let end = End { sends: true, context, source: Source::Peer { peer, rank: 0 }, tag, bytes };
-        process.time(end, |process| begin(self, process))
+        let end =
+            MessageEnd { sends: true, context, source: ReceiveSource::Peer { peer, rank: 0 }, tag, bytes };
+        process.time(end, |process| start(self, process))
     }
 }
 
 impl Receive {
-    /// Times the receive that `begin` starts.
+    /// Times the receive that `start` starts.
     #[cold]
     pub(crate) fn time(
         self,
         process: &mut Process,
-        begin: impl FnOnce(Receive, &mut Process) -> Result<Work>,
+        start: impl FnOnce(Receive, &mut Process) -> Result<Work>,
     ) -> Result<Work> {
-        if let Source::Nobody = self.source {
-            return begin(self, process);
+        if let ReceiveSource::Nobody = self.source {
+            return start(self, process);
         }
         let (source, bytes) = (self.source.clone(), self.buffer.bytes() as u64);
-        let end =
-            End { sends: false, context: self.context, source, tag: self.tag.unwrap_or(ANY_TAG), bytes };
-        process.time(end, |process| begin(self, process))
+        let end = MessageEnd {
+            sends: false,
+            context: self.context,
+            source,
+            tag: self.tag.unwrap_or(ANY_TAG),
+            bytes,
+        };
+        process.time(end, |process| start(self, process))
     }
 }

@@ -25,22 +25,22 @@ mod tools;
 mod wait;
 mod window;
 
-use crate::request::{Communicators, Deferred, MatchedMessage, Operator, Request, Streams, Work};
+use crate::request::{Communicators, DeferredReceives, MatchedMessage, Operator, Request, Streams, Work};
 use boot::Membership;
 pub use call::*;
 use coll::Coll;
 use datatype::{Basic, PredefinedOp};
-pub(crate) use epoch::{Epochs, Turn};
+pub(crate) use epoch::{EpochChange, Epochs};
 pub(crate) use join::environment;
 pub use lock::{Guard, On, bare};
-pub(crate) use memo::{FoundAllreduce, FoundMessage, Key};
+pub(crate) use memo::{FoundAllreduce, FoundMessage, MemoKey};
 use objects::{Handle, Objects, Table};
 use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
 pub(crate) use tools::{Pvar, Tool};
 pub(crate) use wait::{Awaiting, LOOKS};
-pub(crate) use window::{Facts, Win};
+pub(crate) use window::{Win, WindowAttributes};
 
 /// How far the process is in leaving its job. A process leaves once, even if sessions start later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +91,9 @@ pub struct Process {
     /// The state of the tool interface.
     pub(crate) tool: tools::Tool,
     /// What the arguments of the latest messages led to.
-    pub(crate) messages: memo::Messages,
+    pub(crate) messages: memo::MessageMemo,
     /// What the arguments of the latest MPI_Allreduce led to.
-    pub(crate) allreduces: memo::Allreduces,
+    pub(crate) allreduces: memo::AllreduceMemo,
 }
 
 /// This process as a member of its job.
@@ -117,7 +117,7 @@ pub struct Job {
     /// Requests by MPI_Request, without those in `deferred`.
     pub requests: Table<Request>,
     /// Receives of the fast path, by MPI_Request.
-    pub deferred: Deferred,
+    pub deferred: DeferredReceives,
     /// The one request of all sends that were over when they started. It is never freed. None with
     /// OUTBOARD_CHECK=2: each send then has a request of its own, so that a forgotten one is reported.
     pub sent: Option<Handle>,
@@ -128,9 +128,9 @@ pub struct Job {
     /// Matched messages by MPI_Message.
     pub messages: Table<MatchedMessage>,
     /// Operations whose requests the program has freed.
-    pub orphans: Vec<Work>,
+    pub detached: Vec<Work>,
     /// The collectives and messages started so far by function and comm, if operations are timed.
-    pub operations: operation::Counted,
+    pub operations: operation::CallCounts,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
     /// Messages of collectives to and from other hosts, under way.
@@ -145,10 +145,10 @@ pub struct Job {
     pub memory: std::collections::HashMap<usize, Allocation>,
     /// The cpus that this rank shares with others.
     pub cpus: Cpus,
-    /// Calls by which the program may poll a window, since the last `Guard::move_on`.
+    /// Calls by which the program may poll a window, since the last `Guard::progress_after_polls`.
     window_polls: u32,
     /// The polls without progress since the last poll that found something.
-    vain: poll::Vain,
+    failed_polls: poll::FailedPolls,
     /// The launcher that this program started for itself, because it runs without `mpirun`.
     pub launcher: Option<sys::process::Process>,
 }
@@ -163,8 +163,8 @@ pub enum Allocation {
 
 impl Process {
     #[cold]
-    fn begin(place: &mut Option<Process>) -> &mut Process {
-        place.insert(Process {
+    fn first(empty: &mut Option<Process>) -> &mut Process {
+        empty.insert(Process {
             objects: Objects::new(),
             job: None,
             parked: None,
@@ -177,10 +177,10 @@ impl Process {
             fortran_booleans: Vec::new(),
             latest_error: None,
             tool: Default::default(),
-            messages: memo::Messages::new(0, FoundMessage { context: 0, peer: 0, bytes: 0 }),
+            messages: memo::MessageMemo::new(0, FoundMessage { context: 0, peer: 0, bytes: 0 }),
             allreduces: {
                 let operator = (PredefinedOp::NoOp, Basic::Byte);
-                memo::Allreduces::new(Handle(0), FoundAllreduce { set: 0, operator, bytes: 0 })
+                memo::AllreduceMemo::new(Handle(0), FoundAllreduce { set: 0, operator, bytes: 0 })
             },
         })
     }

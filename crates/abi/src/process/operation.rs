@@ -3,7 +3,7 @@
 //! `message.rs` has the messages.
 
 use super::{Guard, Process};
-use crate::request::Told;
+use crate::request::TracedCollective;
 use objects::Comm;
 use std::collections::{BTreeSet, HashMap};
 use telemetry::{Carried, Choice, Event, Needs, Operation};
@@ -13,14 +13,14 @@ const COUNTED_MAX: usize = 10_000;
 
 /// The calls of each function on each comm, by context and function.
 #[derive(Default)]
-pub struct Counted {
-    calls: HashMap<(u64, &'static str), Calls>,
+pub struct CallCounts {
+    calls: HashMap<(u64, &'static str), CountedCalls>,
     /// How many lists of sources the trace has.
     lists: u32,
 }
 
 /// The calls of a function on a comm.
-pub struct Calls {
+pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
@@ -28,7 +28,7 @@ pub struct Calls {
     sources: u32,
 }
 
-impl Counted {
+impl CallCounts {
     /// The calls of a function on the comm of a context, or None if there are too many pairs. `comm` is
     /// called once, for the comm's name.
     pub(super) fn calls(
@@ -36,20 +36,20 @@ impl Counted {
         context: u64,
         function: &'static str,
         comm: impl FnOnce() -> String,
-    ) -> Option<&mut Calls> {
+    ) -> Option<&mut CountedCalls> {
         let key = (context, function);
         if self.calls.len() >= COUNTED_MAX && !self.calls.contains_key(&key) {
             return None;
         }
         Some(self.calls.entry(key).or_insert_with(|| {
             let name = format!("{function} on {}", comm());
-            Calls { row: telemetry::operations().enter(&name), name, number: 0, sources: 0 }
+            CountedCalls { row: telemetry::operations().enter(&name), name, number: 0, sources: 0 }
         }))
     }
 }
 
 /// Records in the trace which neighbours on the comm this rank needs.
-fn tell_sources(list: u32, comm: &Comm) {
+fn trace_sources(list: u32, comm: &Comm) {
     let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
     let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
     for peer in peers.collect::<BTreeSet<_>>() {
@@ -63,26 +63,30 @@ impl Process {
     pub(crate) fn operation(
         &mut self,
         function: &'static str,
-        told: impl FnOnce() -> Told,
+        traced: impl FnOnce() -> TracedCollective,
     ) -> Option<Box<Operation>> {
-        if telemetry::timed() { self.timed_operation(function, told()) } else { None }
+        if telemetry::timed() { self.timed_operation(function, traced()) } else { None }
     }
 
     #[cold]
-    fn timed_operation(&mut self, function: &'static str, told: Told) -> Option<Box<Operation>> {
+    fn timed_operation(
+        &mut self,
+        function: &'static str,
+        traced: TracedCollective,
+    ) -> Option<Box<Operation>> {
         let (objects, job) = self.parts();
-        let comm = objects.comm(told.comm).ok()?;
+        let comm = objects.comm(traced.comm).ok()?;
         let list = job.operations.lists + 1;
-        let calls = job.operations.calls(comm.context, function, || comm.name_or(told.comm))?;
+        let calls = job.operations.calls(comm.context, function, || comm.name_or(traced.comm))?;
         calls.number = calls.number.wrapping_add(1);
-        let is_new = told.has_neighbors && calls.sources == 0;
+        let is_new = traced.has_neighbors && calls.sources == 0;
         if is_new {
             calls.sources = list;
-            tell_sources(list, comm);
+            trace_sources(list, comm);
         }
-        let needs = if told.has_neighbors { Needs::Sources(calls.sources) } else { told.needs(comm) };
-        let (context, number) = told.started.unwrap_or((comm.context, calls.number));
-        let operation = Operation::begin(calls.row, (&calls.name, context, number), told.bytes, needs);
+        let needs = if traced.has_neighbors { Needs::Sources(calls.sources) } else { traced.needs(comm) };
+        let (context, number) = traced.started.unwrap_or((comm.context, calls.number));
+        let operation = Operation::begin(calls.row, (&calls.name, context, number), traced.bytes, needs);
         job.operations.lists += u32::from(is_new);
         Some(Box::new(operation))
     }
@@ -92,15 +96,18 @@ impl Guard {
     /// The record of a collective under the name of the running MPI function, or None if operations are not
     /// timed.
     #[inline]
-    pub(crate) fn begun(&mut self, told: impl FnOnce() -> Told) -> Option<Box<Operation>> {
+    pub(crate) fn record_collective(
+        &mut self,
+        traced: impl FnOnce() -> TracedCollective,
+    ) -> Option<Box<Operation>> {
         let function = self.doing.0;
-        self.operation(function, told)
+        self.operation(function, traced)
     }
 }
 
 /// Ends the record of a collective that its call has completed.
 #[inline]
-pub(crate) fn over(operation: Option<Box<Operation>>, choice: Choice) {
+pub(crate) fn end(operation: Option<Box<Operation>>, choice: Choice) {
     if let Some(mut operation) = operation {
         operation.carry(Some(Carried { choice, ..Carried::default() }));
         operation.over();

@@ -8,7 +8,7 @@ use telemetry::Counter;
 
 /// Polls without progress, one after the other.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Vain {
+pub(super) struct FailedPolls {
     polls: u32,
     /// The first time that the clock was read since the first of these polls; 0: not yet.
     since: u64,
@@ -19,12 +19,13 @@ pub(super) struct Vain {
 /// Polls of a window (10 to 20 ns each) between two rounds of progress (50 ns).
 const WINDOW_POLLS: u32 = 16;
 /// Polls without progress between two readings of the clock.
-const VAIN_UNTIMED: u32 = 1024;
+const FAILED_UNTIMED: u32 = 1024;
 /// Polls that find nothing for this time are shown as a wait.
-const VAIN_NS: u64 = 100_000_000;
+const FAILED_NS: u64 = 100_000_000;
 
 impl Job {
-    /// Counts a call by which the program may poll a window. Returns whether `Guard::move_on` is due.
+    /// Counts a call by which the program may poll a window. Returns whether `Guard::progress_after_polls` is
+    /// due.
     #[inline(always)]
     pub(crate) fn polls_window(&mut self) -> bool {
         self.window_polls += 1;
@@ -33,65 +34,65 @@ impl Job {
 }
 
 impl Guard {
-    /// Makes one round of progress, then asks `ready`. If `ready` has nothing, the counter `vain` counts the
+    /// Makes one round of progress, then asks `ready`. If `ready` has nothing, `counter` counts the
     /// poll, and a rank that shares its core yields it, since the awaited peer may need it.
     #[inline(always)] // Otherwise the result would be copied several times.
     pub(crate) fn poll<T>(
         &mut self,
-        vain: Counter,
+        counter: Counter,
         awaiting: impl FnOnce() -> Awaiting,
         ready: impl FnOnce(&mut Process) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let moved = self.progress();
         let found = ready(self)?;
         if found.is_none() {
-            if self.polled_in_vain(vain, moved) {
+            if self.polled_without_progress(counter, moved) {
                 self.awaiting = awaiting();
-                self.show_vain_polls(vain);
+                self.show_failed_polls(counter);
             }
-        } else if self.job().vain.polls > 0 {
-            self.end_vain_polls();
+        } else if self.job().failed_polls.polls > 0 {
+            self.end_failed_polls();
         }
         Ok(found)
     }
 
     /// Counts a poll without progress. Returns whether to read the clock.
     #[inline(always)]
-    fn polled_in_vain(&mut self, counter: Counter, moved: bool) -> bool {
+    fn polled_without_progress(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
         if !moved {
             self.let_others_run();
         }
-        let vain = &mut self.job().vain;
-        vain.polls += 1;
-        if vain.polls < VAIN_UNTIMED {
+        let failed = &mut self.job().failed_polls;
+        failed.polls += 1;
+        if failed.polls < FAILED_UNTIMED {
             return false;
         }
-        vain.polls = 1;
+        failed.polls = 1;
         true
     }
 
     /// Shows polls that have long found nothing as a wait, and reports all that is under way if `mpirun`
     /// asked for a report.
     #[cold]
-    fn show_vain_polls(&mut self, counter: Counter) {
+    fn show_failed_polls(&mut self, counter: Counter) {
         let now = sys::clock::now();
         let job = self.job();
-        if job.vain.since == 0 {
-            job.vain.since = now;
+        if job.failed_polls.since == 0 {
+            job.failed_polls.since = now;
         }
-        let since = job.vain.since;
-        if now - since < VAIN_NS {
+        let since = job.failed_polls.since;
+        if now - since < FAILED_NS {
             return;
         }
-        job.vain.shown = true;
+        job.failed_polls.shown = true;
         let polls = format!(" ({} polls in vain)", telemetry::value(counter));
         self.show(since, &polls);
     }
 
-    fn end_vain_polls(&mut self) {
+    fn end_failed_polls(&mut self) {
         let job = self.job();
-        if std::mem::take(&mut job.vain).shown {
+        if std::mem::take(&mut job.failed_polls).shown {
             job.membership.segment.rank(job.membership.rank).wait.end(sys::clock::now());
         }
     }
@@ -101,14 +102,14 @@ impl Guard {
     #[inline(always)]
     pub(crate) fn polled_window(&mut self) {
         if self.job().polls_window() {
-            self.move_on();
+            self.progress_after_polls();
         }
     }
 
     /// Makes progress after several calls by which the program may poll a window, or, where ranks share
     /// cores, after one flush or unlock: the program may wait for a peer that waits for an operation of this
     /// rank. A rank that shares its core then yields it.
-    pub(crate) fn move_on(&mut self) {
+    pub(crate) fn progress_after_polls(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());
         self.progress();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub fn raise(mut guard: Guard, error: Error) -> c_int {
     let guard = &mut guard;
     let (name, on) = guard.doing;
-    let sentence = format!("{name}{}: {}", place(guard, on), error.message);
+    let sentence = format!("{name}{}: {}", on_object(guard, on), error.message);
     let code = error.code();
     guard.latest_error = Some((code, sentence.clone()));
     invoke(guard, on, code, &sentence)
@@ -35,7 +35,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
                 On::Win(handle) if handler_of_window(guard, handle).is_some() => handle,
                 On::AnyFile => constants::FILE_NULL,
                 On::Session(handle) if guard.objects.sessions.get(handle).is_ok() => handle,
-                On::Given(_, object) => object,
+                On::WithHandler(_, object) => object,
                 _ => guard.objects.comm_of_no_object(),
             };
             callback::errhandler(guard, function, object, code)
@@ -51,15 +51,15 @@ pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
 }
 
 /// Whether `leave` has been called. Functions that run at the exit then run inside an MPI call.
-static LEAVES: AtomicBool = AtomicBool::new(false);
+static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
-pub fn leaves() -> bool {
-    LEAVES.load(Ordering::Relaxed)
+pub fn is_leaving() -> bool {
+    IS_LEAVING.load(Ordering::Relaxed)
 }
 
 /// Ends this process at once, because the job is being ended.
 pub fn leave(code: u8) -> ! {
-    LEAVES.store(true, Ordering::Relaxed);
+    IS_LEAVING.store(true, Ordering::Relaxed);
     std::process::exit(code.into())
 }
 
@@ -85,7 +85,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
 fn handler(guard: &Guard, on: On) -> Action {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
-    if guard.job.is_none() && !matches!(on, On::Given(..)) {
+    if guard.job.is_none() && !matches!(on, On::WithHandler(..)) {
         return Action::Fatal;
     }
     let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
@@ -105,7 +105,7 @@ fn handler(guard: &Guard, on: On) -> Action {
             let own = objects.sessions.get(handle).and_then(|session| action(session.errhandler));
             own.or_else(|_| nothing())
         }
-        On::Given(handler, _) => action(handler).or_else(|_| nothing()),
+        On::WithHandler(handler, _) => action(handler).or_else(|_| nothing()),
         On::Nothing => nothing(),
     }
     .unwrap_or(Action::Fatal)
@@ -115,14 +115,14 @@ fn handler_of_window(guard: &Guard, window: Handle) -> Option<Handle> {
     guard.job.as_ref()?.windows.get(window).ok().map(|window| window.errhandler)
 }
 
-fn place(guard: &Guard, on: On) -> String {
+fn on_object(guard: &Guard, on: On) -> String {
     match on {
         On::Comm(handle) => match guard.objects.comm(handle) {
             Ok(comm) if !comm.name.is_empty() => format!(" on {}", comm.name),
             _ => format!(" on {handle}"),
         },
         On::Win(handle) | On::File(handle) | On::Session(handle) => format!(" on {handle}"),
-        On::Given(..) | On::AnyFile | On::Nothing => String::new(),
+        On::WithHandler(..) | On::AnyFile | On::Nothing => String::new(),
     }
 }
 

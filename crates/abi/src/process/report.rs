@@ -22,7 +22,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    pub(crate) fn begin() -> Silence {
+    pub(crate) fn start() -> Silence {
         Silence { ends: sys::clock::now() + SILENCE_NS }
     }
 
@@ -64,7 +64,7 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
         Awaiting::Request(handle) => process.awaited(*handle),
     };
     if let Some(operation) = operation {
-        write!(text, ": {}", told(process, &operation, matches!(on, On::Comm(_))))
+        write!(text, ": {}", describe(process, &operation, matches!(on, On::Comm(_))))
             .expect("a String takes all");
     }
     text
@@ -77,7 +77,7 @@ impl Process {
         if let Some(receive) = job.deferred.get(handle) {
             return job.p2p.describe(receive.ticket());
         }
-        job.p2p.describe(job.requests.get(handle).ok()?.work.as_ref()?.plain().ticket()?)
+        job.p2p.describe(job.requests.get(handle).ok()?.work.as_ref()?.inner().ticket()?)
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn report(process: &Process) -> String {
         }
         writeln!(text, "{title}: {}", these.len()).expect("a String takes all");
         these.iter().take(NAMED_MAX).for_each(|operation| {
-            writeln!(text, "  {}", told(process, operation, false)).expect("a String takes all");
+            writeln!(text, "  {}", describe(process, operation, false)).expect("a String takes all");
         });
         if these.len() > NAMED_MAX {
             writeln!(text, "  and {} more", these.len() - NAMED_MAX).expect("a String takes all");
@@ -121,13 +121,13 @@ pub(crate) fn report(process: &Process) -> String {
     }
     for (calls, rank) in job.coll.pending_on_flat() {
         let comm = comms(&process.objects).find(|(_, comm)| match calls {
-            coll::Calls::Blocking(set) => comm.flat == objects::Flat::Attached(set),
-            coll::Calls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
+            coll::FlatCalls::Blocking(set) => comm.flat == objects::Flat::Attached(set),
+            coll::FlatCalls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
         });
         writeln!(text, "short collective{}: not started by rank {rank}", named(comm))
             .expect("a String takes all");
     }
-    text + &vain_polls()
+    text + &failed_polls()
 }
 
 /// Whether a context is that of a partitioned message.
@@ -137,7 +137,7 @@ fn is_partitioned(job: &Job, context: u64) -> bool {
 }
 
 /// The polls without progress so far, by function.
-fn vain_polls() -> String {
+fn failed_polls() -> String {
     let counted = telemetry::page().values();
     let polls: Vec<String> = counted
         .filter_map(|(counter, polls)| {
@@ -178,19 +178,19 @@ fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String
     rank.unwrap_or(peer).to_string()
 }
 
-fn told(process: &Process, operation: &Operation, comm_is_known: bool) -> String {
+fn describe(process: &Process, operation: &Operation, comm_is_known: bool) -> String {
     let comm = comm_of(process, operation.context);
     let peer = operation.peer.map_or("any rank".to_owned(), |peer| format!("rank {}", rank_in(comm, peer)));
     let tag = operation.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
-    let way =
+    let direction =
         if matches!(operation.what, What::Queued | What::Offered | What::Sending) { "to" } else { "from" };
-    let place = if comm_is_known { String::new() } else { named(comm) };
+    let of_comm = if comm_is_known { String::new() } else { named(comm) };
     let bytes = match (operation.what, operation.bytes) {
         // A probe.
         (What::Posted, 0) => String::new(),
         (_, bytes) => format!(", {bytes} bytes"),
     };
-    format!("{way} {peer}, {tag}{bytes}{place}")
+    format!("{direction} {peer}, {tag}{bytes}{of_comm}")
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_silence_is_over_once() {
         let before = sys::clock::now();
-        let mut silence = Silence::begin();
+        let mut silence = Silence::start();
         let after = sys::clock::now();
         assert!((before + SILENCE_NS..=after + SILENCE_NS).contains(&silence.ends));
         let end = silence.ends;

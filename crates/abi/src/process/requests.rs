@@ -102,8 +102,8 @@ impl Job {
     }
 
     /// Advances operations whose requests the program has freed.
-    pub(crate) fn poll_orphans(&mut self) {
-        let Job { orphans, p2p, coll, operators, .. } = self;
-        orphans.retain_mut(|work| work.poll(p2p, coll, operators).is_none());
+    pub(crate) fn poll_detached(&mut self) {
+        let Job { detached, p2p, coll, operators, .. } = self;
+        detached.retain_mut(|work| work.poll(p2p, coll, operators).is_none());
     }
 }

@@ -4,7 +4,7 @@
 //! A wait looks for news in a loop for a moment, then makes rounds of progress, and then yields and sleeps on
 //! the rank's doorbell with the lock free (`progress::Idle`).
 
-use super::lock::{Guard, make_room};
+use super::lock::{Guard, let_others_lock};
 use super::{Job, Process, callback, raise, report};
 use error::{Class, Error};
 use executor::Poll;
@@ -85,7 +85,7 @@ impl Guard {
         let mut moved = false;
         let alone = self.is_alone();
         for _ in 0..if alone { ROUNDS_UNTIMED } else { 1 } {
-            let packets = alone && self.look_out();
+            let packets = alone && self.look_for_packets();
             // A receive takes the next packet itself, if that is its message.
             if packets && let Some(value) = ready(self) {
                 return Ok(value);
@@ -160,7 +160,7 @@ impl Guard {
     /// Looks for packets and slots for a moment, if no collective needs progress: this notices them several
     /// times sooner than rounds of progress. Returns whether there are packets.
     #[inline]
-    fn look_out(&mut self) -> bool {
+    fn look_for_packets(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
         for _ in 0..LOOKS {
             if job.coll.flat_has_events() {
@@ -196,9 +196,9 @@ impl Guard {
     }
 
     fn wait_at<T>(&mut self, pace: Pace, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
-        let begun = sys::clock::now();
+        let started = sys::clock::now();
         if let Some(job) = &mut self.job {
-            job.coll.rank_waits(true, begun);
+            job.coll.rank_waits(true, started);
         }
         let mut idle = Idle::new(pace);
         let mut shown = false;
@@ -208,12 +208,12 @@ impl Guard {
                 Ok(value) => break value,
                 Err(true) => idle.reset(),
                 Err(false) => {
-                    let (turn, value) = self.rest(&mut idle, &mut ready);
+                    let (turn, value) = self.idle(&mut idle, &mut ready);
                     if let Some(value) = value {
                         break value;
                     }
                     if let Turn::Slept(_) = turn {
-                        self.show(begun, "");
+                        self.show(started, "");
                         shown = true;
                     }
                 }
@@ -227,8 +227,8 @@ impl Guard {
         if let Some(job) = &mut self.job {
             job.coll.rank_waits(false, ended);
         }
-        telemetry::count(Counter::WaitNs, ended - begun);
-        telemetry::end(if telemetry::tracing() { begun } else { 0 }, telemetry::Event::Wait);
+        telemetry::count(Counter::WaitNs, ended - started);
+        telemetry::end(if telemetry::tracing() { started } else { 0 }, telemetry::Event::Wait);
         value
     }
 
@@ -242,8 +242,8 @@ impl Guard {
         let job = self.job();
         moved |= job.rma.poll();
         moved |= job.io.poll(&mut job.coll);
-        if !job.orphans.is_empty() {
-            job.poll_orphans();
+        if !job.detached.is_empty() {
+            job.poll_detached();
         }
         if !job.driven.is_empty() {
             moved |= job.poll_driven();
@@ -281,7 +281,7 @@ impl Guard {
 
     /// What a rank checks before it idles: warnings for the user, and whether its world or its `mpirun` has
     /// ended, so that this process must end, too.
-    fn look_around(&mut self) {
+    fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
             eprintln!("outboard: rank {}: {warning}", job.membership.rank);
@@ -305,12 +305,12 @@ impl Guard {
 
     /// Idles with the lock free. `ready` is called once more after the bell is armed: another thread may have
     /// made the last progress, and then no peer rings.
-    fn rest<T>(
+    fn idle<T>(
         &mut self,
         idle: &mut Idle,
         ready: &mut impl FnMut(&mut Process) -> Option<T>,
     ) -> (Turn, Option<T>) {
-        self.look_around();
+        self.check_world();
         let (segment, rank) = (self.job().membership.segment, self.job().membership.rank);
         let mut value = None;
         let still_idle = || {
@@ -320,7 +320,7 @@ impl Guard {
         };
         let turn = self.unlocked(|| {
             let turn = idle.wait(&segment.rank(rank).bell, still_idle);
-            make_room();
+            let_others_lock();
             turn
         });
         (turn, value)

@@ -23,13 +23,13 @@ pub struct Win {
     /// The memory that MPI_Win_free frees, if the library allocated it.
     pub allocated: Option<usize>,
     /// The values of the predefined attributes.
-    pub facts: Box<Facts>,
+    pub facts: Box<WindowAttributes>,
     /// The open epochs, while tracing.
     pub epochs: Option<Box<Epochs>>,
 }
 
 /// Values that attributes point to, in the shim's numbers. They must not move.
-pub struct Facts {
+pub struct WindowAttributes {
     /// MPI_WIN_BASE.
     pub base: usize,
     /// MPI_WIN_SIZE.
@@ -42,9 +42,9 @@ pub struct Facts {
     pub model: i32,
 }
 
-impl Facts {
+impl WindowAttributes {
     /// The values of a window.
-    pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> Facts {
+    pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> WindowAttributes {
         let flavor = match flavor {
             Flavor::Create => c::WIN_FLAVOR_CREATE,
             Flavor::Allocate => c::WIN_FLAVOR_ALLOCATE,
@@ -54,7 +54,7 @@ impl Facts {
         let attribute = crate::shim::get().attribute;
         let flavor = attribute(c::WIN_CREATE_FLAVOR, flavor);
         let model = attribute(c::WIN_MODEL, c::WIN_UNIFIED);
-        Facts { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model }
+        WindowAttributes { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model }
     }
 }
 
@@ -88,7 +88,7 @@ impl Guard {
     /// Waits until a member of a window (None: every member) that is on another host has answered all
     /// requests of this process.
     #[inline(always)]
-    pub(crate) fn settle(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
+    pub(crate) fn wait_for_answers(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Guard {
     /// Waits until the operations on a member of a window (None: every member) no longer need this process's
     /// memory.
     #[inline(always)]
-    pub(crate) fn settle_here(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
+    pub(crate) fn wait_for_local_ends(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
             return Ok(());
         }

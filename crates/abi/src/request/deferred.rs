@@ -5,20 +5,20 @@
 //! Invariants: a receive keeps its place until its request is completed or freed, and p2p gives that place to
 //! no other receive before.
 
-use super::Source;
+use super::ReceiveSource;
 use crate::args::Handle;
 use objects::{Kind, constants};
 use p2p::Ticket;
 
 /// Live receives, by number.
-pub struct Deferred([Receive; p2p::DEFERRED_MAX]);
+pub struct DeferredReceives([DeferredReceive; p2p::DEFERRED_MAX]);
 
 // Handles and tickets have the same range of numbers.
 const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 
 /// A receive from one rank of a comm.
 #[derive(Clone, Copy)]
-pub struct Receive {
+pub struct DeferredReceive {
     handle: Handle,
     /// The comm whose error handler gets errors.
     pub comm: Handle,
@@ -27,7 +27,7 @@ pub struct Receive {
     pub rank: i32,
 }
 
-impl Receive {
+impl DeferredReceive {
     /// The receive's ticket in p2p.
     #[inline]
     pub fn ticket(&self) -> Ticket {
@@ -40,16 +40,21 @@ impl Receive {
     }
 
     /// The receive's source.
-    pub fn source(&self) -> Source {
-        Source::Peer { peer: self.peer, rank: self.rank }
+    pub fn source(&self) -> ReceiveSource {
+        ReceiveSource::Peer { peer: self.peer, rank: self.rank }
     }
 }
 
-impl Deferred {
+impl DeferredReceives {
     /// An empty table.
-    pub const fn new() -> Deferred {
-        Deferred(
-            [Receive { handle: constants::REQUEST_NULL, comm: constants::COMM_NULL, peer: 0, rank: 0 }; _],
+    pub const fn new() -> DeferredReceives {
+        DeferredReceives(
+            [DeferredReceive {
+                handle: constants::REQUEST_NULL,
+                comm: constants::COMM_NULL,
+                peer: 0,
+                rank: 0,
+            }; _],
         )
     }
 
@@ -57,20 +62,20 @@ impl Deferred {
     #[inline(always)]
     pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
         let handle = Handle::numbered(Kind::Request, number as u32);
-        self.0[number as usize % p2p::DEFERRED_MAX] = Receive { handle, comm, peer, rank };
+        self.0[number as usize % p2p::DEFERRED_MAX] = DeferredReceive { handle, comm, peer, rank };
         handle
     }
 
     /// A live receive, or None if the handle names no such receive.
     #[inline(always)]
-    pub fn get(&self, handle: Handle) -> Option<&Receive> {
+    pub fn get(&self, handle: Handle) -> Option<&DeferredReceive> {
         let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::DEFERRED_MAX];
         (receive.handle == handle).then_some(receive)
     }
 
     /// Frees the place of a receive whose request is completed or freed.
     #[inline(always)]
-    pub fn remove(&mut self, receive: Receive) {
+    pub fn remove(&mut self, receive: DeferredReceive) {
         self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
     }
 
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_handle_finds_its_receive_only() {
-        let mut receives = Deferred::new();
+        let mut receives = DeferredReceives::new();
         let places = p2p::DEFERRED_MAX as u64;
         let [early, late] = [p2p::NUMBERS - 1, p2p::NUMBERS]
             .map(|number| receives.enter(number, constants::COMM_SELF, number as u32, 7));

@@ -14,34 +14,34 @@ use sys::{Block, Span};
 
 /// How elements of a reduction lie in the memory that its schedule works on.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct ImageShape {
     layout: Arc<Layout>,
     basic: Option<Basic>,
-    form: Form,
+    form: ImageForm,
 }
 
 /// How images differ from the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ImageForm {
     /// The datatype has no gaps, so there are no images.
-    Plain,
+    Contiguous,
     /// Images lack the padding of predefined pairs, as `datatype::reduce` needs.
     Packed,
     /// Images have all gaps, as the program's operators need.
     Gaps,
 }
 
-impl Shape {
+impl ImageShape {
     /// The shape of a datatype's elements for the program's operators.
-    pub fn of(datatype: &Datatype) -> Shape {
-        let form = if datatype.layout().is_contiguous() { Form::Plain } else { Form::Gaps };
-        Shape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
+    pub fn of(datatype: &Datatype) -> ImageShape {
+        let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Gaps };
+        ImageShape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
     }
 
     /// The shape of a predefined datatype's elements for the predefined operators.
-    pub fn packed(datatype: &Datatype) -> Shape {
-        let form = if datatype.layout().is_contiguous() { Form::Plain } else { Form::Packed };
-        Shape { form, ..Shape::of(datatype) }
+    pub fn packed(datatype: &Datatype) -> ImageShape {
+        let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Packed };
+        ImageShape { form, ..ImageShape::of(datatype) }
     }
 
     /// The machine type, if the datatype is predefined.
@@ -50,16 +50,16 @@ impl Shape {
     }
 
     /// Whether the program's buffers have no gaps.
-    pub fn is_plain(&self) -> bool {
-        self.form == Form::Plain
+    pub fn is_contiguous(&self) -> bool {
+        self.form == ImageForm::Contiguous
     }
 
     /// The bytes of an image of `count` elements.
     fn bytes(&self, count: i64) -> usize {
         match (count, self.form) {
             (0, _) => 0,
-            (_, Form::Plain | Form::Packed) => count as usize * self.layout.size,
-            (_, Form::Gaps) => self.step() * (count as usize - 1) + self.layout.true_extent as usize,
+            (_, ImageForm::Contiguous | ImageForm::Packed) => count as usize * self.layout.size,
+            (_, ImageForm::Gaps) => self.step() * (count as usize - 1) + self.layout.true_extent as usize,
         }
     }
 
@@ -67,15 +67,15 @@ impl Shape {
     pub fn elements(&self, bytes: usize) -> usize {
         match (bytes, self.form) {
             (0, _) => 0,
-            (_, Form::Plain | Form::Packed) => bytes / self.layout.size,
-            (_, Form::Gaps) if self.step() == 0 => 1,
-            (_, Form::Gaps) => (bytes - self.layout.true_extent as usize) / self.step() + 1,
+            (_, ImageForm::Contiguous | ImageForm::Packed) => bytes / self.layout.size,
+            (_, ImageForm::Gaps) if self.step() == 0 => 1,
+            (_, ImageForm::Gaps) => (bytes - self.layout.true_extent as usize) / self.step() + 1,
         }
     }
 
     /// The distance from the first byte of an image of `bytes` bytes to the address that the operator gets.
     pub fn origin(&self, bytes: usize) -> i64 {
-        if self.form != Form::Gaps || bytes == 0 {
+        if self.form != ImageForm::Gaps || bytes == 0 {
             return 0;
         }
         let last = self.layout.extent * (self.elements(bytes) as i64 - 1);
@@ -84,7 +84,7 @@ impl Shape {
 
     /// The bytes that an algorithm may not divide, in an image of `bytes` bytes.
     pub fn unit(&self, bytes: usize) -> u64 {
-        (if self.form == Form::Gaps { bytes } else { self.layout.size }).max(1) as u64
+        (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
     /// The offsets at which the images of blocks begin and end, one after the other.
@@ -103,7 +103,7 @@ impl Shape {
 
     /// A buffer of the image's elements.
     fn buffer(&self, image: Span, count: i64) -> Buffer {
-        if self.form != Form::Gaps {
+        if self.form != ImageForm::Gaps {
             return Buffer::from(image);
         }
         // A negative origin wraps around. So does its sum with the layout's offsets, which lies in the image.
@@ -132,7 +132,7 @@ pub struct Operator {
     /// The function and its datatype.
     pub op: UserOp,
     /// How elements lie in the schedule's memory.
-    pub shape: Shape,
+    pub shape: ImageShape,
     /// The elements of each block, if each block is an image; empty if the vector is one image.
     pub counts: Vec<i64>,
 }
@@ -142,7 +142,7 @@ impl Operator {
     /// blocks. Returns the vector's bytes, the offset of its first element, and its elements.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
-        let Some(block) = block.filter(|_| !shape.is_plain() && !self.counts.is_empty()) else {
+        let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {
             return (bytes, shape.origin(bytes), shape.elements(bytes));
         };
         let count = self.counts[(block % self.counts.len() as u64) as usize];
@@ -165,7 +165,7 @@ pub struct Image {
 impl Image {
     /// Images of blocks of `counts` elements, filled from `input`, and of a result of `received` elements.
     pub fn new(
-        shape: &Shape,
+        shape: &ImageShape,
         counts: &[i64],
         received: i64,
         input: &Buffer,
@@ -226,8 +226,8 @@ mod tests {
         for extent in [-40, -12, 0, 4, 12, 40] {
             let pair = datatype::hindexed(Width::Int, &[1, 1], &[4, 12], int).unwrap();
             let datatype = datatype::resized(Width::Int, -8, extent, &pair).unwrap();
-            let shape = Shape::of(&datatype);
-            assert!(!shape.is_plain());
+            let shape = ImageShape::of(&datatype);
+            assert!(!shape.is_contiguous());
             for count in 0..5 {
                 assert_eq!(
                     shape.elements(shape.bytes(count)),

@@ -13,12 +13,12 @@ use sys::Block;
 /// The communicators of this process, by the context of their comm.
 #[derive(Default)]
 pub struct Communicators {
-    by_context: HashMap<u64, Made>,
+    by_context: HashMap<u64, CommunicatorEntry>,
     /// The communicators of freed comms that this process has not left yet.
-    freed: Vec<Made>,
+    freed: Vec<CommunicatorEntry>,
 }
 
-type Made = (Arc<Communicator>, Arc<Mutex<Exchange>>);
+type CommunicatorEntry = (Arc<Communicator>, Arc<Mutex<Exchange>>);
 
 impl Communicators {
     /// Whether a comm has a communicator.
@@ -35,9 +35,9 @@ impl Communicators {
     }
 
     /// Starts a collective by the communicator of a comm that has one.
-    pub(crate) fn start(&self, context: u64, steps: Vec<Step>) -> Carried {
+    pub(crate) fn start(&self, context: u64, steps: Vec<Step>) -> LibraryCollective {
         let (communicator, exchange) = &self.by_context[&context];
-        Carried { exchange: exchange.clone(), ended: communicator.start(steps) }
+        LibraryCollective { exchange: exchange.clone(), ended: communicator.start(steps) }
     }
 
     /// Leaves the communicator of a comm that is freed, once its operations are over.
@@ -65,7 +65,7 @@ impl Drop for Communicators {
 }
 
 /// A collective that the library carries out.
-pub struct Carried {
+pub struct LibraryCollective {
     exchange: Arc<Mutex<Exchange>>,
     ended: Ended,
 }
@@ -133,7 +133,7 @@ fn statement_bytes(library: &Library) -> usize {
     16 + library.id_bytes().next_multiple_of(8)
 }
 
-impl Carried {
+impl LibraryCollective {
     pub(crate) fn poll(&self, coll: &mut Coll) -> Option<Completion> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner).poll(coll);
         let error = self.ended.get()?.clone().err();

@@ -20,24 +20,24 @@ use crate::staging::{StandIns, Unfilled};
 use ccl::Step;
 use coll::Members;
 use datatype::Buffer;
-pub use deferred::Deferred;
+pub use deferred::DeferredReceives;
 use error::{Error, Result};
 pub use generalized::Generalized;
-pub use image::{Image, Operator, Shape, UserOp};
-pub(crate) use library::{Carried, Communicators, Statement};
+pub use image::{Image, ImageShape, Operator, UserOp};
+pub(crate) use library::{Communicators, LibraryCollective, Statement};
 use objects::context::Claim;
 use objects::{Group, Handle, Queue, constants};
+pub(crate) use on_device::DeviceShare;
 pub use on_device::OnDevice;
-pub(crate) use on_device::Share;
 use p2p::{Mode, Outcome};
-pub use partitioned::{Partitioned, Parts};
-pub(crate) use planned::{Checked, Imaged, Planned, Told, one, to_bytes, to_words};
+pub use partitioned::{Partitioned, PartitionedStart};
+pub(crate) use planned::{Checked, Imaged, Planned, TracedCollective, one, to_bytes, to_words};
 use std::sync::Arc;
-pub use stream::{Enqueued, Held};
-pub(crate) use stream::{Job as StreamJob, Line, STREAM_NULL, Stream, Streams};
+pub use stream::{Enqueued, HeldHandles};
+pub(crate) use stream::{MpixStream, STREAM_NULL, StreamJob, StreamThread, Streams};
 pub use timed::Timed;
-pub(crate) use timed::{End, choice};
-pub use work::{Both, Long, Work};
+pub(crate) use timed::{MessageEnd, choice};
+pub use work::{LongMessage, SendReceive, Work};
 
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,11 +58,11 @@ impl Completion {
     pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
 
     #[inline]
-    pub(crate) fn of(outcome: Outcome, source: &Source) -> Completion {
+    pub(crate) fn of(outcome: Outcome, source: &ReceiveSource) -> Completion {
         let rank = match source {
-            Source::Peer { rank, .. } => *rank,
-            Source::Any(group) => rank_of(outcome.source_peer, group),
-            Source::Nobody => constants::PROC_NULL,
+            ReceiveSource::Peer { rank, .. } => *rank,
+            ReceiveSource::Any(group) => rank_of(outcome.source_peer, group),
+            ReceiveSource::Nobody => constants::PROC_NULL,
         };
         let mut status = Status::new(rank, outcome.tag, outcome.bytes as u64);
         status.set_cancelled(outcome.cancelled);
@@ -113,7 +113,7 @@ pub struct Send {
 #[derive(Clone)]
 pub struct Receive {
     pub(crate) context: u64,
-    pub(crate) source: Source,
+    pub(crate) source: ReceiveSource,
     pub(crate) tag: Option<i32>,
     pub(crate) buffer: Buffer,
 }
@@ -142,19 +142,19 @@ pub enum Recipe {
 
 impl Recipe {
     /// The recipe without its stand-ins.
-    pub(crate) fn plain(&self) -> &Recipe {
-        if let Recipe::Staged(recipe, _) = self { recipe.plain() } else { self }
+    pub(crate) fn inner(&self) -> &Recipe {
+        if let Recipe::Staged(recipe, _) = self { recipe.inner() } else { self }
     }
 
     /// The same recipe, to change it.
-    pub(crate) fn plain_mut(&mut self) -> &mut Recipe {
-        if let Recipe::Staged(recipe, _) = self { recipe.plain_mut() } else { self }
+    pub(crate) fn inner_mut(&mut self) -> &mut Recipe {
+        if let Recipe::Staged(recipe, _) = self { recipe.inner_mut() } else { self }
     }
 }
 
 /// The source of a receive.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ReceiveSource {
     /// MPI_PROC_NULL.
     Nobody,
     /// MPI_ANY_SOURCE, with the group that says which rank the sender is.
@@ -163,11 +163,11 @@ pub enum Source {
     Peer { peer: u32, rank: i32 },
 }
 
-impl Source {
+impl ReceiveSource {
     /// The peer to match; None for any source.
     #[inline]
     pub(crate) fn peer(&self) -> Option<u32> {
-        if let Source::Peer { peer, .. } = self { Some(*peer) } else { None }
+        if let ReceiveSource::Peer { peer, .. } = self { Some(*peer) } else { None }
     }
 }
 

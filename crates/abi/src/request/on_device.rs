@@ -11,7 +11,7 @@
 
 use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
-use crate::staging::{Memory, Staged, StandIns};
+use crate::staging::{Staged, StandInMemory, StandIns};
 use coll::{Call, Coll, CollTicket, Members};
 use device::kernel::Reduction;
 use device::lend::{self, NOTE_WORDS};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use sys::{Block, Span};
 use telemetry::{Carried, Choice, Counter, Operation};
 
-type Note = [u64; NOTE_WORDS];
+type MemoryNote = [u64; NOTE_WORDS];
 
 /// This rank's part in a reduction. All memory is on the device.
-pub(crate) struct Share {
+pub(crate) struct DeviceShare {
     pub reduction: Reduction,
     pub rank: usize,
     /// The offset and bytes of each rank's piece in the vector.
@@ -35,10 +35,10 @@ pub(crate) struct Share {
     /// The memory for all pieces, this rank's included, if this rank gets them.
     pub whole: Option<Span>,
     /// For a reduction in place: memory for this rank's operand, which the sum of lower ranks overwrites.
-    pub aside: Option<Memory>,
+    pub aside: Option<StandInMemory>,
 }
 
-impl Share {
+impl DeviceShare {
     /// Whether a kernel can reduce this rank's piece. A reduction of no elements shows that.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
@@ -48,7 +48,7 @@ impl Share {
 
     /// Reduces this rank's piece in the order of ranks (`schedule::order`). A kernel has the next operand on
     /// the left, but all its operators commute. `inputs` are the exported inputs of all ranks.
-    fn reduce(&self, inputs: &[Note]) -> Result<()> {
+    fn reduce(&self, inputs: &[MemoryNote]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
             return Ok(());
@@ -76,7 +76,7 @@ impl Share {
     }
 
     /// Copies the other pieces, if this rank gets them. `sums` are the exported sums of all ranks.
-    fn collect(&self, sums: &[Note]) -> Result<()> {
+    fn collect(&self, sums: &[MemoryNote]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
             let (offset, bytes) = self.pieces[other];
@@ -96,7 +96,7 @@ impl Share {
 /// A reduction under way.
 pub struct OnDevice {
     comm: Handle,
-    share: Option<Share>,
+    share: Option<DeviceShare>,
     /// The members for each of the three exchanges, and for the usual way.
     members: [Members; 4],
     /// The call for the usual way, and the stand-ins of its buffers.
@@ -107,7 +107,7 @@ pub struct OnDevice {
     all: Block,
     /// The words of the first exchange, in which the notes of `share` lie.
     noted: Option<Block>,
-    sums: Vec<Note>,
+    sums: Vec<MemoryNote>,
     /// How many exchanges are over.
     over: usize,
     error: Option<Error>,
@@ -124,7 +124,7 @@ impl OnDevice {
     /// Errors: a collective cannot be started.
     pub(crate) fn start(
         comm: Handle,
-        share: Option<Share>,
+        share: Option<DeviceShare>,
         members: [Members; 4],
         usual: (Call, Vec<Staged>),
         coll: &mut Coll,
@@ -149,24 +149,24 @@ impl OnDevice {
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
         let outcome = coll.outcome(self.ticket)?;
         self.over += 1;
-        outcome.and_then(|()| self.go_on(coll)).transpose()
+        outcome.and_then(|()| self.advance(coll)).transpose()
     }
 
-    fn go_on(&mut self, coll: &mut Coll) -> Result<Option<Option<Work>>> {
+    fn advance(&mut self, coll: &mut Coll) -> Result<Option<Option<Work>>> {
         let words: Vec<u64> = to_words(&self.all.to_vec()).into_iter().map(|word| word as u64).collect();
         let Some(share) =
             self.share.as_ref().filter(|_| self.over > 1 || words.chunks(WORDS).all(|word| word[0] == 1))
         else {
-            return self.go_usual_way(coll).map(|work| Some(Some(work)));
+            return self.start_usual_way(coll).map(|work| Some(Some(work)));
         };
         if self.over == 1 {
             let notes = |at: usize| {
                 let note = move |words: &[u64]| words[at..at + NOTE_WORDS].try_into().expect("a note");
-                words.chunks(WORDS).map(note).collect::<Vec<Note>>()
+                words.chunks(WORDS).map(note).collect::<Vec<MemoryNote>>()
             };
             self.sums = notes(1 + NOTE_WORDS);
             let reduced = share.reduce(&notes(1));
-            return self.tell(coll, reduced);
+            return self.report(coll, reduced);
         }
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -179,7 +179,7 @@ impl OnDevice {
             return Ok(Some(None));
         }
         let collected = share.collect(&self.sums);
-        self.tell(coll, collected)
+        self.report(coll, collected)
     }
 
     /// Whether this rank copies the other pieces once they are reduced.
@@ -188,7 +188,7 @@ impl OnDevice {
     }
 
     /// Starts the next exchange, in which the ranks report whether their step succeeded.
-    fn tell(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
+    fn report(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
         let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
         self.error = outcome.err();
         (self.ticket, self.all) = exchange(coll, self.comm, &self.members[self.over], &mine)?;
@@ -205,7 +205,7 @@ impl OnDevice {
         }
     }
 
-    fn go_usual_way(&mut self, coll: &mut Coll) -> Result<Work> {
+    fn start_usual_way(&mut self, coll: &mut Coll) -> Result<Work> {
         let (call, mut staged) = self.usual.take().expect("it begins once");
         staged.iter_mut().try_for_each(Staged::fill)?;
         let mut work = Work::Coll(coll.start(&self.members[3], call)?, None, None);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The state of partitioned messages (MPI 5.0, chapter 4). `body/partitioned.rs` says how they work.
 
-use super::{Completion, End, Source, Work, status_of};
+use super::{Completion, MessageEnd, ReceiveSource, Work, status_of};
 use coll::{Coll, CollTicket};
 use datatype::Buffer;
 use error::{Error, Result};
@@ -63,7 +63,7 @@ impl Heading {
 }
 
 /// One start of a partitioned request.
-pub struct Parts {
+pub struct PartitionedStart {
     made: Arc<Partitioned>,
     /// The memory of the heading while its message is under way.
     heading: Option<Block>,
@@ -80,8 +80,8 @@ pub struct Parts {
     left: usize,
     bytes: u64,
     error: Option<Error>,
-    /// The partitions whose arrival the trace has, at a receiver that traces.
-    told: Vec<bool>,
+    /// Which partitions the trace has recorded as arrived; empty unless this is a receiver that traces.
+    traced: Vec<bool>,
     /// What proxies have moved of the message, if operations are timed.
     carried: Option<Carried>,
 }
@@ -137,7 +137,7 @@ impl Partitioned {
     /// for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p, coll: &mut Coll) -> Result<Work> {
         let partitions = self.partitions as usize;
-        let mut parts = Box::new(Parts {
+        let mut parts = Box::new(PartitionedStart {
             made: self.clone(),
             heading: None,
             head: None,
@@ -147,7 +147,7 @@ impl Partitioned {
             left: if self.sends { partitions } else { 1 },
             bytes: 0,
             error: None,
-            told: Vec::new(),
+            traced: Vec::new(),
             carried: None,
         });
         match (self.peer, self.sends, self.heading.get()) {
@@ -169,19 +169,19 @@ impl Partitioned {
             }
             (Some(peer), false, Some(known)) => parts.expect(p2p, coll, peer, *known),
         }
-        Ok(Work::Parts(parts))
+        Ok(Work::Partitioned(parts))
     }
 
     /// What the trace records of the message when it starts.
-    pub(crate) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
-        let source = Source::Peer { peer: self.peer?, rank: 0 };
-        Some(End { sends, context, source, tag, bytes: self.buffer.bytes() as u64 })
+        let source = ReceiveSource::Peer { peer: self.peer?, rank: 0 };
+        Some(MessageEnd { sends, context, source, tag, bytes: self.buffer.bytes() as u64 })
     }
 
     /// Records in the trace that a partition of a start is ready or has arrived.
     #[cold]
-    fn tell(&self, what: &str, start: u32, partition: u32, heading: Option<&Heading>) {
+    fn trace(&self, what: &str, start: u32, partition: u32, heading: Option<&Heading>) {
         let (context, number, bytes) =
             (self.context, start.wrapping_add(1), heading.map_or(0, |it| it.bytes));
         if let Some(peer) = self.peer {
@@ -197,7 +197,7 @@ impl Partitioned {
     }
 }
 
-impl Parts {
+impl PartitionedStart {
     /// The completion, once all partitions are over.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
@@ -211,7 +211,7 @@ impl Parts {
             }
         }
         if telemetry::tracing() {
-            self.tell_arrivals(p2p, coll);
+            self.trace_arrivals(p2p, coll);
         }
         // The last partition mostly ends last, so one look is enough while any partition is under way.
         while let Some((partition, transfer)) = self.open.last()
@@ -222,12 +222,12 @@ impl Parts {
                 self.done[*partition as usize] = true;
                 self.left -= 1;
                 self.bytes += bytes;
-                // A proxy may have ended the partition since `tell_arrivals`. Without a trace the list is
+                // A proxy may have ended the partition since `trace_arrivals`. Without a trace the list is
                 // empty.
-                if let Some(told) = self.told.get_mut(*partition as usize)
-                    && !std::mem::replace(told, true)
+                if let Some(traced) = self.traced.get_mut(*partition as usize)
+                    && !std::mem::replace(traced, true)
                 {
-                    self.made.tell("arrived", self.start, *partition, self.made.heading.get());
+                    self.made.trace("arrived", self.start, *partition, self.made.heading.get());
                 }
             }
             self.error = self.error.take().or(error);
@@ -270,16 +270,16 @@ impl Parts {
 
     /// Records in the trace, once each, which partitions have arrived.
     #[cold]
-    fn tell_arrivals(&mut self, p2p: &P2p, coll: &Coll) {
+    fn trace_arrivals(&mut self, p2p: &P2p, coll: &Coll) {
         if self.made.sends {
             return;
         }
-        self.told.resize(self.done.len(), false);
+        self.traced.resize(self.done.len(), false);
         for (partition, transfer) in &self.open {
-            let told = &mut self.told[*partition as usize];
-            if !*told && transfer.is_over(p2p, coll) {
-                *told = true;
-                self.made.tell("arrived", self.start, *partition, self.made.heading.get());
+            let traced = &mut self.traced[*partition as usize];
+            if !*traced && transfer.is_over(p2p, coll) {
+                *traced = true;
+                self.made.trace("arrived", self.start, *partition, self.made.heading.get());
             }
         }
     }
@@ -297,7 +297,7 @@ impl Parts {
     pub(crate) fn send(&mut self, p2p: &mut P2p, coll: &mut Coll, partition: u32) -> Result<()> {
         self.left -= 1;
         if telemetry::tracing() {
-            self.made.tell("ready", self.start, partition, self.made.heading.get());
+            self.made.trace("ready", self.start, partition, self.made.heading.get());
         }
         let made = &self.made;
         let (Some(peer), Some(&Heading { bytes, by_proxy, .. })) = (made.peer, made.heading.get()) else {
@@ -332,7 +332,8 @@ impl Parts {
         let peers = Arc::from(if sends { [me, peer] } else { [peer, me] });
         let bytes = buffer.bytes() as u64;
         let offload = coll::Offload::Auto;
-        let message = coll::Message { context, sequence, peers, sends, buffer, offload, matched: true };
+        let message =
+            coll::MessageInstance { context, sequence, peers, sends, buffer, offload, matched: true };
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A collective as data: its checked arguments, ready to be started any number of times.
 
-use super::{Image, Operator, Shape, UserOp, Work};
+use super::{Image, ImageShape, Operator, UserOp, Work};
 use crate::args::Handle;
 use crate::staging;
-use coll::{Call, Coll, CollTicket, Members, Part, check};
+use coll::{Call, CallBuffer, Coll, CollTicket, Members, check};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::Reduction;
@@ -16,7 +16,7 @@ use telemetry::Needs;
 
 /// What the trace and the statistics record of a collective.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct TracedCollective {
     pub(crate) comm: Handle,
     /// The bytes of the longer buffer.
     pub(crate) bytes: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Told {
     pub(crate) started: Option<(u64, u32)>,
 }
 
-impl Told {
+impl TracedCollective {
     /// The ranks that the collective needs. On an intercommunicator not all ranks know the root.
     pub(crate) fn needs(&self, comm: &Comm) -> Needs {
         use Collective::*;
@@ -59,7 +59,7 @@ pub struct Planned {
 /// What a reduction prepares at each start: its operator, and images of the buffers as they are then.
 #[derive(Clone)]
 pub struct Imaged {
-    pub shape: Shape,
+    pub shape: ImageShape,
     pub counts: Vec<i64>,
     pub received: i64,
     pub input: Buffer,
@@ -109,10 +109,10 @@ impl Planned {
     }
 
     /// What OUTBOARD_STATS and OUTBOARD_TRACE record of the collective.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn traced(&self) -> TracedCollective {
         let Call { collective, root, ref input, ref output, ref neighbors, .. } = self.call;
         let (bytes, has_neighbors) = (input.total().max(output.total()), neighbors.is_some());
-        Told { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
+        TracedCollective { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
     }
 
     /// The MPI function that made the collective persistent.
@@ -141,21 +141,22 @@ impl Planned {
 
     /// An allgather of the library's own bytes. The blocks must live until the collective is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
-        let input = Part::bytes(Buffer::from(mine.span()));
-        let output = Part::PerRank(Buffer::from(all.span()));
+        let input = CallBuffer::bytes(Buffer::from(mine.span()));
+        let output = CallBuffer::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
     /// An all-to-all of the library's own bytes. The blocks must live until the collective is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
-        let each = |parts: &[Block]| Part::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
+        let each =
+            |parts: &[Block]| CallBuffer::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
     /// A broadcast of the bytes of a block, which must live until the collective is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
-        let output = Part::bytes(Buffer::from(bytes.span()));
-        let call = Call { root, ..Call::new(Collective::Bcast, Part::None, output) };
+        let output = CallBuffer::bytes(Buffer::from(bytes.span()));
+        let call = Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) };
         Planned::new(comm, call).in_one_group()
     }
 }
@@ -169,31 +170,31 @@ impl Imaged {
     fn fill(self, call: &mut Call, operators: &mut Slab<Operator>) -> Image {
         let Imaged { shape, counts, received, input, output, operator } = self;
         let mut image = Image::default();
-        if !shape.is_plain() {
+        if !shape.is_contiguous() {
             image = Image::new(&shape, &counts, received, &input, output.as_ref());
             if output.is_some() {
                 call.output = one(&shape, image.output());
             }
             // For a reduction in place the output's image holds the vector.
             match &mut call.input {
-                Part::CutAt { buffer, .. } => *buffer = image.input(),
-                Part::One { .. } => call.input = one(&shape, image.input()),
+                CallBuffer::CutAt { buffer, .. } => *buffer = image.input(),
+                CallBuffer::One { .. } => call.input = one(&shape, image.input()),
                 _ => (),
             }
         }
         if let Some(op) = operator {
-            let counts = if matches!(call.input, Part::CutAt { .. }) { counts } else { Vec::new() };
+            let counts = if matches!(call.input, CallBuffer::CutAt { .. }) { counts } else { Vec::new() };
             let token = operators.insert(Operator { op, shape: shape.clone(), counts });
             image.operator = Some(token);
-            let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
+            let element_bytes = if shape.is_contiguous() { shape.unit(0) } else { 1 };
             call.reduction = Some(Reduction::User { token: token as u64, element_bytes });
         }
         image
     }
 }
 /// A vector that is divided only between elements of the shape.
-pub(crate) fn one(shape: &Shape, buffer: Buffer) -> Part {
-    Part::One { element_bytes: shape.unit(buffer.bytes()), buffer }
+pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
+    CallBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
 
 /// A collective whose members compare their arguments (OUTBOARD_CHECK=1).

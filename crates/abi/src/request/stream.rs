@@ -17,30 +17,30 @@ pub const STREAM_NULL: i32 = 0x3c00_0000;
 /// All streams of the process.
 #[derive(Default)]
 pub struct Streams {
-    pub all: Slab<Stream>,
+    pub all: Slab<MpixStream>,
     /// The streams of a stream comm, by its context.
     pub of_comm: HashMap<u64, Vec<i32>>,
 }
 
-pub struct Stream {
+pub struct MpixStream {
     /// A device's stream and its thread. None: the stream only names an order of the program's own.
-    pub line: Option<Arc<Line>>,
+    pub thread: Option<Arc<StreamThread>>,
     /// The number of comms that have the stream.
     pub comms: usize,
 }
 
 /// A device's stream, and the operations that wait for it.
-pub struct Line {
+pub struct StreamThread {
     pub stream: device::Stream,
     pub words: &'static Words,
-    pub queue: Mutex<Queue>,
+    pub queue: Mutex<StreamQueue>,
     pub news: Condvar,
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
-pub struct Queue {
-    pub jobs: VecDeque<(u32, Job)>,
+pub struct StreamQueue {
+    pub jobs: VecDeque<(u32, StreamJob)>,
     /// The number of operations enqueued so far.
     pub count: u32,
     /// The first error of an operation that no call has returned yet.
@@ -49,14 +49,14 @@ pub struct Queue {
 }
 
 /// An MPI call, which returns its code.
-pub struct Job {
-    pub held: Held,
-    pub call: Box<dyn FnOnce(Held) -> c_int + Send>,
+pub struct StreamJob {
+    pub held: HeldHandles,
+    pub call: Box<dyn FnOnce(HeldHandles) -> c_int + Send>,
 }
 
 /// The handles that an operation names. They are duplicates where the program may free its own.
 #[derive(Clone, Copy)]
-pub struct Held {
+pub struct HeldHandles {
     pub datatype: Handle,
     pub op: Handle,
     pub(crate) owns_datatype: bool,
@@ -71,8 +71,8 @@ pub struct Enqueued {
     pub real: AtomicUsize,
 }
 
-impl Line {
-    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+impl StreamThread {
+    pub fn queue(&self) -> MutexGuard<'_, StreamQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl Line {
 impl Streams {
     /// Whether some stream has a thread, which makes MPI calls.
     pub(crate) fn have_threads(&self) -> bool {
-        self.all.iter().any(|(_, stream)| stream.line.is_some())
+        self.all.iter().any(|(_, stream)| stream.thread.is_some())
     }
 
     /// The number of the stream at a place of `all`.
@@ -98,7 +98,7 @@ impl Streams {
         number.wrapping_sub(STREAM_NULL + 1) as usize
     }
 
-    pub fn get(&mut self, number: i32) -> Result<&mut Stream> {
+    pub fn get(&mut self, number: i32) -> Result<&mut MpixStream> {
         match self.all.get_mut(Streams::index(number)) {
             Some(stream) => Ok(stream),
             None => fail!(Class::Arg, "{number:#x} is no MPIX stream"),
@@ -111,7 +111,7 @@ impl Streams {
         self.all
             .iter()
             .filter(|(at, _)| of_comm.is_none_or(|list| list.contains(&Streams::number(*at))))
-            .all(|(_, stream)| stream.line.as_ref().is_none_or(|line| line.is_idle()))
+            .all(|(_, stream)| stream.thread.as_ref().is_none_or(|thread| thread.is_idle()))
     }
 
     /// Forgets a stream comm.

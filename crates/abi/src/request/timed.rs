@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A send or a receive that is timed, for OUTBOARD_STATS and OUTBOARD_TRACE.
 
-use super::{Completion, Operator, Source, Work};
+use super::{Completion, Operator, ReceiveSource, Work};
 use coll::Coll;
 use p2p::P2p;
 use slab::Slab;
@@ -10,33 +10,33 @@ use telemetry::{ANY_PEER, Carried, Choice, Operation};
 
 /// One end of a message, as far as it is known when the message starts.
 #[derive(Clone)]
-pub struct End {
+pub struct MessageEnd {
     pub(crate) sends: bool,
     pub(crate) context: u64,
-    pub(crate) source: Source,
+    pub(crate) source: ReceiveSource,
     pub(crate) tag: i32,
     pub(crate) bytes: u64,
 }
 
-impl End {
+impl MessageEnd {
     /// The end of a message that a matched probe took, whose sender is in `group`.
-    pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> End {
-        let source = Source::Any(group.clone());
-        End { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
+    pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> MessageEnd {
+        let source = ReceiveSource::Any(group.clone());
+        MessageEnd { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
     }
 }
 
 /// A send or a receive that is timed.
 pub struct Timed {
     pub(crate) work: Work,
-    end: End,
+    end: MessageEnd,
     /// The record, until the message is over.
     operation: Option<Box<Operation>>,
 }
 
 impl Timed {
     /// Follows work that is under way.
-    pub(crate) fn new(work: Work, end: End, operation: Option<Box<Operation>>) -> Timed {
+    pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<Operation>>) -> Timed {
         Timed { work, end, operation }
     }
 
@@ -62,9 +62,9 @@ impl Timed {
         if status.is_cancelled() {
             return operation.cancelled();
         }
-        let End { sends, source, tag, bytes, .. } = &self.end;
+        let MessageEnd { sends, source, tag, bytes, .. } = &self.end;
         let (peer, tag, bytes) = match (sends, source) {
-            (false, Source::Any(group)) => {
+            (false, ReceiveSource::Any(group)) => {
                 let peer = usize::try_from(status.source).ok().and_then(|rank| group.peers.get(rank));
                 (peer.copied().unwrap_or(ANY_PEER), status.tag, status.bytes())
             }
@@ -73,10 +73,10 @@ impl Timed {
         };
         let by_proxy = match &self.work {
             Work::Long(long) => p2p.carried(long.ticket).filter(|carried| carried.choice.is_proxy()),
-            Work::Parts(parts) => parts.carried(),
+            Work::Partitioned(parts) => parts.carried(),
             _ => None,
         };
-        let piece = if let Work::Parts(parts) = &self.work { parts.piece_bytes() } else { bytes };
+        let piece = if let Work::Partitioned(parts) = &self.work { parts.piece_bytes() } else { bytes };
         let by_rank = Carried { choice: choice(p2p, peer, piece), ..Carried::default() };
         operation.passed(peer, tag, bytes, by_proxy.unwrap_or(by_rank));
     }

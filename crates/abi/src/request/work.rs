@@ -2,7 +2,8 @@
 //! An operation under way, and whether it is over.
 
 use super::{
-    Carried, Checked, Completion, Enqueued, Generalized, Image, OnDevice, Operator, Parts, Source, Timed,
+    Checked, Completion, Enqueued, Generalized, Image, LibraryCollective, OnDevice, Operator,
+    PartitionedStart, ReceiveSource, Timed,
 };
 use crate::staging::{self, StandIns};
 use coll::Coll;
@@ -19,17 +20,17 @@ pub enum Work {
     /// A send.
     Send(Ticket),
     /// A receive.
-    Recv(Ticket, Source),
+    Recv(Ticket, ReceiveSource),
     /// A send or receive that an executor may move.
-    Long(Box<Long>),
+    Long(Box<LongMessage>),
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
-    Both(Box<Both>),
+    SendReceive(Box<SendReceive>),
     /// A collective, with its images, and with its record if operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file, which returns the bytes of the program's memory that were read or written.
     Io(io::Promise<Result<u64>>),
     /// A collective that a collective library carries out.
-    Library(Box<Carried>),
+    Library(Box<LibraryCollective>),
     /// A reduction that devices carry out.
     OnDevice(Box<OnDevice>),
     /// An operation on a window at a target on another host.
@@ -39,7 +40,7 @@ pub enum Work {
     /// MPI_Buffer_iflush and its like, over once so many messages have left a buffer.
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
-    Parts(Box<Parts>),
+    Partitioned(Box<PartitionedStart>),
     /// An operation in the order of a stream, for which the program does not wait.
     Enqueued(Arc<Enqueued>),
     /// An operation for whose memory host memory stands in.
@@ -58,16 +59,16 @@ pub enum Work {
 }
 
 /// A send or a receive that an executor may move.
-pub struct Long {
+pub struct LongMessage {
     pub(crate) ticket: Ticket,
     /// The source of a receive; None for a send.
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<ReceiveSource>,
     /// What measures whether the rank computes while such messages move, if this message is measured.
-    pub(crate) judged: Option<coll::Judged>,
+    pub(crate) measured: Option<coll::MeasuredMessage>,
 }
 
 /// A send and a receive that end together, with the receive's status and the first error.
-pub struct Both {
+pub struct SendReceive {
     /// The send, until it is over.
     pub(crate) send: Option<Work>,
     /// The receive, until it is over.
@@ -78,9 +79,9 @@ pub struct Both {
     pub(crate) completion: Completion,
 }
 
-impl Both {
+impl SendReceive {
     fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll, operators: &mut Slab<Operator>) -> Option<Completion> {
-        let Both { send, recv, completion, .. } = self;
+        let SendReceive { send, recv, completion, .. } = self;
         if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll, operators)) {
             *send = None;
             completion.error = completion.error.take().or(sent.error);
@@ -115,17 +116,17 @@ impl Work {
                 let outcome = p2p.take(*ticket)?;
                 Some(Completion::of(outcome, source))
             }
-            Work::Both(both) => both.poll(p2p, coll, operators),
+            Work::SendReceive(both) => both.poll(p2p, coll, operators),
             Work::Timed(timed) => timed.poll(p2p, coll, operators),
             Work::Checked(checked) => {
                 let next = checked.poll(coll)?;
                 if next.is_err() {
                     checked.operator().map(|operator| operators.remove(operator));
                 }
-                self.go_on_as(next.map(Some), p2p, coll, operators)
+                self.continue_as(next.map(Some), p2p, coll, operators)
             }
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
-            Work::Parts(parts) => parts.poll(p2p, coll),
+            Work::Partitioned(parts) => parts.poll(p2p, coll),
             Work::Enqueued(_) => Some(Enqueued::awaited_by_host()),
             Work::Staged(work, staged) => {
                 let mut completion = work.poll(p2p, coll, operators)?;
@@ -137,7 +138,7 @@ impl Work {
             Work::Library(carried) => carried.poll(coll),
             Work::OnDevice(reduction) => {
                 let next = reduction.poll(coll)?;
-                self.go_on_as(next, p2p, coll, operators)
+                self.continue_as(next, p2p, coll, operators)
             }
             Work::Window(ended) => {
                 let error = ended.get()?.clone().err();
@@ -169,7 +170,7 @@ impl Work {
     }
 
     /// Continues as the next work, or completes if there is none.
-    fn go_on_as(
+    fn continue_as(
         &mut self,
         next: Result<Option<Work>>,
         p2p: &mut P2p,
@@ -189,7 +190,7 @@ impl Work {
     /// Whether the work takes steps of its own, which no crate's progress takes. Every wait must poll it.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
-            Work::Parts(parts) => parts.awaits_heading(),
+            Work::Partitioned(parts) => parts.awaits_heading(),
             Work::Staged(work, _) => work.is_driven(),
             Work::Timed(timed) => timed.work.is_driven(),
             Work::Checked(_) | Work::OnDevice(_) => true,
@@ -201,7 +202,7 @@ impl Work {
     /// Whether the work is a receive, whose completion says how many bytes arrived.
     fn receives(&self) -> bool {
         match self {
-            Work::Recv(..) | Work::Both(_) => true,
+            Work::Recv(..) | Work::SendReceive(_) => true,
             Work::Long(long) => long.source.is_some(),
             Work::Staged(work, _) => work.receives(),
             Work::Timed(timed) => timed.work.receives(),
@@ -237,10 +238,10 @@ impl Work {
     }
 
     /// The work without its stand-ins and its record.
-    pub(crate) fn plain(&self) -> &Work {
+    pub(crate) fn inner(&self) -> &Work {
         match self {
-            Work::Staged(work, _) => work.plain(),
-            Work::Timed(timed) => timed.work.plain(),
+            Work::Staged(work, _) => work.inner(),
+            Work::Timed(timed) => timed.work.inner(),
             work => work,
         }
     }

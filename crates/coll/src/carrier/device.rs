@@ -2,18 +2,18 @@
 //! Devices, which reduce data in their own memory. Members exchange whether they can: if a rank's buffers lie
 //! elsewhere, all members use a schedule.
 
-use super::{Asked, Facts, Way, Why};
+use super::{CallFacts, CallMode, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
 use schedule::order;
 
-pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
+pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
     let policy = facts.policy;
     let is_on = facts.on_devices && policy.has_devices && !policy.is_checked;
-    if !is_on || asked.way == Way::Persistent || !asked.everybody || asked.imaged {
+    if !is_on || call.mode == CallMode::Persistent || !call.everybody || call.imaged {
         return None;
     }
-    let reduces = matches!(asked.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
+    let reduces = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
     // Among more ranks schedules combine in another order.
-    let is_in_ranks = (2..=order::IN_RANKS_MAX).contains(&asked.members);
-    (reduces && is_in_ranks && asked.bytes >= policy.device_bytes_min).then_some(Why::Device)
+    let is_in_ranks = (2..=order::IN_RANKS_MAX).contains(&call.members);
+    (reduces && is_in_ranks && call.bytes >= policy.device_bytes_min).then_some(Why::Device)
 }

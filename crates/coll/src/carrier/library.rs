@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The collective library that OUTBOARD_CCL names.
 
-use super::{Asked, Facts, Why};
+use super::{CallFacts, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
 
 /// The least bytes for a library that was not measured.
@@ -9,7 +9,7 @@ const BYTES_MIN: u64 = 64 << 10;
 
 /// A loaded library, as far as a call depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Library {
+pub struct LibraryFacts {
     /// The length from which on the library is faster, if that was measured.
     pub measured: Option<u64>,
     /// Whether the library has the type and the operator of a reduction.
@@ -18,12 +18,12 @@ pub struct Library {
     pub may_join: bool,
 }
 
-pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
+pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
     let library = facts.library?;
-    if !asked.everybody || asked.imaged || asked.members < 2 || facts.policy.is_checked || !library.may_join {
+    if !call.everybody || call.imaged || call.members < 2 || facts.policy.is_checked || !library.may_join {
         return None;
     }
-    match asked.collective {
+    match call.collective {
         Barrier | Scan | Exscan => return None,
         Gatherv | Scatterv | Alltoallv | Alltoallw => return Some(Why::LibraryUnequal),
         Reduce | Allreduce | ReduceScatter | ReduceScatterBlock if !library.has_operator => return None,
@@ -34,5 +34,5 @@ pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
         (0, None) => (BYTES_MIN, Why::LibraryLong),
         (bytes, _) => (bytes, Why::LibraryLong),
     };
-    (asked.bytes > 0 && asked.bytes >= bytes_min).then_some(why)
+    (call.bytes > 0 && call.bytes >= bytes_min).then_some(why)
 }

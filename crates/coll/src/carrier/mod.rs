@@ -17,7 +17,7 @@ pub mod schedule;
 pub(crate) mod slots;
 
 pub use executor::{Terms, execute};
-pub use library::Library;
+pub use library::LibraryFacts;
 pub use policy::Policy;
 pub use slots::{Moved, Slots, Space};
 pub use telemetry::Choice as Why;
@@ -27,7 +27,7 @@ use ::schedule::algorithm::Collective;
 
 /// How a program makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CallMode {
     /// The program waits in the call.
     Blocking,
     /// The program waits later.
@@ -38,7 +38,7 @@ pub enum Way {
 
 /// A call as far as its carrier depends on it. All members know this alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct CallFacts {
     /// The collective.
     pub collective: Collective,
     /// The bytes of `Call::bytes`.
@@ -46,19 +46,26 @@ pub struct Asked {
     /// The ranks of the comm.
     pub members: u32,
     /// How the program makes the call.
-    pub way: Way,
+    pub mode: CallMode,
     /// Whether all ranks of one group take part with each other, rather than neighbours or two groups.
     pub everybody: bool,
     /// Whether the call reduces packed images of elements with gaps, or by an operator of the program.
     pub imaged: bool,
 }
 
-impl Asked {
+impl CallFacts {
     /// The facts of a call on `members` ranks. `one_group`: whether they are one group.
     #[inline(always)]
-    pub fn of(call: &Call, members: u32, one_group: bool, way: Way, imaged: bool) -> Asked {
+    pub fn of(call: &Call, members: u32, one_group: bool, mode: CallMode, imaged: bool) -> CallFacts {
         let everybody = one_group && call.neighbors.is_none();
-        Asked { collective: call.collective, bytes: call.bytes(members), members, way, everybody, imaged }
+        CallFacts {
+            collective: call.collective,
+            bytes: call.bytes(members),
+            members,
+            mode,
+            everybody,
+            imaged,
+        }
     }
 
     /// How slots of this space carry the call, or None if they do not.
@@ -70,11 +77,11 @@ impl Asked {
 
 /// The other facts that decide: settings, and what members have found or exchanged.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct CarrierFacts<'a> {
     /// The settings.
     pub policy: &'a Policy,
     /// The collective library, if one is loaded.
-    pub library: Option<Library>,
+    pub library: Option<LibraryFacts>,
     /// Whether all members are on one host with devices whose kernels have the operator.
     pub on_devices: bool,
     /// The slots of the comm's blocking calls, or of its queue.
@@ -104,8 +111,8 @@ macro_rules! carriers {
 
         /// The carrier of a call, and why it is that one: the first that takes it.
         #[inline(always)]
-        pub fn choose(asked: &Asked, facts: &Facts) -> (Carrier, Why) {
-            $(if let Some(why) = $file::takes(asked, facts) {
+        pub fn choose(call: &CallFacts, facts: &CarrierFacts) -> (Carrier, Why) {
+            $(if let Some(why) = $file::takes(call, facts) {
                 return (Carrier::$carrier, why);
             })*
             unreachable!("a schedule takes every call")

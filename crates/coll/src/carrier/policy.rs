@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The settings on which the choice of a carrier depends. All ranks of a job share them.
 
-use crate::choose::Choice;
+use crate::choose::AlgorithmChoice;
 use executor::Offload;
 use schedule::algorithm::Collective;
 use settings::Settings;
@@ -29,7 +29,7 @@ pub struct Policy {
 
 impl Policy {
     /// Reads the settings. `algorithms` are those that the user has chosen.
-    pub fn new(settings: &Settings, algorithms: &Choice) -> Policy {
+    pub fn new(settings: &Settings, algorithms: &AlgorithmChoice) -> Policy {
         let offload = Offload::from(settings.offload);
         let is_checked = settings.check != 0;
         let may = |collective: &Collective| {

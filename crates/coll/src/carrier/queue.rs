@@ -3,15 +3,15 @@
 //!
 //! A call that is made before the slots are attached waits for that. Then a schedule may still carry it out.
 
-use super::{Asked, Facts, Slots, Way, Why, slots};
+use super::{CallFacts, CallMode, CarrierFacts, Slots, Why, slots};
 
 #[inline(always)]
-pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
-    let takes = asked.way != Way::Blocking
-        && slots::may(asked, facts)
-        && slots::is_size(asked.members as usize)
+pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
+    let takes = call.mode != CallMode::Blocking
+        && slots::may(call, facts)
+        && slots::is_size(call.members as usize)
         && match facts.slots {
-            Slots::Attached(moved) => moved.is_some() || asked.collective.has_counts(),
+            Slots::Attached(moved) => moved.is_some() || call.collective.has_counts(),
             _ => true,
         };
     takes.then_some(Why::Slots)

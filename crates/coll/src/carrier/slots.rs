@@ -4,7 +4,7 @@
 //! A comm attaches its slots after some calls, which go by schedules. So do calls with counts that turn out
 //! to be too long for slots.
 
-use super::{Asked, Facts, Way, Why};
+use super::{CallFacts, CallMode, CarrierFacts, Why};
 use crate::short::{BYTES_MAX, MEMBERS_MAX, PULLED_MAX, contribution, is_pullable};
 use schedule::algorithm::Collective::{self, *};
 
@@ -43,22 +43,22 @@ pub enum Moved {
 }
 
 #[inline(always)]
-pub(super) fn takes(asked: &Asked, facts: &Facts) -> Option<Why> {
+pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
     let is_short = match facts.slots {
         Slots::Attached(moved) => moved.is_some(),
-        _ => fits(asked.collective, asked.bytes, asked.members as usize),
+        _ => fits(call.collective, call.bytes, call.members as usize),
     };
-    let has_counts = || asked.collective.has_counts() && is_size(asked.members as usize);
-    let takes = asked.way == Way::Blocking && may(asked, facts) && (is_short || has_counts());
+    let has_counts = || call.collective.has_counts() && is_size(call.members as usize);
+    let takes = call.mode == CallMode::Blocking && may(call, facts) && (is_short || has_counts());
     takes.then_some(Why::Slots)
 }
 
 /// Whether slots or a queue may take a call, whatever its length and the number of members.
 #[inline(always)]
-pub(super) fn may(asked: &Asked, facts: &Facts) -> bool {
-    facts.policy.may_use_slots(asked.collective)
-        && asked.everybody
-        && !asked.imaged
+pub(super) fn may(call: &CallFacts, facts: &CarrierFacts) -> bool {
+    facts.policy.may_use_slots(call.collective)
+        && call.everybody
+        && !call.imaged
         && !matches!(facts.slots, Slots::Refused)
 }
 

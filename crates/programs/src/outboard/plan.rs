@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use clap::Args;
 use coll::Placement;
 use coll::carrier::{
-    self, Asked, Carrier, Facts as CallFacts, Library, Policy, Slots, Space, Terms, Way, Why, choose, execute,
+    self, CallFacts, CallMode, Carrier, CarrierFacts, LibraryFacts, Policy, Slots, Space, Terms, Why, choose,
+    execute,
 };
 use schedule::simulate::{Network, simulate};
 use schedule::{ALGORITHMS, Algorithm, Collective, Facts, NodeMap, Order, Params, Schedule, Side};
@@ -176,15 +177,15 @@ impl Plan {
         bytes: u64,
         settings: &settings::Settings,
     ) -> Result<String, String> {
-        let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
+        let choice = coll::AlgorithmChoice::from_settings(settings).map_err(|error| error.to_string())?;
         let placement = self.placement();
         let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, &placement);
         let mut policy = Policy::new(settings, &choice);
         let (members, has_nodes) = (self.ranks, self.nodes > 1);
         let network = if has_nodes { self.network(settings) } else { None };
         policy.is_carried_by_kernel = network.as_deref().is_some_and(fabric::is_carried_by_kernel);
-        let way = if nonblocking { Way::Nonblocking } else { Way::Blocking };
-        let asked = Asked { collective, bytes, members, way, everybody: true, imaged: false };
+        let mode = if nonblocking { CallMode::Nonblocking } else { CallMode::Blocking };
+        let call = CallFacts { collective, bytes, members, mode, everybody: true, imaged: false };
         let library = self.library(collective, settings)?;
         let by = self.by(algorithm, choice.is_overruled(collective));
         // The mean bytes that a rank sends. The executor compares these, plus reductions and copies.
@@ -193,20 +194,20 @@ impl Plan {
         let moved = simulated.then(|| report().message_bytes / u64::from(self.ranks));
         let terms = Terms {
             setting: policy.offload,
-            start: carrier::schedule::offload(&policy, way),
+            start: carrier::schedule::offload(&policy, mode),
             bytes: moved.unwrap_or(u64::MAX),
             bytes_min: policy.offload_bytes_min,
             has_steps: true,
             is_reached: !has_nodes
-                || carrier::schedule::fetched_bytes_min(&policy, way, has_nodes, || asked) <= bytes,
+                || carrier::schedule::fetched_bytes_min(&policy, mode, has_nodes, || call) <= bytes,
         };
         let told = |has_proxies: bool| {
             // Members on several nodes share no slots, and those whose proxies take work no queue.
             let is_served = has_proxies && policy.offload != coll::Offload::Off;
             let is_refused = has_nodes || nonblocking && is_served;
-            let slots = if is_refused { Slots::Refused } else { Slots::Attached(asked.moves(Space::FULL)) };
-            let facts = CallFacts { policy: &policy, library, on_devices: false, slots };
-            let (carrier, why) = choose(&asked, &facts);
+            let slots = if is_refused { Slots::Refused } else { Slots::Attached(call.moves(Space::FULL)) };
+            let facts = CarrierFacts { policy: &policy, library, on_devices: false, slots };
+            let (carrier, why) = choose(&call, &facts);
             match carrier {
                 Carrier::Library => format!("{} ({})", settings.ccl, why.why()),
                 Carrier::Slots | Carrier::Queue => {
@@ -271,13 +272,13 @@ impl Plan {
         &self,
         collective: Collective,
         settings: &settings::Settings,
-    ) -> Result<Option<Library>, String> {
+    ) -> Result<Option<LibraryFacts>, String> {
         if settings.ccl == "off" {
             return Ok(None);
         }
         let tuning = crate::tables::find(&settings.tuning)?.tuning;
         let measured = tuning.library_bytes_min(&settings.ccl, collective.name(), self.ranks);
-        Ok(Some(Library { measured, has_operator: true, may_join: true }))
+        Ok(Some(LibraryFacts { measured, has_operator: true, may_join: true }))
     }
 }
 

@@ -152,7 +152,7 @@ impl Simulate {
         sizes: &[u64],
     ) -> Result<impl Iterator<Item = Result<String, String>>, String> {
         let settings = settings::load().map_err(|error| error.to_string())?;
-        let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
+        let choice = coll::AlgorithmChoice::from_settings(settings).map_err(|error| error.to_string())?;
         let operations: Vec<Operation> = match self.which.collective.as_deref() {
             Some("stencil") => vec![Operation::Stencil],
             Some(name) => vec![Operation::Collective(collective(name)?.0)],
@@ -201,7 +201,7 @@ impl Operation {
 
 /// A call on many nodes.
 struct Call {
-    choice: coll::Choice,
+    choice: coll::AlgorithmChoice,
     operation: Operation,
     bytes: u64,
     map: Arc<NodeMap>,
@@ -320,7 +320,7 @@ mod tests {
     fn told(operation: Operation, bytes: u64, dpu: Option<Dpu>) -> String {
         let network = dpu.map_or_else(Network::default, |dpu| dpu.network());
         let map = Arc::new(NodeMap::by_node(16, 4));
-        let choice = coll::Choice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
+        let choice = coll::AlgorithmChoice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
         let call = Call { choice, operation, bytes, map, network, seed: 1 };
         call.overlap(dpu.map_or(Proxies::Host(2), |dpu| Proxies::Dpu(dpu, Within::Ranks)))
     }

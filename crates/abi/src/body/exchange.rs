@@ -4,7 +4,7 @@
 use crate::args::Handle;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
-use crate::request::{Receive, Send, Source, Work};
+use crate::request::{Receive, ReceiveSource, Send, Work};
 use crate::staging::Unfilled;
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -29,17 +29,17 @@ fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
 /// Gathers words for a call that makes a comm from another. Also checks that all members have made as many
 /// comms from it before (`Comm::next_fingerprint`); otherwise they would give the new comm different
 /// contexts.
-pub(crate) fn gather_to_make(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
+pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = guard.objects.comm(comm)?.next_fingerprint();
     let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
     let (words, fingerprints): (Vec<_>, Vec<_>) =
         all.chunks_exact(words.len() + 1).map(|member| (&member[..words.len()], member[words.len()])).unzip();
-    alike(guard, comm, mine, fingerprints.into_iter().enumerate())?;
+    check_fingerprints(guard, comm, mine, fingerprints.into_iter().enumerate())?;
     Ok(words.concat())
 }
 
 /// Fails unless all fingerprints are `mine`. Each has its index in `Comm::everybody`.
-pub(crate) fn alike(
+pub(crate) fn check_fingerprints(
     guard: &Guard,
     comm: Handle,
     mine: i64,
@@ -96,7 +96,7 @@ fn swap_bytes(
     let (mine, theirs) = (Block::of(&mine), Block::new(expected));
     let buffer = Buffer::from(theirs.span());
     // Nothing uses the sender's rank in a comm here.
-    let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
+    let recv = Receive { context, source: ReceiveSource::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
     let buffer = Unfilled::new(Buffer::from(mine.span()));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;

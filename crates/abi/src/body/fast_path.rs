@@ -22,7 +22,7 @@ use sys::Span;
 pub fn send(
     process: &mut Process, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
 ) -> Option<()> {
-    let message = process.plain(buf, count, datatype, dest, comm)?;
+    let message = process.fast_message(buf, count, datatype, dest, comm)?;
     message.send(process, tag).then_some(())
 }
 
@@ -35,7 +35,7 @@ pub fn isend(
 ) -> Option<()> {
     request.check().ok()?;
     process.job().sent?;
-    let started = process.plain(buf, count, datatype, dest, comm)?.isend(process, tag, comm)?;
+    let started = process.fast_message(buf, count, datatype, dest, comm)?.isend(process, tag, comm)?;
     request.set(started).ok()
 }
 
@@ -48,7 +48,7 @@ pub fn irecv(
 ) -> Option<()> {
     request.check().ok()?;
     let tag = tag_of(tag)?;
-    let started = process.plain(buf, count, datatype, source, comm)?.irecv(process, tag, comm)?;
+    let started = process.fast_message(buf, count, datatype, source, comm)?.irecv(process, tag, comm)?;
     request.set(started).ok()
 }
 
