@@ -4,7 +4,7 @@
 //! A process is restricted to an instance of a kind if it may run only on the cpus of that instance.
 
 use objects::{Info, constants as c};
-use sys::topology::{KINDS, Place, place};
+use sys::topology::{KINDS, Locality, locality};
 
 /// The prefix of hwloc's names.
 const SCHEME: &str = "hwloc://";
@@ -20,9 +20,9 @@ pub fn color(kind: &str) -> i32 {
     if kind == "mpi_shared_memory" {
         return 0;
     }
-    match kind.strip_prefix(SCHEME).and_then(place_of_this) {
-        Some(Place::Within(first)) => first as i32,
-        Some(Place::Across) | None => c::UNDEFINED,
+    match kind.strip_prefix(SCHEME).and_then(locality_of_this) {
+        Some(Locality::Within(first)) => first as i32,
+        Some(Locality::Across) | None => c::UNDEFINED,
     }
 }
 
@@ -30,13 +30,13 @@ pub fn color(kind: &str) -> i32 {
 pub fn facts() -> error::Result<Info> {
     let mut facts = Info::default();
     for (name, kind) in kinds().zip(KINDS) {
-        if let Some(place) = place_of_this(kind) {
-            facts.set(&name, if place == Place::Across { "false" } else { "true" })?;
+        if let Some(locality) = locality_of_this(kind) {
+            facts.set(&name, if locality == Locality::Across { "false" } else { "true" })?;
         }
     }
     Ok(facts)
 }
 
-fn place_of_this(kind: &str) -> Option<Place> {
-    place(kind, &sys::cpu::allowed().unwrap_or_default())
+fn locality_of_this(kind: &str) -> Option<Locality> {
+    locality(kind, &sys::cpu::allowed().unwrap_or_default())
 }

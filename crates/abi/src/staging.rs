@@ -12,7 +12,7 @@
 //! | delivered: copied back, then freed | `end` of the call, or `StandIns::deliver` of the request |
 
 use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp};
-use device::kernel::{Reduction, Strip};
+use device::kernel::{KernelReduction, Strip};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use objects::session::support_memory_kinds;
@@ -163,11 +163,11 @@ thread_local! {
 /// Loads the backend that the settings name.
 pub(crate) fn start(settings: &Settings) -> Result<()> {
     let choice = match settings.device {
-        settings::Device::Off => device::Choice::Off,
-        settings::Device::Auto => device::Choice::Auto,
-        settings::Device::Cuda => device::Choice::Cuda,
-        settings::Device::Hip => device::Choice::Hip,
-        settings::Device::Sentinel => device::Choice::Sentinel,
+        settings::Device::Off => device::BackendChoice::Off,
+        settings::Device::Auto => device::BackendChoice::Auto,
+        settings::Device::Cuda => device::BackendChoice::Cuda,
+        settings::Device::Hip => device::BackendChoice::Hip,
+        settings::Device::Sentinel => device::BackendChoice::Sentinel,
     };
     device::start(choice, settings.device_seed, settings::cache_folder().map(|cache| cache.join("kernels")))?;
     match device::name() {
@@ -179,7 +179,7 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     }
     if settings.ccl != "off" {
         ccl::start(&settings.ccl)?;
-        device::look_always();
+        device::set_on();
     }
     Ok(())
 }
@@ -297,7 +297,7 @@ impl Staged {
     fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
-        let mut at = if self.is_entered { device::lend::went_past(self.address()) } else { 0 };
+        let mut at = if self.is_entered { device::lend::take_direct_bytes(self.address()) } else { 0 };
         for (offset, bytes) in early {
             self.deliver(at, offset.saturating_sub(at))?;
             at = at.max(offset + bytes);
@@ -450,7 +450,7 @@ pub(crate) fn reduce(
     if !any() {
         return Ok(false);
     }
-    let reduction = Reduction { op, basic, count: into.bytes() / basic.size(), stride };
+    let reduction = KernelReduction { op, basic, count: into.bytes() / basic.size(), stride };
     let reduced = device::reduce(reduction, user_of(left).base(), user_of(into).base())?;
     telemetry::count(Counter::DeviceReductions, u64::from(reduced));
     Ok(reduced)

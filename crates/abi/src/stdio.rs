@@ -15,7 +15,9 @@ unsafe extern "C" {
 /// Makes standard output write each line when it ends. Called when the library is loaded.
 pub(crate) fn write_lines_as_they_end() {
     // The settings are not read yet: the program may change them before MPI_Init.
-    if settings::foreign::variable("OUTBOARD_RANK").is_none() || !sys::file::is_pipe(libc::STDOUT_FILENO) {
+    if settings::launcher_variables::variable("OUTBOARD_RANK").is_none()
+        || !sys::file::is_pipe(libc::STDOUT_FILENO)
+    {
         return;
     }
     // SAFETY: the C library has made the stream before it runs this, and never moves it.

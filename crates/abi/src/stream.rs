@@ -2,7 +2,7 @@
 //! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
 //!
 //! A call `..._enqueue` gives the operation to a thread, and two commands to the stream: to signal that the
-//! stream has reached the operation, and to wait until the operation is over (`device::Stream::hand_over`).
+//! stream has reached the operation, and to wait until the operation is over (`device::Stream::enqueue_operation`).
 //! The thread then makes the MPI call of that name. So the program's thread waits for nothing, and order is
 //! kept. Invariants: each stream has a thread, so streams need not agree on an order. While there is such a
 //! thread, calls take the process's lock. The datatype and operator that an operation names are held until it
@@ -13,7 +13,7 @@ use crate::body;
 use crate::process::{Guard, On, call};
 pub use crate::request::{Enqueued, HeldHandles};
 use crate::request::{MpixStream, STREAM_NULL, StreamJob, StreamThread, Streams, Work};
-use device::is_at;
+use device::has_reached;
 use error::{Class, Error, Result, fail};
 pub use objects::constants::OP_NULL;
 use objects::{Op, TypeEntry, constants as c};
@@ -38,7 +38,7 @@ fn serve(thread: &StreamThread) {
         let Some((count, StreamJob { held, call })) = queue.jobs.pop_front() else { return };
         drop(queue);
         let mut looks = 0;
-        while !is_at(&thread.words.reached, count) {
+        while !has_reached(&thread.words.reached, count) {
             looks += 1;
             if looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(LOOK) }
         }
@@ -208,7 +208,7 @@ fn hand_over(
     }
     let held = hold(guard, uses)?;
     let count = queue.count.wrapping_add(1);
-    thread.stream.hand_over(thread.words, count).inspect_err(|_| release(guard, held))?;
+    thread.stream.enqueue_operation(thread.words, count).inspect_err(|_| release(guard, held))?;
     queue.count = count;
     queue.jobs.push_back((count, StreamJob { held, call }));
     thread.news.notify_one();

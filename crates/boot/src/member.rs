@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use error::{Class, Result, fail};
-use settings::agree::{LAUNCHER, RANKS, difference, told};
+use settings::agree::{LAUNCHER, RANKS, difference, text_of_settings};
 use settings::{Cma, Offload, Settings};
 use transport::shm::{Cause, LocalRank, Segment, State, World, cma};
 use tuning::Tuning;
@@ -80,7 +80,7 @@ fn of_site(site: &'static Site, settings: &Settings) -> Membership {
 
 fn alone(settings: &Settings) -> Result<Membership> {
     let shape = crate::shape(settings, 1, settings.spawn_ranks_max as u32, 0);
-    let (segment, _) = crate::create(shape, &told(LAUNCHER))?;
+    let (segment, _) = crate::create(shape, &text_of_settings(LAUNCHER))?;
     let segment = claim::keep(segment);
     segment.world(0).size.store(1, Ordering::Relaxed);
     segment.job().spin_allowed.store(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Membership {
 
     /// Refuses settings that do not fit those of the job's other processes.
     fn agree(&self) -> Result<()> {
-        let (job, ours) = (self.segment.job(), told(RANKS));
+        let (job, ours) = (self.segment.job(), text_of_settings(RANKS));
         let own = self.segment.name(self.rank.peer());
         let world = self.world();
         let first_different = job.agreed.say(self.rank.peer(), &ours, || world.aborted().is_some());
@@ -125,7 +125,7 @@ impl Membership {
                 self.segment.name(first)
             );
         }
-        if let Some(found) = difference(&job.launched.text(), &told(LAUNCHER), LAUNCHER) {
+        if let Some(found) = difference(&job.launched.text(), &text_of_settings(LAUNCHER), LAUNCHER) {
             fail!(
                 Class::Other,
                 "{} is {} at {own} and {} at mpirun, where it is read: set it before mpirun starts, or by `mpirun -genv`",

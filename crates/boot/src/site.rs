@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use error::{Class, Error, Result, fail};
-use settings::agree::{LAUNCHER, RANKS, difference, told};
+use settings::agree::{LAUNCHER, RANKS, difference, text_of_settings};
 use settings::{Cma, Settings};
 use sys::process::Process;
 use transport::shm::{Cause, LocalRank, Segment, State, proxy_endpoint};
@@ -74,7 +74,7 @@ pub fn give_up_entering(code: i32) {
 impl Site {
     /// Enters the job of another launcher, if one has made this process a rank of several.
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
-        let launcher = settings::foreign::launcher();
+        let launcher = settings::launcher_variables::launcher();
         // A program that a rank starts has the rank's variables, too.
         if (launcher.is_none() && !pmi::is_offered()) || claim::has_rank_ancestor() {
             return Ok(None);
@@ -108,7 +108,7 @@ impl Site {
         let leader = leader(&nodes, nodes[rank as usize]);
         if rank == 0 {
             let mut job = secret()?.to_ne_bytes().to_vec();
-            job.extend(told(RANKS).bytes());
+            job.extend(text_of_settings(RANKS).bytes());
             client.put(JOB, &job)?;
         }
         let made = if rank == leader { Some(make(client, &nodes, settings)?) } else { None };
@@ -121,7 +121,7 @@ impl Site {
                 job.len()
             );
         };
-        if let Some(found) = difference(&String::from_utf8_lossy(agreed), &told(RANKS), RANKS) {
+        if let Some(found) = difference(&String::from_utf8_lossy(agreed), &text_of_settings(RANKS), RANKS) {
             fail!(
                 Class::Other,
                 "{} is {} at rank {rank} and {} at rank 0, but must be the same at all ranks",
@@ -420,7 +420,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
     let shape = crate::shape(settings, ranks, 0, settings.proxies as u32);
-    let (segment, fd) = crate::create(shape, &told(LAUNCHER))?;
+    let (segment, fd) = crate::create(shape, &text_of_settings(LAUNCHER))?;
     segment.set_nodes(node, nodes.iter().max().map_or(1, |most| most + 1), nodes, 0);
     segment.world(0).size.store(ranks, Ordering::Relaxed);
     let job = segment.job();
@@ -474,7 +474,7 @@ fn identity() -> String {
 /// name. Empty if neither name has an address that others can reach.
 fn address() -> String {
     let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
-    let names = named.iter().filter_map(|name| settings::foreign::variable(name)?.into_string().ok());
+    let names = named.iter().filter_map(|name| settings::launcher_variables::variable(name)?.into_string().ok());
     let addresses = names.chain([sys::host::name()]).flat_map(|name| {
         let found = (name.as_str(), 0).to_socket_addrs();
         found.into_iter().flatten().map(|address| address.ip()).collect::<Vec<IpAddr>>()
@@ -487,7 +487,7 @@ fn address() -> String {
 }
 
 fn secret() -> Result<u64> {
-    sys::host::secret()
+    sys::host::random_number()
         .map_err(|error| Error::new(Class::Other, format!("cannot make the job's secret: {error}")))
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A communicator of the library, and the thread that makes its calls.
 
-use crate::library::{Id, Library, Member};
-use crate::step::{Message, Step};
+use crate::library::{Id, Library, Membership};
+use crate::step::{ExchangePart, LibraryStep};
 use error::{Class, Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,9 @@ use sys::{Block, Span};
 
 /// The result of a started collective, once it has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Ended(Arc<OnceLock<Result<()>>>);
+pub struct PendingResult(Arc<OnceLock<Result<()>>>);
 
-impl Ended {
+impl PendingResult {
     pub fn get(&self) -> Option<&Result<()>> {
         self.0.get()
     }
@@ -23,17 +23,17 @@ impl Ended {
 
 /// One rank's member of a communicator.
 pub struct Communicator {
-    shared: Arc<Shared>,
+    shared: Arc<CommunicatorState>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct CommunicatorState {
     library: &'static Library,
     rank: u32,
     size: u32,
     /// The device of the thread that made the communicator, since a library uses its caller's device.
     device: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<CallQueue>,
     news: Condvar,
     /// Whether this rank has left the communicator.
     left: AtomicBool,
@@ -42,17 +42,17 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct CallQueue {
     /// The communicator's id, or why it cannot be made.
     id: Option<Result<Id>>,
-    jobs: VecDeque<(Vec<Step>, Ended)>,
+    jobs: VecDeque<(Vec<LibraryStep>, PendingResult)>,
     stopped: bool,
 }
 
 /// How long the thread sleeps between polls of an operation under way.
-const LOOK: Duration = Duration::from_micros(50);
+const POLL_PAUSE: Duration = Duration::from_micros(50);
 /// The number of polls before the first sleep.
-const LOOKS: u32 = 100;
+const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {
     /// Makes rank `rank` of `size`. It joins the communicator once `identify` has given the id; collectives
@@ -67,8 +67,16 @@ impl Communicator {
     ) -> Result<Communicator> {
         let (queue, news) = (Mutex::default(), Condvar::new());
         let (device, wake) = (device::context()?, Box::new(wake));
-        let shared =
-            Arc::new(Shared { library, rank, size, device, queue, news, left: AtomicBool::new(false), wake });
+        let shared = Arc::new(CommunicatorState {
+            library,
+            rank,
+            size,
+            device,
+            queue,
+            news,
+            left: AtomicBool::new(false),
+            wake,
+        });
         let ours = shared.clone();
         let serve = move || {
             ours.serve();
@@ -78,7 +86,7 @@ impl Communicator {
         match std::thread::Builder::new().name("outboard-ccl".into()).spawn(serve) {
             Ok(thread) => Ok(Communicator { shared, thread: Some(thread) }),
             Err(error) => {
-                let library = library.told().0;
+                let library = library.file_and_version().0;
                 Err(Error::new(Class::Other, format!("no thread can be made for {library}: {error}")))
             }
         }
@@ -91,8 +99,8 @@ impl Communicator {
     }
 
     /// Starts a collective. The memory in its steps belongs to the library until the collective has ended.
-    pub fn start(&self, steps: Vec<Step>) -> Ended {
-        let ended = Ended::default();
+    pub fn start(&self, steps: Vec<LibraryStep>) -> PendingResult {
+        let ended = PendingResult::default();
         self.shared.queue().jobs.push_back((steps, ended.clone()));
         self.shared.news.notify_one();
         ended
@@ -122,13 +130,13 @@ impl Drop for Communicator {
     }
 }
 
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl CommunicatorState {
+    fn queue(&self) -> MutexGuard<'_, CallQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `ready` finds something in the queue; None once `leave` was called and no job remains.
-    fn next<T>(&self, mut ready: impl FnMut(&mut Queue) -> Option<T>) -> Option<T> {
+    fn next<T>(&self, mut ready: impl FnMut(&mut CallQueue) -> Option<T>) -> Option<T> {
         let mut queue = self.queue();
         loop {
             match ready(&mut queue) {
@@ -162,16 +170,16 @@ impl Shared {
         }
     }
 
-    fn join(&self, id: &Id) -> Result<Member> {
+    fn join(&self, id: &Id) -> Result<Membership> {
         let member = self.library.join(id, self.rank, self.size)?;
         self.end(&member).inspect_err(|_| self.library.abort(&member))?;
         Ok(member)
     }
 
-    fn carry_out(&self, step: &Step, member: &Member) -> Result<()> {
+    fn carry_out(&self, step: &LibraryStep, member: &Membership) -> Result<()> {
         let mut step = step.clone();
-        if let Step::Exchange { sends, recvs } = &mut step {
-            self.keep_own(sends, recvs)?;
+        if let LibraryStep::Exchange { sends, recvs } = &mut step {
+            self.copy_own(sends, recvs)?;
             if self.library.exchanges_at_once() {
                 return self.exchange(sends, recvs, member);
             }
@@ -180,13 +188,13 @@ impl Shared {
             }
         }
         // SAFETY: the caller of `start` leaves the memory to the library until the operation is over.
-        unsafe { self.library.begin(&step, member) }?;
+        unsafe { self.library.start(&step, member) }?;
         self.end(member)
     }
 
     /// Copies and removes the message that this rank sends to itself: not every library copies it in a group.
-    fn keep_own(&self, sends: &mut Vec<Message>, recvs: &mut Vec<Message>) -> Result<()> {
-        let own = |all: &mut Vec<Message>| {
+    fn copy_own(&self, sends: &mut Vec<ExchangePart>, recvs: &mut Vec<ExchangePart>) -> Result<()> {
+        let own = |all: &mut Vec<ExchangePart>| {
             let at = all.iter().position(|message| message.peer == self.rank)?;
             let message = all.swap_remove(at);
             // SAFETY: as in `carry_out`.
@@ -199,15 +207,15 @@ impl Shared {
     }
 
     /// Makes an exchange by one call, which takes the bytes for and from all ranks in the order of the ranks.
-    fn exchange(&self, sends: &[Message], recvs: &[Message], member: &Member) -> Result<()> {
-        let counts = |messages: &[Message]| {
+    fn exchange(&self, sends: &[ExchangePart], recvs: &[ExchangePart], member: &Membership) -> Result<()> {
+        let counts = |messages: &[ExchangePart]| {
             let mut counts = vec![0; self.size as usize];
             messages.iter().for_each(|message| counts[message.peer as usize] = message.bytes);
             counts
         };
         let (sent, received) = (counts(sends), counts(recvs));
         let (out, into) = (Block::new(sent.iter().sum()), Block::new(received.iter().sum()));
-        let copy = |messages: &[Message], counts: &[usize], block: &Block, is_send| {
+        let copy = |messages: &[ExchangePart], counts: &[usize], block: &Block, is_send| {
             messages.iter().try_for_each(|message| {
                 let before = counts[..message.peer as usize].iter().sum();
                 let ours = block.span().slice(before, message.bytes);
@@ -225,11 +233,11 @@ impl Shared {
     }
 
     /// Waits until all that was started is over.
-    fn end(&self, member: &Member) -> Result<()> {
-        let mut looks = 0;
+    fn end(&self, member: &Membership) -> Result<()> {
+        let mut polls = 0;
         while !self.library.is_over(member)? {
-            looks += 1;
-            if looks > LOOKS { std::thread::sleep(LOOK) } else { std::thread::yield_now() }
+            polls += 1;
+            if polls > POLLS_BEFORE_SLEEP { std::thread::sleep(POLL_PAUSE) } else { std::thread::yield_now() }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collective libraries of vendors (NCCL, RCCL, oneCCL), loaded at run time, behind one table of functions.
 //!
-//! Purpose: a collective becomes `Step`s; a `Communicator` runs them in a thread of its own, because a
+//! Purpose: a collective becomes `LibraryStep`s; a `Communicator` runs them in a thread of its own, because a
 //! library's call may block until all ranks have made it, and MPI calls must go on meanwhile.
 //! Invariants: the steps of one communicator run in the order in which they were started. After an error a
 //! communicator runs no more steps.
@@ -11,11 +11,11 @@ mod communicator;
 mod library;
 mod step;
 
-pub use communicator::{Communicator, Ended};
+pub use communicator::{Communicator, PendingResult};
 use error::Result;
-pub use library::{Id, Library, Memory};
+pub use library::{Id, Library, MemoryKind};
 use std::sync::OnceLock;
-pub use step::{Kind, Message, Op, Step};
+pub use step::{ElementKind, ExchangePart, LibraryStep, Op};
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 

@@ -4,44 +4,44 @@
 //! The functions are found by their names, whatever version the library has. There are two families: `nccl`
 //! (also RCCL and MSCCL++) and `oneccl`. Written from NCCL's user guide and oneCCL's ccl.h.
 
-use crate::step::{self, Message, Step};
+use crate::step::{self, ExchangePart, LibraryStep};
 use error::{Class, Error, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// The kind of memory that a library's calls take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryKind {
     Host,
     Device,
 }
 
 /// A family of libraries: how its functions differ from those of the other.
-struct Shape {
+struct Family {
     prefix: &'static str,
     id_bytes: usize,
     in_progress: c_int,
     /// The code of an error in another process.
     remote_error: Option<c_int>,
-    memory: Memory,
+    memory: MemoryKind,
     /// Whether ranks may make communicators in different orders.
     in_any_order: bool,
 }
 
-const NCCL: Shape = Shape {
+const NCCL: Family = Family {
     prefix: "nccl",
     id_bytes: 128,
     in_progress: 7,
     remote_error: Some(6),
-    memory: Memory::Device,
+    memory: MemoryKind::Device,
     in_any_order: true,
 };
 /// The family of oneCCL. Its calls without a stream take host memory.
-const ONECCL: Shape = Shape {
+const ONECCL: Family = Family {
     prefix: "oneccl",
     id_bytes: 4096,
     in_progress: 6,
     remote_error: None,
-    memory: Memory::Host,
+    memory: MemoryKind::Host,
     in_any_order: false,
 };
 
@@ -56,32 +56,32 @@ const FILES: [(&str, &[&str]); 4] = [
 /// A communicator of the library.
 type Raw = *mut c_void;
 /// The handle of a stream of the device; 0 if calls take host memory.
-type Stream = usize;
-type Kind = c_int;
-type Op = c_int;
+type StreamHandle = usize;
+type KindNumber = c_int;
+type OpNumber = c_int;
 
 /// A rank of a communicator, and the stream on which it makes its calls: a call only enqueues work on it.
-pub(crate) struct Member {
+pub(crate) struct Membership {
     raw: Raw,
-    handle: Stream,
+    handle: StreamHandle,
     stream: Option<device::Stream>,
 }
 
-impl Member {
+impl Membership {
     /// Makes a member that has not joined yet.
-    fn new(memory: Memory) -> Result<Member> {
+    fn new(memory: MemoryKind) -> Result<Membership> {
         let (handle, stream) = match memory {
-            Memory::Host => (0, None),
-            Memory::Device => {
+            MemoryKind::Host => (0, None),
+            MemoryKind::Device => {
                 let handle = device::create_stream()?;
                 (handle, Some(device::created_stream(handle)?))
             }
         };
-        Ok(Member { raw: std::ptr::null_mut(), handle, stream })
+        Ok(Membership { raw: std::ptr::null_mut(), handle, stream })
     }
 }
 
-impl Drop for Member {
+impl Drop for Membership {
     fn drop(&mut self) {
         if self.stream.is_some() {
             // A device that refuses to destroy its stream has failed; its next call reports that.
@@ -100,7 +100,7 @@ struct Bytes<const N: usize>([u8; N]);
 
 impl<const N: usize> Bytes<N> {
     fn of(id: &Id) -> Bytes<N> {
-        Bytes(id.as_slice().try_into().expect("an id has the bytes of its library's shape"))
+        Bytes(id.as_slice().try_into().expect("an id has the bytes of its library's family"))
     }
 }
 
@@ -111,7 +111,7 @@ enum Init {
 
 /// A loaded library.
 pub struct Library {
-    shape: &'static Shape,
+    family: &'static Family,
     file: String,
     version: c_int,
     unique_id: unsafe extern "C" fn(*mut u8) -> c_int,
@@ -123,16 +123,27 @@ pub struct Library {
     last_error: Option<unsafe extern "C" fn(Raw) -> *const c_char>,
     group_start: unsafe extern "C" fn() -> c_int,
     group_end: unsafe extern "C" fn() -> c_int,
-    all_reduce: unsafe extern "C" fn(usize, usize, usize, Kind, Op, Raw, Stream) -> c_int,
-    reduce: unsafe extern "C" fn(usize, usize, usize, Kind, Op, c_int, Raw, Stream) -> c_int,
-    reduce_scatter: unsafe extern "C" fn(usize, usize, usize, Kind, Op, Raw, Stream) -> c_int,
-    broadcast: unsafe extern "C" fn(usize, usize, usize, Kind, c_int, Raw, Stream) -> c_int,
-    all_gather: unsafe extern "C" fn(usize, usize, usize, Kind, Raw, Stream) -> c_int,
-    send: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
-    recv: unsafe extern "C" fn(usize, usize, Kind, c_int, Raw, Stream) -> c_int,
+    all_reduce: unsafe extern "C" fn(usize, usize, usize, KindNumber, OpNumber, Raw, StreamHandle) -> c_int,
+    reduce:
+        unsafe extern "C" fn(usize, usize, usize, KindNumber, OpNumber, c_int, Raw, StreamHandle) -> c_int,
+    reduce_scatter:
+        unsafe extern "C" fn(usize, usize, usize, KindNumber, OpNumber, Raw, StreamHandle) -> c_int,
+    broadcast: unsafe extern "C" fn(usize, usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
+    all_gather: unsafe extern "C" fn(usize, usize, usize, KindNumber, Raw, StreamHandle) -> c_int,
+    send: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
+    recv: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
     /// A function of oneCCL, used since its groups of sends and receives return before the bytes are there.
-    all_to_all_v:
-        Option<unsafe extern "C" fn(usize, *const usize, usize, *const usize, Kind, Raw, Stream) -> c_int>,
+    all_to_all_v: Option<
+        unsafe extern "C" fn(
+            usize,
+            *const usize,
+            usize,
+            *const usize,
+            KindNumber,
+            Raw,
+            StreamHandle,
+        ) -> c_int,
+    >,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
 }
@@ -141,42 +152,42 @@ impl Library {
     /// Loads a library by its name or file. Errors: those of `crate::start`.
     pub(crate) fn load(name: &str) -> Result<Library> {
         let named = FILES.iter().find(|(known, _)| *known == name).map(|(_, files)| *files);
-        let mut said = String::new();
+        let mut reason = String::new();
         for file in named.unwrap_or(&[name]) {
             // SAFETY: the initialisers of such a library may run at any time; the user alone can put another
             // file in its place.
             match unsafe { libloading::Library::new(file) } {
                 Ok(library) => return Library::of(file, library),
-                Err(error) => said = format!("{file} cannot be loaded ({error})"),
+                Err(error) => reason = format!("{file} cannot be loaded ({error})"),
             }
         }
         fail!(
             Class::Other,
-            "{said}; OUTBOARD_CCL takes nccl, rccl, mscclpp, oneccl, or the path of a library with NCCL's functions"
+            "{reason}; OUTBOARD_CCL takes nccl, rccl, mscclpp, oneccl, or the path of a library with NCCL's functions"
         )
     }
 
     fn of(file: &str, library: libloading::Library) -> Result<Library> {
-        let has = |shape: &Shape| {
+        let has = |family: &Family| {
             // SAFETY: the symbol is only looked up.
-            unsafe { library.get::<*const c_void>(format!("{}AllReduce", shape.prefix).as_bytes()) }.is_ok()
+            unsafe { library.get::<*const c_void>(format!("{}AllReduce", family.prefix).as_bytes()) }.is_ok()
         };
-        let Some(shape) = [&NCCL, &ONECCL].into_iter().find(|shape| has(shape)) else {
+        let Some(family) = [&NCCL, &ONECCL].into_iter().find(|family| has(family)) else {
             fail!(
                 Class::Other,
                 "{file} is no collective library: it has no ncclAllReduce and no onecclAllReduce"
             );
         };
-        if shape.memory == Memory::Device && device::name().is_none() {
+        if family.memory == MemoryKind::Device && device::name().is_none() {
             fail!(Class::Other, "{file} takes device memory only; set OUTBOARD_DEVICE, too");
         }
-        if shape.prefix == ONECCL.prefix {
+        if family.prefix == ONECCL.prefix {
             use_libfabric();
         }
         macro_rules! maybe {
             ($name:literal) => {
                 // SAFETY: the field has the type that the library's header gives the function.
-                unsafe { library.get(format!("{}{}", shape.prefix, $name).as_bytes()) }
+                unsafe { library.get(format!("{}{}", family.prefix, $name).as_bytes()) }
                     .ok()
                     .map(|found| *found)
             };
@@ -185,7 +196,7 @@ impl Library {
             ($name:literal) => {
                 match maybe!($name) {
                     Some(symbol) => symbol,
-                    None => fail!(Class::Other, "{file} has no {}{}", shape.prefix, $name),
+                    None => fail!(Class::Other, "{file} has no {}{}", family.prefix, $name),
                 }
             };
         }
@@ -194,11 +205,11 @@ impl Library {
         // SAFETY: it stores one number.
         unsafe { get_version(&mut version) };
         Ok(Library {
-            shape,
+            family,
             file: file.into(),
             version,
             unique_id: symbol!("GetUniqueId"),
-            init: match shape.id_bytes {
+            init: match family.id_bytes {
                 128 => Init::Nccl(symbol!("CommInitRank")),
                 _ => Init::Oneccl(symbol!("CommInitRank")),
             },
@@ -222,31 +233,31 @@ impl Library {
     }
 
     /// The kind of memory that its calls take.
-    pub fn memory(&self) -> Memory {
-        self.shape.memory
+    pub fn memory(&self) -> MemoryKind {
+        self.family.memory
     }
 
     /// Whether ranks may make communicators in different orders. If not, only blocking MPI calls may make
     /// one.
     pub fn joins_in_any_order(&self) -> bool {
-        self.shape.in_any_order
+        self.family.in_any_order
     }
 
     /// The file that was loaded, and the library's version number.
-    pub fn told(&self) -> (&str, i32) {
+    pub fn file_and_version(&self) -> (&str, i32) {
         (&self.file, self.version)
     }
 
     /// The bytes of an `Id`.
     pub fn id_bytes(&self) -> usize {
-        self.shape.id_bytes
+        self.family.id_bytes
     }
 
     /// Makes the id of a new communicator. Only its rank 0 calls this, and sends the id to the other ranks.
     ///
     /// Errors: those of the library.
     pub fn make_id(&self) -> Result<Id> {
-        let mut id = vec![0; self.shape.id_bytes];
+        let mut id = vec![0; self.family.id_bytes];
         // SAFETY: it stores `id_bytes` bytes.
         let code = unsafe { (self.unique_id)(id.as_mut_ptr()) };
         self.check("GetUniqueId", code, std::ptr::null_mut())?;
@@ -254,8 +265,8 @@ impl Library {
     }
 
     /// Starts to make rank `rank` of a communicator; the rank has joined once `is_over` returns true.
-    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Member> {
-        let mut member = Member::new(self.shape.memory)?;
+    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Membership> {
+        let mut member = Membership::new(self.family.memory)?;
         let raw = &mut member.raw;
         let code = match self.init {
             // SAFETY: `raw` outlives the call; the id was made by this library.
@@ -274,43 +285,45 @@ impl Library {
     /// # Safety
     /// The addresses must be of memory that the library takes, long enough, and stay valid until the step is
     /// over.
-    pub(crate) unsafe fn begin(&self, step: &Step, member: &Member) -> Result<()> {
-        const BYTE: Kind = step::Kind::I8 as Kind;
-        let Member { raw, handle: stream, .. } = *member;
+    pub(crate) unsafe fn start(&self, step: &LibraryStep, member: &Membership) -> Result<()> {
+        const BYTE: KindNumber = step::ElementKind::I8 as KindNumber;
+        let Membership { raw, handle: stream, .. } = *member;
         let (name, code) = match *step {
-            Step::AllReduce { from, to, count, kind, op } => {
+            LibraryStep::AllReduce { from, to, count, kind, op } => {
                 // SAFETY: contract of this function; so below.
-                let code = unsafe { (self.all_reduce)(from, to, count, kind as Kind, op as Op, raw, stream) };
+                let code = unsafe {
+                    (self.all_reduce)(from, to, count, kind as KindNumber, op as OpNumber, raw, stream)
+                };
                 ("AllReduce", code)
             }
-            Step::Reduce { from, to, count, kind, op, root } => {
-                let (kind, op, root) = (kind as Kind, op as Op, root as c_int);
+            LibraryStep::Reduce { from, to, count, kind, op, root } => {
+                let (kind, op, root) = (kind as KindNumber, op as OpNumber, root as c_int);
                 // SAFETY: as above.
                 ("Reduce", unsafe { (self.reduce)(from, to, count, kind, op, root, raw, stream) })
             }
-            Step::ReduceScatter { from, to, count, kind, op } => {
-                let (kind, op) = (kind as Kind, op as Op);
+            LibraryStep::ReduceScatter { from, to, count, kind, op } => {
+                let (kind, op) = (kind as KindNumber, op as OpNumber);
                 // SAFETY: as above.
                 ("ReduceScatter", unsafe { (self.reduce_scatter)(from, to, count, kind, op, raw, stream) })
             }
-            Step::Broadcast { at, bytes, root } => {
+            LibraryStep::Broadcast { at, bytes, root } => {
                 // SAFETY: as above.
                 ("Broadcast", unsafe { (self.broadcast)(at, at, bytes, BYTE, root as c_int, raw, stream) })
             }
-            Step::AllGather { from, to, bytes } => {
+            LibraryStep::AllGather { from, to, bytes } => {
                 // SAFETY: as above.
                 ("AllGather", unsafe { (self.all_gather)(from, to, bytes, BYTE, raw, stream) })
             }
-            Step::Exchange { ref sends, ref recvs } => {
+            LibraryStep::Exchange { ref sends, ref recvs } => {
                 // SAFETY: it has no arguments.
                 self.check("GroupStart", unsafe { (self.group_start)() }, raw)?;
-                let send = |one: &Message| {
+                let send = |one: &ExchangePart| {
                     // SAFETY: as above.
                     let code =
                         unsafe { (self.send)(one.at, one.bytes, BYTE, one.peer as c_int, raw, stream) };
                     self.check("Send", code, raw)
                 };
-                let recv = |one: &Message| {
+                let recv = |one: &ExchangePart| {
                     // SAFETY: as above.
                     let code =
                         unsafe { (self.recv)(one.at, one.bytes, BYTE, one.peer as c_int, raw, stream) };
@@ -335,31 +348,32 @@ impl Library {
     /// `from`, those from each rank at `to`.
     ///
     /// # Safety
-    /// The contract of `begin`; the counts must stay valid as long, too.
+    /// The contract of `start`; the counts must stay valid as long, too.
     pub(crate) unsafe fn exchange(
         &self,
         (from, sent): (usize, &[usize]),
         (to, received): (usize, &[usize]),
-        member: &Member,
+        member: &Membership,
     ) -> Result<()> {
-        let Member { raw, handle: stream, .. } = *member;
+        let Membership { raw, handle: stream, .. } = *member;
         let call = self.all_to_all_v.expect("`exchanges_at_once` was asked");
         let (sent, received) = (sent.as_ptr(), received.as_ptr());
         // SAFETY: contract of this function.
-        let code = unsafe { call(from, sent, to, received, step::Kind::I8 as Kind, raw, stream) };
+        let code =
+            unsafe { call(from, sent, to, received, step::ElementKind::I8 as KindNumber, raw, stream) };
         self.check("AllToAllV", code, raw)
     }
 
     /// Whether all started work is over, in the library and on the stream.
     ///
     /// Errors: an error of that work.
-    pub(crate) fn is_over(&self, member: &Member) -> Result<bool> {
+    pub(crate) fn is_over(&self, member: &Membership) -> Result<bool> {
         if let Some(async_error) = self.async_error {
             let mut state = 0;
             // SAFETY: the communicator is alive; it stores one number.
             let code = unsafe { async_error(member.raw, &mut state) };
             self.check("CommGetAsyncError", code, member.raw)?;
-            if state == self.shape.in_progress {
+            if state == self.family.in_progress {
                 return Ok(false);
             }
             self.check("an operation", state, member.raw)?;
@@ -368,13 +382,13 @@ impl Library {
     }
 
     /// Leaves a communicator whose operations are over.
-    pub(crate) fn leave(&self, member: Member) {
+    pub(crate) fn leave(&self, member: Membership) {
         // SAFETY: it is alive, and not used again. The result does not matter any more.
         unsafe { (self.destroy)(member.raw) };
     }
 
     /// Ends a communicator after an error.
-    pub(crate) fn abort(&self, member: &Member) {
+    pub(crate) fn abort(&self, member: &Membership) {
         if let Some(abort) = self.abort {
             // SAFETY: it is alive, and only dropped after this.
             unsafe { abort(member.raw) };
@@ -382,15 +396,15 @@ impl Library {
     }
 
     fn check(&self, function: &str, code: c_int, raw: Raw) -> Result<()> {
-        if code == 0 || code == self.shape.in_progress {
+        if code == 0 || code == self.family.in_progress {
             return Ok(());
         }
-        let class = if Some(code) == self.shape.remote_error { Class::ProcAborted } else { Class::Other };
+        let class = if Some(code) == self.family.remote_error { Class::ProcAborted } else { Class::Other };
         // SAFETY: it returns a constant string for any number.
-        let text = said(unsafe { (self.error_string)(code) });
+        let text = text_of(unsafe { (self.error_string)(code) });
         // SAFETY: the communicator is alive or null.
-        let last = self.last_error.map(|last| said(unsafe { last(raw) })).filter(|last| !last.is_empty());
-        let (name, prefix) = (&self.file, self.shape.prefix);
+        let last = self.last_error.map(|last| text_of(unsafe { last(raw) })).filter(|last| !last.is_empty());
+        let (name, prefix) = (&self.file, self.family.prefix);
         let last = last.map_or(String::new(), |last| format!("; {last}"));
         Err(Error::new(class, format!("{name}: {prefix}{function} failed with {code} ({text}{last})")))
     }
@@ -402,7 +416,7 @@ fn use_libfabric() {
     unsafe { libc::setenv(c"CCL_ATL_TRANSPORT".as_ptr(), c"ofi".as_ptr(), 0) };
 }
 
-fn said(text: *const c_char) -> String {
+fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
@@ -417,8 +431,8 @@ mod tests {
     // Goal: a sentence that names the setting says what is missing.
     #[test]
     fn a_wrong_library_is_named() {
-        let said = |name| Library::load(name).err().expect("it is no such library").message.clone();
-        assert!(said("libnone-such.so.1").contains("OUTBOARD_CCL takes nccl"));
-        assert!(said("libc.so.6").contains("has no ncclAllReduce"));
+        let error_of = |name| Library::load(name).err().expect("it is no such library").message.clone();
+        assert!(error_of("libnone-such.so.1").contains("OUTBOARD_CCL takes nccl"));
+        assert!(error_of("libc.so.6").contains("has no ncclAllReduce"));
     }
 }

@@ -4,7 +4,7 @@
 /// The types of elements that NCCL-like libraries share, with the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Kind {
+pub enum ElementKind {
     I8 = 0,
     U8 = 1,
     I32 = 2,
@@ -30,19 +30,19 @@ pub enum Op {
 /// One operation of the library. Addresses are of the kind of memory that it takes (`Library::memory`), which
 /// belongs to the library until the operation has ended. Counts are in elements.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum LibraryStep {
     AllReduce {
         from: usize,
         to: usize,
         count: usize,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
     },
     Reduce {
         from: usize,
         to: usize,
         count: usize,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         root: u32,
     },
@@ -50,7 +50,7 @@ pub enum Step {
         from: usize,
         to: usize,
         count: usize,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
     },
     Broadcast {
@@ -65,14 +65,14 @@ pub enum Step {
     },
     /// Messages to and from ranks, at most one to and one from each rank.
     Exchange {
-        sends: Vec<Message>,
-        recvs: Vec<Message>,
+        sends: Vec<ExchangePart>,
+        recvs: Vec<ExchangePart>,
     },
 }
 
 /// A message of an exchange.
 #[derive(Clone, Copy, Debug)]
-pub struct Message {
+pub struct ExchangePart {
     pub peer: u32,
     pub at: usize,
     pub bytes: usize,

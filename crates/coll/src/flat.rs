@@ -72,7 +72,7 @@ impl FlatSets {
         let mut active = attached.set.start_round(call);
         for _ in 0..looks {
             match attached.set.step(&mut active, call) {
-                None => sys::cpu::look_again(),
+                None => sys::cpu::pause_between_loads(),
                 Some(Ok(())) => return Some(()),
                 Some(Err(_)) => break,
             }

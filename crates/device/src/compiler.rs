@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 type Code = c_int;
-type Program = *mut c_void;
+type CompilerProgram = *mut c_void;
 
 /// The differences between the two compilers.
 #[derive(Debug)]
@@ -55,19 +55,19 @@ pub struct Compiler {
     dialect: &'static Dialect,
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
     create: unsafe extern "C" fn(
-        *mut Program,
+        *mut CompilerProgram,
         *const c_char,
         *const c_char,
         c_int,
         *const *const c_char,
         *const *const c_char,
     ) -> Code,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
-    log_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    made_bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    made: unsafe extern "C" fn(Program, *mut c_char) -> Code,
-    destroy: unsafe extern "C" fn(*mut Program) -> Code,
+    compile: unsafe extern "C" fn(CompilerProgram, c_int, *const *const c_char) -> Code,
+    log_bytes: unsafe extern "C" fn(CompilerProgram, *mut usize) -> Code,
+    log: unsafe extern "C" fn(CompilerProgram, *mut c_char) -> Code,
+    made_bytes: unsafe extern "C" fn(CompilerProgram, *mut usize) -> Code,
+    made: unsafe extern "C" fn(CompilerProgram, *mut c_char) -> Code,
+    destroy: unsafe extern "C" fn(*mut CompilerProgram) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
@@ -119,13 +119,13 @@ impl Compiler {
         (source, self.dialect.options, major, minor).hash(&mut key);
         let name = format!("{}-{architecture}-{:016x}", self.dialect.prefix, key.finish());
         let file = cache.map(|folder| folder.join(name));
-        if let Some(made) = file.as_deref().and_then(kept) {
+        if let Some(made) = file.as_deref().and_then(cached) {
             return Ok(made);
         }
         let made = self.make(source, architecture)?;
         if let Some(file) = file {
             // If the cache cannot be written, the next process only compiles again.
-            let _ = keep(&file, &made);
+            let _ = store(&file, &made);
         }
         Ok(made)
     }
@@ -142,7 +142,7 @@ impl Compiler {
         compiled
     }
 
-    fn compiled(&self, program: Program, architecture: &str) -> Result<Vec<u8>> {
+    fn compiled(&self, program: CompilerProgram, architecture: &str) -> Result<Vec<u8>> {
         let target = self.dialect.target.map(|option| format!("{option}{architecture}"));
         let target = target.map(|target| CString::new(target).expect("it has no zero byte"));
         let options = target.as_deref().into_iter().chain(self.dialect.options.iter().copied());
@@ -175,9 +175,9 @@ impl Compiler {
 /// # Safety
 /// `bytes` must store how many bytes `get` writes.
 unsafe fn bytes_of(
-    program: Program,
-    bytes: unsafe extern "C" fn(Program, *mut usize) -> Code,
-    get: unsafe extern "C" fn(Program, *mut c_char) -> Code,
+    program: CompilerProgram,
+    bytes: unsafe extern "C" fn(CompilerProgram, *mut usize) -> Code,
+    get: unsafe extern "C" fn(CompilerProgram, *mut c_char) -> Code,
 ) -> Vec<u8> {
     let mut length = 0;
     // SAFETY: it stores one number.
@@ -189,27 +189,27 @@ unsafe fn bytes_of(
 }
 
 /// The check word that stands before the output in a file of the cache.
-fn checked(made: &[u8]) -> [u8; 8] {
+fn check_word(made: &[u8]) -> [u8; 8] {
     let mut hash = DefaultHasher::new();
     made.hash(&mut hash);
     hash.finish().to_ne_bytes()
 }
 
 /// The output in a file of the cache, if the file is whole.
-fn kept(file: &Path) -> Option<Vec<u8>> {
+fn cached(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = fs::read(file).ok()?;
     let made = bytes.split_off(8.min(bytes.len()));
-    (bytes == checked(&made)).then_some(made)
+    (bytes == check_word(&made)).then_some(made)
 }
 
 /// Stores output in the cache: writes a file of this process and renames it once it is whole, since other
 /// processes may do the same.
-fn keep(file: &Path, made: &[u8]) -> std::io::Result<()> {
+fn store(file: &Path, made: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
     let own = file.with_extension(std::process::id().to_string());
-    let written = fs::write(&own, [&checked(made), made].concat()).and_then(|()| fs::rename(&own, file));
+    let written = fs::write(&own, [&check_word(made), made].concat()).and_then(|()| fs::rename(&own, file));
     if written.is_err() {
         let _ = fs::remove_file(&own);
     }
@@ -235,16 +235,16 @@ mod tests {
     fn a_damaged_file_is_ignored() {
         let folder = std::env::temp_dir().join(format!("outboard-kept-{}", std::process::id()));
         let file = folder.join("deeper").join("made");
-        assert_eq!(kept(&file), None);
-        keep(&file, b"made").unwrap();
-        assert_eq!(kept(&file).as_deref(), Some(&b"made"[..]));
-        keep(&file, b"other").unwrap();
-        assert_eq!(kept(&file).as_deref(), Some(&b"other"[..]));
+        assert_eq!(cached(&file), None);
+        store(&file, b"made").unwrap();
+        assert_eq!(cached(&file).as_deref(), Some(&b"made"[..]));
+        store(&file, b"other").unwrap();
+        assert_eq!(cached(&file).as_deref(), Some(&b"other"[..]));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         let whole = fs::read(&file).unwrap();
         for damaged in [&whole[..whole.len() - 1], &whole[..5], &[], &[&whole[..9], b"thar"].concat()] {
             fs::write(&file, damaged).unwrap();
-            assert_eq!(kept(&file), None, "{damaged:?}");
+            assert_eq!(cached(&file), None, "{damaged:?}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }

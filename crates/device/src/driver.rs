@@ -56,7 +56,7 @@ const GREATER_OR_EQUAL: c_uint = 0;
 
 /// The type of cuLaunchKernel: the kernel; blocks and threads in x, y, z; shared bytes; the stream; arguments
 /// in two forms.
-type Launch = unsafe extern "C" fn(
+type LaunchKernel = unsafe extern "C" fn(
     usize,
     c_uint,
     c_uint,
@@ -86,7 +86,7 @@ enum CopyAsync {
 }
 
 /// The functions for MPI operations in streams. HIP's counterparts need memory of a special kind.
-struct Ordering {
+struct StreamOrdering {
     write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
     wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
     capturing: unsafe extern "C" fn(usize, *mut c_uint) -> Code,
@@ -111,7 +111,7 @@ pub struct Driver {
     stream: unsafe extern "C" fn(*mut usize, c_uint) -> Code,
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
-    ordering: Option<Ordering>,
+    ordering: Option<StreamOrdering>,
     /// The stream of this crate's copies in each context.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
@@ -123,7 +123,7 @@ pub struct Driver {
     device_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code,
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
-    launch: Launch,
+    launch: LaunchKernel,
     /// The kernels by context; None if they cannot be compiled.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
     /// The folder of compiled kernels.
@@ -204,7 +204,7 @@ impl Driver {
             // SAFETY: the driver's initialisers may run at any time; the user alone can put another file in
             // its place.
             match unsafe { libloading::Library::new(file) } {
-                Ok(library) => return Driver::within(api, file, library, cache),
+                Ok(library) => return Driver::of_library(api, file, library, cache),
                 Err(missing) => error = Some(missing),
             }
         }
@@ -218,7 +218,7 @@ impl Driver {
     }
 
     /// Takes the functions from a loaded library. Errors: those of `load`.
-    fn within(
+    fn of_library(
         api: &'static Api,
         file: &str,
         library: libloading::Library,
@@ -243,7 +243,7 @@ impl Driver {
         };
         let ordering = match api.is_hip {
             true => None,
-            false => Some(Ordering {
+            false => Some(StreamOrdering {
                 write_value: symbol!("cuStreamWriteValue32_v2"),
                 wait_value: symbol!("cuStreamWaitValue32_v2"),
                 capturing: symbol!("cuStreamIsCapturing"),
@@ -284,12 +284,12 @@ impl Driver {
             opened: Mutex::default(),
             _library: library,
         };
-        driver.begin(file, init, count)?;
+        driver.initialise(file, init, count)?;
         Ok(driver)
     }
 
     /// Initialises the driver. Errors: those of `load`.
-    fn begin(
+    fn initialise(
         &self,
         file: &str,
         init: unsafe extern "C" fn(c_uint) -> Code,
@@ -322,11 +322,13 @@ impl Driver {
 
     pub(crate) fn holds(&self, address: usize, bytes: usize) -> Result<bool> {
         // The driver does not know memory that it did not allocate, so an error means host memory.
-        let is_managed = self.ask::<c_int>(IS_MANAGED, address).is_some_and(|managed| managed != 0);
-        if self.ask::<c_uint>(MEMORY_TYPE, address) != Some(ON_DEVICE) || is_managed {
+        let is_managed = self.attribute_of::<c_int>(IS_MANAGED, address).is_some_and(|managed| managed != 0);
+        if self.attribute_of::<c_uint>(MEMORY_TYPE, address) != Some(ON_DEVICE) || is_managed {
             return Ok(false);
         }
-        let range = self.ask::<u64>(RANGE_START, address).zip(self.ask::<usize>(RANGE_BYTES, address));
+        let range = self
+            .attribute_of::<u64>(RANGE_START, address)
+            .zip(self.attribute_of::<usize>(RANGE_BYTES, address));
         if let Some((start, length)) = range
             && bytes > length.saturating_sub(address - start as usize)
         {
@@ -388,7 +390,7 @@ impl Driver {
         self.enter_context(std::ptr::with_exposed_provenance_mut(context)).map(std::mem::forget)
     }
 
-    fn enter_current(&self) -> Result<Entered<'_>> {
+    fn enter_current(&self) -> Result<CurrentContext<'_>> {
         self.enter_context(std::ptr::with_exposed_provenance_mut(self.context()?))
     }
 
@@ -414,7 +416,7 @@ impl Driver {
     }
 
     /// An attribute of an address; None if the driver does not know the address.
-    fn ask<T: Default>(&self, attribute: c_uint, address: usize) -> Option<T> {
+    fn attribute_of<T: Default>(&self, attribute: c_uint, address: usize) -> Option<T> {
         let mut value = T::default();
         // SAFETY: the caller names the type that cuda.h gives the attribute.
         let code = unsafe { (self.attribute)((&raw mut value).cast(), attribute, address as u64) };
@@ -422,18 +424,20 @@ impl Driver {
     }
 
     /// Makes the context of device memory current until the result is dropped.
-    fn enter(&self, address: usize) -> Result<Entered<'_>> {
-        let own = self.ask::<usize>(CONTEXT, address).filter(|context| *context != 0);
+    fn enter(&self, address: usize) -> Result<CurrentContext<'_>> {
+        let own = self.attribute_of::<usize>(CONTEXT, address).filter(|context| *context != 0);
         match own {
             Some(context) => self.enter_context(std::ptr::with_exposed_provenance_mut(context)),
-            None => self.enter_context(self.primary_of(self.ask(DEVICE_ORDINAL, address).unwrap_or(0))?),
+            None => {
+                self.enter_context(self.primary_of(self.attribute_of(DEVICE_ORDINAL, address).unwrap_or(0))?)
+            }
         }
     }
 
-    fn enter_context(&self, context: Context) -> Result<Entered<'_>> {
+    fn enter_context(&self, context: Context) -> Result<CurrentContext<'_>> {
         // SAFETY: the context came from the driver.
         self.check("cuCtxPushCurrent", unsafe { (self.push)(context) })?;
-        Ok(Entered { driver: self, context })
+        Ok(CurrentContext { driver: self, context })
     }
 
     /// The primary context of a device, which the program's runtime uses, too. It is retained for the life of
@@ -471,16 +475,16 @@ impl Driver {
     /// The words by which another process opens memory of this one: the process, the offset in the
     /// allocation, the allocation's number, handle and address. None if the driver does not export the
     /// memory, such as memory of pools.
-    pub(crate) fn export(&self, span: Span) -> Option<lend::Words> {
-        let start = self.ask::<u64>(RANGE_START, span.address())?;
-        let number = self.ask::<u64>(BUFFER_NUMBER, span.address())?;
+    pub(crate) fn export(&self, span: Span) -> Option<lend::NoteWords> {
+        let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
+        let number = self.attribute_of::<u64>(BUFFER_NUMBER, span.address())?;
         let _context = self.enter(span.address()).ok()?;
         let mut handle = IpcHandle([0; 8]);
         // SAFETY: it stores one handle.
         if unsafe { (self.ipc_get)(&mut handle, start) } != 0 {
             return None;
         }
-        let mut words = lend::Words::default();
+        let mut words = lend::NoteWords::default();
         words[..3].copy_from_slice(&[std::process::id() as u64, span.address() as u64 - start, number]);
         words[3..11].copy_from_slice(&handle.0);
         words[11] = start;
@@ -489,7 +493,7 @@ impl Driver {
 
     /// Opens memory that another process exported. An allocation stays open until its process exports another
     /// one at the same address.
-    pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &lend::NoteWords, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
         let place = (process, words[11]);
@@ -519,12 +523,12 @@ impl Driver {
 }
 
 /// A context that is current until this is dropped.
-struct Entered<'a> {
+struct CurrentContext<'a> {
     driver: &'a Driver,
     context: Context,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
         // SAFETY: it removes the context that `enter_context` has pushed, and stores one pointer.

@@ -51,14 +51,14 @@ pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
 
 /// A reduction of elements that are `stride` bytes apart, in the layout of the program's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Reduction {
+pub struct KernelReduction {
     pub op: PredefinedOp,
     pub basic: Basic,
     pub count: usize,
     pub stride: usize,
 }
 
-impl Reduction {
+impl KernelReduction {
     /// The name of the kernel, whose arguments are two addresses, the count and the stride. None for what
     /// kernels do not compute: long double, 128-bit floats, MPI_REPLACE and MPI_NO_OP.
     pub fn kernel(&self) -> Option<CString> {
@@ -73,7 +73,7 @@ impl Reduction {
             Char => std::ffi::c_char::MIN != 0,
             _ => false,
         };
-        let kind = match self.basic {
+        let element_name = match self.basic {
             // The sign makes no difference for sums, products and bits.
             I8 | I16 | I32 | I64 | I128 | Char if is_signed && matches!(self.op, Max | Min) => {
                 format!("i{bits}")
@@ -85,7 +85,7 @@ impl Reduction {
             LongDouble | F128 | CLongDouble | LongDoubleI32 | C128 | WChar | Packed => return None,
         };
         let op = self.op.name().trim_start_matches("MPI_").to_lowercase();
-        Some(CString::new(format!("outboard_{op}_{kind}")).expect("it has no zero byte"))
+        Some(CString::new(format!("outboard_{op}_{element_name}")).expect("it has no zero byte"))
     }
 
     /// The offset of a pair's index (0 for other types), and the bytes of an element without padding at its
@@ -155,9 +155,9 @@ mod tests {
     // Goal: the source packs and unpacks strips of all alignments and lengths.
     #[test]
     fn the_source_moves_strips() {
-        type Run = unsafe extern "C" fn(usize, *const Strip, u64, u64, u64, u32, u32);
+        type RunKernel = unsafe extern "C" fn(usize, *const Strip, u64, u64, u64, u32, u32);
         // SAFETY: the type of the function above.
-        let run: libloading::Symbol<Run> = unsafe { on_host().get(b"move_strips") }.unwrap();
+        let run: libloading::Symbol<RunKernel> = unsafe { on_host().get(b"move_strips") }.unwrap();
         let user: Vec<u8> = (0..60_000usize).map(|at| (at * 7 + at / 251) as u8).collect();
         for bytes in [1, 2, 4, 7, 8, 16, 48, 256, 1000] {
             for shift in [0, 1, 2, 8] {
@@ -254,8 +254,8 @@ mod tests {
     }
 
     /// Compares a kernel with the CPU's reduction, at addresses `shift` bytes after a multiple of 16.
-    fn compare(reduction: Reduction, shift: usize) {
-        let Reduction { op, basic, count, stride } = reduction;
+    fn compare(reduction: KernelReduction, shift: usize) {
+        let KernelReduction { op, basic, count, stride } = reduction;
         let kernel = reduction.kernel().unwrap();
         let part = float_part(basic).unwrap_or(basic.pair().map_or(basic.size(), |pair| pair.0.size()));
         // Vectors of words, for the alignment.
@@ -278,9 +278,9 @@ mod tests {
         let from = left.as_ptr().expose_provenance() + shift;
         let to = result.as_mut_ptr().expose_provenance() + shift;
         assert!(reduction.is_aligned(from, to), "{reduction:?}");
-        type Run = unsafe extern "C" fn(usize, usize, usize, usize, usize, u32);
+        type RunKernel = unsafe extern "C" fn(usize, usize, usize, usize, usize, u32);
         // SAFETY: the type of `reduce` in HOST.
-        let run: libloading::Symbol<Run> = unsafe { on_host().get(b"reduce") }.unwrap();
+        let run: libloading::Symbol<RunKernel> = unsafe { on_host().get(b"reduce") }.unwrap();
         // SAFETY: the kernel of that name.
         let function: libloading::Symbol<unsafe extern "C" fn()> =
             unsafe { on_host().get(kernel.as_bytes_with_nul()) }.unwrap();
@@ -313,9 +313,11 @@ mod tests {
             if is_moved || datatype::check_op(op, basic).is_err() {
                 continue;
             }
-            let natural =
-                Reduction { op, basic, count: 1, stride: 1 }.element().1.next_multiple_of(basic.align());
-            let reduction = Reduction { op, basic, count: 259, stride: natural };
+            let natural = KernelReduction { op, basic, count: 1, stride: 1 }
+                .element()
+                .1
+                .next_multiple_of(basic.align());
+            let reduction = KernelReduction { op, basic, count: 259, stride: natural };
             if reduction.kernel().is_none() {
                 left_to_cpu.push(basic);
                 continue;
@@ -323,7 +325,7 @@ mod tests {
             pairs += 1;
             compare(reduction, 0);
             compare(reduction, basic.align());
-            compare(Reduction { count: 5, stride: 3 * natural, ..reduction }, 0);
+            compare(KernelReduction { count: 5, stride: 3 * natural, ..reduction }, 0);
         }
         left_to_cpu.dedup();
         left_to_cpu.sort_by_key(|basic| *basic as u8);

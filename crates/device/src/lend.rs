@@ -14,32 +14,32 @@ use sys::Span;
 /// The words of a note: the backend, the number of bytes, and the words that the backend needs to open the
 /// memory.
 pub const NOTE_WORDS: usize = 16;
-pub(crate) type Words = [u64; NOTE_WORDS - 2];
+pub(crate) type NoteWords = [u64; NOTE_WORDS - 2];
 
 /// A stand-in and the device memory for which it stands.
-struct Entry {
+struct StandIn {
     stand_in: Span,
     user: Span,
     /// Whether the memory is exported to the receiver of a message; false for a receive.
     is_lent: bool,
     /// How many bytes, from the first on, went directly to the device memory.
-    past: usize,
+    direct_bytes: usize,
 }
 
 /// All stand-ins, by their addresses.
-static ENTRIES: Mutex<BTreeMap<usize, Entry>> = Mutex::new(BTreeMap::new());
+static ENTRIES: Mutex<BTreeMap<usize, StandIn>> = Mutex::new(BTreeMap::new());
 
-fn entries() -> MutexGuard<'static, BTreeMap<usize, Entry>> {
+fn entries() -> MutexGuard<'static, BTreeMap<usize, StandIn>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Enters a stand-in of a send (`is_lent`) or of a receive.
 fn enter(stand_in: Span, user: Span, is_lent: bool) {
-    entries().insert(stand_in.address(), Entry { stand_in, user, is_lent, past: 0 });
+    entries().insert(stand_in.address(), StandIn { stand_in, user, is_lent, direct_bytes: 0 });
 }
 
 /// Writes the note into a stand-in and enters it. False if the stand-in is too short for a note.
-pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &Words) -> bool {
+pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) -> bool {
     if stand_in.bytes() < NOTE_WORDS * 8 {
         return false;
     }
@@ -74,8 +74,8 @@ pub fn expect(stand_in: Span, user: Span) {
 
 /// How many bytes, from the first on, went directly to the device memory of the stand-in at `address`. Resets
 /// the count for the next message.
-pub fn went_past(address: usize) -> usize {
-    entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.past))
+pub fn take_direct_bytes(address: usize) -> usize {
+    entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.direct_bytes))
 }
 
 /// Ends an export of `crate::lend` or an `expect`.
@@ -85,17 +85,17 @@ pub fn withdraw(address: usize) {
 
 /// The stand-in of which `to` is a part, and the device memory for its bytes. None if `to` does not follow
 /// the bytes that went there directly: then the bytes go to the stand-in, which is copied later.
-pub(crate) fn past_stand_in(to: Span) -> Option<(usize, Span)> {
+pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;
-    let follows = !entry.is_lent && to.address() - at == entry.past;
-    let fits = follows && entry.past + to.bytes() <= entry.user.bytes();
-    fits.then(|| (*at, entry.user.slice(entry.past, to.bytes())))
+    let follows = !entry.is_lent && to.address() - at == entry.direct_bytes;
+    let fits = follows && entry.direct_bytes + to.bytes() <= entry.user.bytes();
+    fits.then(|| (*at, entry.user.slice(entry.direct_bytes, to.bytes())))
 }
 
 /// Notes that `bytes` more bytes went directly to the device memory of the stand-in at `address`.
-pub(crate) fn went(address: usize, bytes: usize) {
+pub(crate) fn note_direct(address: usize, bytes: usize) {
     if let Some(entry) = entries().get_mut(&address) {
-        entry.past += bytes;
+        entry.direct_bytes += bytes;
     }
 }

@@ -4,7 +4,7 @@
 //! Purpose: the layers above access device memory through `copy` and kernels only. A process has one backend,
 //! loaded at run time by `start`: `cuda` or `hip` (`driver.rs`, by dlopen), or `sentinel` (memory that the
 //! CPU cannot access, for tests on every machine). Invariants: `on` is false until a backend runs or
-//! `look_always` was called, and until then no other function needs to be called. An address that belongs to
+//! `set_on` was called, and until then no other function needs to be called. An address that belongs to
 //! no device belongs to the host. Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`;
 //! `abi/src/staging.rs` uses them.
 pub mod compiler;
@@ -17,18 +17,18 @@ mod words;
 
 use driver::{CUDA, Driver, HIP};
 use error::{Class, Result, fail};
-use kernel::{Reduction, Strip};
+use kernel::{KernelReduction, Strip};
 use sentinel::Sentinel;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use stream::Stream;
 use sys::Span;
-pub use words::{Words, is_at};
+pub use words::{StreamWords, has_reached};
 
 /// The backend to use (OUTBOARD_DEVICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum BackendChoice {
     /// No backend: every address belongs to the host.
     Off,
     /// `Cuda` if this host has its driver and a device, else `Hip` likewise, else no backend.
@@ -56,19 +56,21 @@ static BACKEND: OnceLock<Backend> = OnceLock::new();
 /// sentinel streams, 0 for no delays. `cache`: the folder of compiled kernels.
 ///
 /// Errors: the chosen backend cannot be loaded.
-pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
+pub fn start(choice: BackendChoice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
     if BACKEND.get().is_some() {
         return Ok(());
     }
     let backend = match choice {
-        Choice::Off => return Ok(()),
-        Choice::Sentinel => Backend::Sentinel(Sentinel::new(seed)?),
-        Choice::Cuda => Backend::Driver(Driver::load(&CUDA, cache)?),
-        Choice::Hip => Backend::Driver(Driver::load(&HIP, cache)?),
-        Choice::Auto => match Driver::load(&CUDA, cache.clone()).or_else(|_| Driver::load(&HIP, cache)) {
-            Ok(driver) => Backend::Driver(driver),
-            Err(_) => return Ok(()),
-        },
+        BackendChoice::Off => return Ok(()),
+        BackendChoice::Sentinel => Backend::Sentinel(Sentinel::new(seed)?),
+        BackendChoice::Cuda => Backend::Driver(Driver::load(&CUDA, cache)?),
+        BackendChoice::Hip => Backend::Driver(Driver::load(&HIP, cache)?),
+        BackendChoice::Auto => {
+            match Driver::load(&CUDA, cache.clone()).or_else(|_| Driver::load(&HIP, cache)) {
+                Ok(driver) => Backend::Driver(driver),
+                Err(_) => return Ok(()),
+            }
+        }
     };
     BACKEND.get_or_init(|| backend);
     ON.store(true, Ordering::Release);
@@ -76,11 +78,11 @@ pub fn start(choice: Choice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
 }
 
 /// Makes `on` true even without a backend: calls must leave their fast path for a collective library, too.
-pub fn look_always() {
+pub fn set_on() {
     ON.store(true, Ordering::Release);
 }
 
-/// Whether a backend runs or `look_always` was called. For programs without devices this costs one load.
+/// Whether a backend runs or `set_on` was called. For programs without devices this costs one load.
 #[inline(always)]
 pub fn on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -144,9 +146,9 @@ pub fn fill_lent(address: usize) -> Result<()> {
 /// Errors: the note is invalid; the memory cannot be opened; those of `copy`.
 pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
     let from = open_lent(note, at, to.bytes())?;
-    let Some((stand_in, user)) = lend::past_stand_in(to) else { return copy(to, from) };
+    let Some((stand_in, user)) = lend::direct_target(to) else { return copy(to, from) };
     copy(user, from)?;
-    lend::went(stand_in, user.bytes());
+    lend::note_direct(stand_in, user.bytes());
     Ok(())
 }
 
@@ -191,12 +193,12 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     }
 }
 
-/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `Reduction::kernel` says what
+/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `KernelReduction::kernel` says what
 /// is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_lent`. Without
 /// elements it only returns whether a kernel could.
 ///
 /// Errors: those of `copy`.
-pub fn reduce(reduction: Reduction, left: usize, into: usize) -> Result<bool> {
+pub fn reduce(reduction: KernelReduction, left: usize, into: usize) -> Result<bool> {
     let Some(kernel) = reduction.kernel() else { return Ok(false) };
     if !reduction.is_aligned(left, into) {
         return Ok(false);
@@ -268,7 +270,7 @@ pub fn set_open(address: usize, open: bool) -> Result<()> {
 pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
     match (BACKEND.get(), kind) {
         (Some(Backend::Driver(driver)), kind) if kind == driver.api.stream_kind => {
-            driver.orders()?;
+            driver.check_ordering()?;
             Ok(Stream::Driver(driver, handle))
         }
         (Some(Backend::Sentinel(sentinel)), "sentinel") => {

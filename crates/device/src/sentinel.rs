@@ -6,7 +6,7 @@
 //! fails (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
-use crate::kernel::{Reduction, Strip};
+use crate::kernel::{KernelReduction, Strip};
 use crate::lend;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,19 +25,19 @@ pub struct Sentinel {
     base: usize,
     /// The address of this file's map of the same bytes.
     inner: usize,
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<Allocations>,
     /// The stream with handle `n` is at index `n - 1`.
-    streams: Mutex<Vec<Option<Arc<Queue>>>>,
+    streams: Mutex<Vec<Option<Arc<SentinelStream>>>>,
     seed: u64,
     /// The stream that runs kernels, started with the first kernel.
-    kernels: OnceLock<Arc<Queue>>,
+    kernels: OnceLock<Arc<SentinelStream>>,
     /// Maps of other processes' device memory, by process and inode.
     opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
 
 /// The allocations of device memory.
 #[derive(Default)]
-struct Blocks {
+struct Allocations {
     used: usize,
     live: BTreeMap<usize, usize>,
     /// Allocations that the CPU may access now.
@@ -64,7 +64,7 @@ impl Sentinel {
         })
     }
 
-    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+    fn blocks(&self) -> MutexGuard<'_, Allocations> {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,19 +174,19 @@ impl Sentinel {
 impl Sentinel {
     /// The words by which another process opens memory of this one: process, number and inode of the memfd,
     /// offset.
-    pub(crate) fn export(&self, span: Span) -> Result<Option<lend::Words>> {
+    pub(crate) fn export(&self, span: Span) -> Result<Option<lend::NoteWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
         }
         let Ok(inode) = sys::memory::inode(&self.fd) else { return Ok(None) };
-        let mut words = lend::Words::default();
+        let mut words = lend::NoteWords::default();
         let offset = (span.address() - self.base) as u64;
         words[..4].copy_from_slice(&[std::process::id() as u64, self.fd.as_raw_fd() as u64, inode, offset]);
         Ok(Some(words))
     }
 
     /// Opens memory that another process exported.
-    pub(crate) fn import(&self, words: &lend::Words, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &lend::NoteWords, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
             fail!(Class::Intern, "{bytes} bytes at {offset} of another process's device memory");
@@ -218,7 +218,7 @@ impl Sentinel {
 }
 
 impl Sentinel {
-    fn streams(&self) -> MutexGuard<'_, Vec<Option<Arc<Queue>>>> {
+    fn streams(&self) -> MutexGuard<'_, Vec<Option<Arc<SentinelStream>>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,11 +226,11 @@ impl Sentinel {
         let mut streams = self.streams();
         let number = streams.len() as u64 + 1;
         let delays = if self.seed == 0 { 0 } else { self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number };
-        streams.push(Some(Queue::start(delays)?));
+        streams.push(Some(SentinelStream::start(delays)?));
         Ok(streams.len())
     }
 
-    pub(crate) fn stream(&self, handle: usize) -> Result<Arc<Queue>> {
+    pub(crate) fn stream(&self, handle: usize) -> Result<Arc<SentinelStream>> {
         match self.streams().get(handle.wrapping_sub(1)) {
             Some(Some(queue)) => Ok(queue.clone()),
             _ => fail!(Class::Arg, "{handle:#x} is no stream of OUTBOARD_DEVICE=sentinel"),
@@ -258,7 +258,7 @@ impl Sentinel {
         let queue = match self.kernels.get() {
             Some(queue) => queue,
             None => {
-                let queue = Queue::start(self.seed)?;
+                let queue = SentinelStream::start(self.seed)?;
                 self.kernels.get_or_init(|| queue)
             }
         };
@@ -271,7 +271,7 @@ impl Sentinel {
     }
 
     /// Reduces by a kernel. `into` is memory of this process; `left` is, too, or was opened by `import`.
-    pub(crate) fn reduce(&'static self, reduction: Reduction, left: Span, into: Span) -> Result<bool> {
+    pub(crate) fn reduce(&'static self, reduction: KernelReduction, left: Span, into: Span) -> Result<bool> {
         if !self.is_device(left)? || !self.holds(into.address(), into.bytes())? {
             return Ok(false);
         }
@@ -304,8 +304,8 @@ impl Sentinel {
 }
 
 /// The work of a reduction's kernel.
-fn combine(reduction: Reduction, left: Span, into: Span) {
-    let Reduction { op, basic, count, stride } = reduction;
+fn combine(reduction: KernelReduction, left: Span, into: Span) {
+    let KernelReduction { op, basic, count, stride } = reduction;
     if stride == basic.size() {
         return datatype::reduce(op, basic, left, into, into);
     }
@@ -326,31 +326,31 @@ fn combine(reduction: Reduction, left: Span, into: Span) {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type StreamJob = Box<dyn FnOnce() + Send>;
 
 /// A stream: a thread that runs its jobs in order.
-pub struct Queue {
-    state: Mutex<State>,
+pub struct SentinelStream {
+    state: Mutex<JobQueue>,
     news: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct JobQueue {
+    jobs: VecDeque<StreamJob>,
     is_busy: bool,
     stopped: bool,
 }
 
-impl State {
+impl JobQueue {
     fn is_idle(&self) -> bool {
         !self.is_busy && self.jobs.is_empty()
     }
 }
 
-impl Queue {
+impl SentinelStream {
     /// Starts the thread. `delays`: the seed of the delays before jobs, 0 for no delays.
-    fn start(delays: u64) -> Result<Arc<Queue>> {
-        let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new() });
+    fn start(delays: u64) -> Result<Arc<SentinelStream>> {
+        let queue = Arc::new(SentinelStream { state: Mutex::default(), news: Condvar::new() });
         let ours = queue.clone();
         match std::thread::Builder::new().name("sentinel-stream".into()).spawn(move || ours.serve(delays)) {
             Ok(_) => Ok(queue),
@@ -358,7 +358,7 @@ impl Queue {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JobQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,8 +4,8 @@
 //! waits for the other.
 
 use crate::driver::Driver;
-use crate::sentinel::{Queue, Sentinel};
-use crate::words::{Words, is_at};
+use crate::sentinel::{Sentinel, SentinelStream};
+use crate::words::{StreamWords, has_reached};
 use error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,16 +17,16 @@ pub enum Stream {
     /// A driver's stream, by its handle.
     Driver(&'static Driver, usize),
     /// A worker thread.
-    Sentinel(&'static Sentinel, Arc<Queue>),
+    Sentinel(&'static Sentinel, Arc<SentinelStream>),
 }
 
 impl Stream {
     /// Makes words for this stream. They are never freed, since the device may write them at any time.
-    pub fn words(&self) -> Result<&'static Words> {
+    pub fn words(&self) -> Result<&'static StreamWords> {
         match self {
             Stream::Driver(driver, _) => driver.words(),
             Stream::Sentinel(..) => {
-                Ok(Box::leak(Box::new(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) })))
+                Ok(Box::leak(Box::new(StreamWords { reached: AtomicU32::new(0), done: AtomicU32::new(0) })))
             }
         }
     }
@@ -35,13 +35,13 @@ impl Stream {
     /// over. The caller does not wait.
     ///
     /// Errors (MPI_ERR_OTHER): the stream is being captured into a graph, or the device failed.
-    pub fn hand_over(&self, words: &'static Words, count: u32) -> Result<()> {
+    pub fn enqueue_operation(&self, words: &'static StreamWords, count: u32) -> Result<()> {
         match self {
-            Stream::Driver(driver, stream) => driver.hand_over(*stream, words, count),
+            Stream::Driver(driver, stream) => driver.enqueue_operation(*stream, words, count),
             Stream::Sentinel(_, queue) => {
                 queue.push(move || words.reached.store(count, Ordering::Release));
                 queue.push(move || {
-                    while !is_at(&words.done, count) {
+                    while !has_reached(&words.done, count) {
                         std::thread::sleep(std::time::Duration::from_micros(20));
                     }
                 });
@@ -53,7 +53,7 @@ impl Stream {
     /// Enqueues a copy.
     pub fn copy(&self, to: Span, from: Span) -> Result<()> {
         match self {
-            Stream::Driver(driver, stream) => driver.copy_later(*stream, to, from),
+            Stream::Driver(driver, stream) => driver.enqueue_stream_copy(*stream, to, from),
             Stream::Sentinel(sentinel, queue) => {
                 // A wrong address must be reported now, since nothing checks the copy's result later.
                 sentinel.holds(to.address(), to.bytes())?;

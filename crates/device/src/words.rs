@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The two words of a stream. Both count the MPI operations of the stream.
 #[derive(Debug)]
-pub struct Words {
+pub struct StreamWords {
     /// The number of operations that the stream has reached; the stream writes it.
     pub reached: AtomicU32,
     /// The number of operations that are over, so that the stream may continue; the host writes it.
@@ -13,6 +13,6 @@ pub struct Words {
 }
 
 /// Whether a counter, which wraps, has reached `count`.
-pub fn is_at(word: &AtomicU32, count: u32) -> bool {
+pub fn has_reached(word: &AtomicU32, count: u32) -> bool {
     word.load(Ordering::Acquire).wrapping_sub(count) as i32 >= 0
 }

@@ -97,11 +97,11 @@ classes! {
 /// An error class and the sentence that explains it. One word wide, so a `Result<()>` fits in a register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorFacts>);
 
 /// The content of an `Error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ErrorFacts {
     /// The class that the MPI call returns unless `code` is set.
     pub class: Class,
     /// The error code that the MPI call returns instead of the class: a callback of the program returned it.
@@ -116,7 +116,7 @@ impl Error {
     /// Makes an error; `message` is the whole sentence without a final stop.
     #[cold]
     pub fn new(class: Class, message: impl Into<String>) -> Error {
-        Error(Box::new(Facts { class, code: None, errno: None, message: message.into() }))
+        Error(Box::new(ErrorFacts { class, code: None, errno: None, message: message.into() }))
     }
 
     /// The same error, for which the MPI call returns `code`.
@@ -138,14 +138,14 @@ impl Error {
 }
 
 impl std::ops::Deref for Error {
-    type Target = Facts;
-    fn deref(&self) -> &Facts {
+    type Target = ErrorFacts;
+    fn deref(&self) -> &ErrorFacts {
         &self.0
     }
 }
 
 impl std::ops::DerefMut for Error {
-    fn deref_mut(&mut self) -> &mut Facts {
+    fn deref_mut(&mut self) -> &mut ErrorFacts {
         &mut self.0
     }
 }
@@ -154,7 +154,7 @@ impl std::ops::DerefMut for Error {
 #[macro_export]
 macro_rules! fail {
     ($class:expr, $($sentence:tt)*) => {
-        return Err($crate::late(move || $crate::Error::new($class, format!($($sentence)*))))
+        return Err($crate::cold_error(move || $crate::Error::new($class, format!($($sentence)*))))
     };
 }
 
@@ -162,7 +162,7 @@ macro_rules! fail {
 /// in registers.
 #[cold]
 #[inline(never)]
-pub fn late(make: impl FnOnce() -> Error) -> Error {
+pub fn cold_error(make: impl FnOnce() -> Error) -> Error {
     make()
 }
 

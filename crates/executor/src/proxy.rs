@@ -75,7 +75,7 @@ pub fn run(
         spin: segment.job().may_spin(),
         awake: Duration::from_micros(config.proxy_poll_us),
         nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
-        gives_in: true,
+        sleeps_if_shared: true,
     });
     let (mut looked, mut begun) = (0, sys::clock::now());
     loop {
@@ -114,7 +114,7 @@ pub fn run(
         let may_sleep = |nap: Duration| proxy.nap_max(nap, network.as_ref());
         let descriptor = network.as_ref().and_then(Port::descriptor);
         let sleep = |nap| page.bell.sleep_on(&waiter, descriptor.as_slice(), || may_sleep(nap));
-        if idle.wait_by(sleep) != Turn::Spun {
+        if idle.wait_with(sleep) != Turn::Spun {
             begun = sys::clock::now();
         }
     }

@@ -336,7 +336,7 @@ impl Member {
             spin: false,
             awake: Duration::from_micros(500),
             nap_max: Duration::from_millis(10),
-            gives_in: true,
+            sleeps_if_shared: true,
         };
         let place = segment.local(rank).unwrap();
         let page = segment.rank(place);

@@ -5,7 +5,7 @@
 //! Read next: `region.rs`, `endpoint.rs`.
 
 use crate::ffi;
-use crate::library::Library;
+use crate::library::Libfabric;
 use crate::provider::Provider;
 use error::{Class, Result, fail};
 use std::ffi::{c_int, c_void};
@@ -100,7 +100,7 @@ impl Domain {
         Ok(Domain { object: Object::new(domain)?, fabric, provider })
     }
 
-    pub(crate) fn library(&self) -> &Library {
+    pub(crate) fn library(&self) -> &Libfabric {
         &self.provider.library
     }
 
@@ -138,9 +138,9 @@ impl Domain {
 }
 
 /// Checks the code of a call. Errors (MPI_ERR_OTHER): the call failed; the sentence begins with `what`.
-pub(crate) fn check(library: &Library, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn check(library: &Libfabric, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code != 0 {
-        fail!(Class::Other, "{}: {}", what(), library.said(code as isize));
+        fail!(Class::Other, "{}: {}", what(), library.error_text(code as isize));
     }
     Ok(())
 }

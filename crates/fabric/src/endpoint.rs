@@ -14,8 +14,8 @@
 
 use crate::domain::{Domain, Object, check};
 use crate::ffi;
-use crate::library::Library;
-use crate::provider::{Kin, Provider};
+use crate::library::Libfabric;
+use crate::provider::{Compatibility, Provider};
 use crate::region::{Region, RemoteMemory};
 use error::{Class, Result, fail};
 use std::ffi::c_void;
@@ -152,7 +152,7 @@ pub struct Endpoint {
     tokens: Vec<Option<u64>>,
     /// For each receive buffer: the number of packets that have not been released, and whether the provider
     /// has returned the buffer.
-    kept: Vec<(u32, bool)>,
+    held_packets: Vec<(u32, bool)>,
     /// Receive buffers that may be given to the provider again.
     unposted: Vec<u32>,
     regions_made: u64,
@@ -187,7 +187,7 @@ impl Endpoint {
             // SAFETY: the domain is open, and the record lives for the call.
             unsafe { (calls.av_open)(domain.object.get(), &mut attributes, made, ptr::null_mut()) }
         })?;
-        let object = bound(&domain, &completions, &addresses)?;
+        let object = new_bound(&domain, &completions, &addresses)?;
         let library = domain.library();
         set_packet_bytes_max(&object, config.packet_bytes_max, library)?;
         enable(&object, &domain)?;
@@ -214,7 +214,7 @@ impl Endpoint {
             free_accesses: (0..config.accesses_max as u32).collect(),
             destinations: vec![None; config.sends_max],
             tokens: vec![None; config.accesses_max],
-            kept: vec![(0, false); config.receive_buffers + 1],
+            held_packets: vec![(0, false); config.receive_buffers + 1],
             unposted: (0..config.receive_buffers as u32).collect(),
             regions_made: 0,
             keys: RandomState::new(),
@@ -222,22 +222,22 @@ impl Endpoint {
         if endpoint.domain.needs(ffi::FI_MR_LOCAL) {
             let span = endpoint.memory.span();
             let own = endpoint.object.fid();
-            endpoint.registered = Some(endpoint.register_for(own, span, ffi::FI_SEND | ffi::FI_RECV)?);
+            endpoint.registered = Some(endpoint.register_at(own, span, ffi::FI_SEND | ffi::FI_RECV)?);
         }
         endpoint.post_receives()?;
         Ok(endpoint)
     }
 
-    /// The name by which peers reach this endpoint: `Kin`, then bytes of the provider.
+    /// The name by which peers reach this endpoint: `Compatibility`, then bytes of the provider.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Opens the endpoint by which peers read what `offer` registers, if it is not open. Returns its name,
+    /// Opens the endpoint by which peers read what `expose` registers, if it is not open. Returns its name,
     /// which peers `insert`. Errors: those of `open`.
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
-            let object = bound(&self.domain, &self.completions, &self.addresses)?;
+            let object = new_bound(&self.domain, &self.completions, &self.addresses)?;
             if self.has_target_packets() {
                 set_packet_bytes_max(&object, TARGET_PACKET_BYTES_MAX, self.domain.library())?;
             }
@@ -300,8 +300,8 @@ impl Endpoint {
     pub fn insert(&mut self, name: &[u8]) -> Result<Address> {
         let at = self.addresses.get();
         let mut address = ffi::FI_ADDR_UNSPEC;
-        let own = self.provider().kin();
-        if let Some((its, _)) = Kin::parted(name).filter(|(its, _)| !its.suits(own)) {
+        let own = self.provider().compatibility();
+        if let Some((its, _)) = Compatibility::split(name).filter(|(its, _)| !its.suits(own)) {
             fail!(
                 Class::Other,
                 "it uses {its}, and this process {own}: all hosts of a job need the same (OUTBOARD_FABRIC_LIB names its file)"
@@ -317,7 +317,7 @@ impl Endpoint {
             );
         }
         let calls = self.addresses.calls(|record| record.ops);
-        let bare = Kin::parted(name).map_or(name, |(_, bare)| bare);
+        let bare = Compatibility::split(name).map_or(name, |(_, bare)| bare);
         // SAFETY: the object is open; `bare` has the length of this provider's names.
         let inserted =
             unsafe { (calls.insert)(at, bare.as_ptr().cast(), 1, &mut address, 0, ptr::null_mut()) };
@@ -444,7 +444,7 @@ impl Endpoint {
                 Class::Other,
                 "{} refuses {what}: {}",
                 self.domain.name(),
-                self.domain.library().said(code)
+                self.domain.library().error_text(code)
             ),
         }
     }
@@ -456,7 +456,7 @@ impl Endpoint {
     /// The memory must stay mapped as long as the region lives.
     pub unsafe fn register(&mut self, span: Span) -> Result<Region> {
         let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE;
-        self.register_for(self.object.fid(), span, access)
+        self.register_at(self.object.fid(), span, access)
     }
 
     /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: those of
@@ -465,22 +465,22 @@ impl Endpoint {
     /// # Safety
     /// The contract of `register`.
     pub unsafe fn lend(&mut self, span: Span) -> Result<Region> {
-        self.register_for(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
+        self.register_at(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 
     /// Registers memory that peers may read by `target`. Errors: those of `register` and `target`.
     ///
     /// # Safety
     /// The contract of `register`.
-    pub unsafe fn offer(&mut self, span: Span) -> Result<Region> {
+    pub unsafe fn expose(&mut self, span: Span) -> Result<Region> {
         self.target()?;
         let target = self.target.as_ref().map_or(self.object.fid(), |(object, _)| object.fid());
-        self.register_for(target, span, ffi::FI_REMOTE_READ)
+        self.register_at(target, span, ffi::FI_REMOTE_READ)
     }
 
     /// Registers memory with a key that cannot be guessed, if this process chooses keys: a stranger who
     /// reaches the endpoint would need the key.
-    fn register_for(&mut self, endpoint: *mut ffi::Fid, span: Span, access: u64) -> Result<Region> {
+    fn register_at(&mut self, endpoint: *mut ffi::Fid, span: Span, access: u64) -> Result<Region> {
         self.regions_made += 1;
         let key = self.domain.key_of(self.keys.hash_one(self.regions_made));
         Region::new(&self.domain, endpoint, span, access, key)
@@ -505,7 +505,12 @@ impl Endpoint {
             }
             ffi::FI_EAVAIL => self.complete_with_error(&mut each)?,
             failure if failure > 0 => {
-                fail!(Class::Other, "{} has failed: {}", self.domain.name(), self.domain.library().said(read))
+                fail!(
+                    Class::Other,
+                    "{} has failed: {}",
+                    self.domain.name(),
+                    self.domain.library().error_text(read)
+                )
             }
             _ => {
                 for entry in &entries[..read as usize] {
@@ -521,17 +526,17 @@ impl Endpoint {
 
     fn complete(&mut self, entry: &ffi::CqDataEntry, each: &mut impl FnMut(Event)) -> Result<()> {
         match self.purpose(entry.op_context)? {
-            Purpose::Send(number) => drop(self.take_send(number)?),
-            Purpose::Access(number) => each(Event::Accessed(self.take_access(number)?)),
+            Purpose::Send(number) => drop(self.end_send(number)?),
+            Purpose::Access(number) => each(Event::Accessed(self.end_access(number)?)),
             Purpose::Receive(number) => {
                 // The provider may report that a buffer is full without a packet.
                 if entry.flags & ffi::FI_RECV != 0 && entry.len > 0 {
                     let bytes = self.arrived(number, entry.buf as usize, entry.len)?;
-                    self.kept[number as usize].0 += 1;
+                    self.held_packets[number as usize].0 += 1;
                     each(Event::Packet(Packet { bytes, buffer: number }));
                 }
                 if entry.flags & ffi::FI_MULTI_RECV != 0 {
-                    self.take_back(number);
+                    self.note_returned(number);
                 }
             }
         }
@@ -548,13 +553,13 @@ impl Endpoint {
         if read < 1 {
             return Ok(());
         }
-        let said = self.domain.library().said(entry.err as isize);
+        let said = self.domain.library().error_text(entry.err as isize);
         match self.purpose(entry.op_context)? {
-            Purpose::Send(number) => each(Event::Undelivered(self.take_send(number)?, said)),
-            Purpose::Access(number) => each(Event::Failed(self.take_access(number)?, said)),
+            Purpose::Send(number) => each(Event::Undelivered(self.end_send(number)?, said)),
+            Purpose::Access(number) => each(Event::Failed(self.end_access(number)?, said)),
             // The provider does not use the buffer any more. The loss of a peer that wrote there is reported
             // by other events.
-            Purpose::Receive(number) if entry.err != ffi::FI_ECANCELED => self.take_back(number),
+            Purpose::Receive(number) if entry.err != ffi::FI_ECANCELED => self.note_returned(number),
             Purpose::Receive(_) => (),
         }
         Ok(())
@@ -562,20 +567,20 @@ impl Endpoint {
 
     /// Releases a packet, so that its buffer can be used again.
     pub fn release(&mut self, packet: Packet) {
-        let (packets, is_back) = &mut self.kept[packet.buffer as usize];
+        let (packets, is_returned) = &mut self.held_packets[packet.buffer as usize];
         *packets -= 1;
-        if *packets == 0 && std::mem::take(is_back) {
+        if *packets == 0 && std::mem::take(is_returned) {
             self.unposted.push(packet.buffer);
         }
     }
 
     /// Notes that the provider has returned a receive buffer.
-    fn take_back(&mut self, number: u32) {
-        let (packets, is_back) = &mut self.kept[number as usize];
-        if *packets == 0 { self.unposted.push(number) } else { *is_back = true }
+    fn note_returned(&mut self, number: u32) {
+        let (packets, is_returned) = &mut self.held_packets[number as usize];
+        if *packets == 0 { self.unposted.push(number) } else { *is_returned = true }
     }
 
-    fn take_send(&mut self, number: u32) -> Result<Address> {
+    fn end_send(&mut self, number: u32) -> Result<Address> {
         let Some(to) = self.destinations[number as usize].take() else {
             fail!(Class::Intern, "{} ended a send twice", self.domain.name());
         };
@@ -583,7 +588,7 @@ impl Endpoint {
         Ok(to)
     }
 
-    fn take_access(&mut self, number: u32) -> Result<u64> {
+    fn end_access(&mut self, number: u32) -> Result<u64> {
         let Some(token) = self.tokens[number as usize].take() else {
             fail!(Class::Intern, "{} ended an access twice", self.domain.name());
         };
@@ -687,7 +692,7 @@ impl Endpoint {
 }
 
 /// A new endpoint that is bound to its completion queue and address vector, and not enabled yet.
-fn bound(
+fn new_bound(
     domain: &Domain,
     completions: &Object<ffi::FidCq>,
     addresses: &Object<ffi::FidAv>,
@@ -728,7 +733,7 @@ fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::Fid
 }
 
 /// Sets the longest packet: the provider returns a receive buffer when such a packet may not fit any more.
-fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Library) -> Result<()> {
+fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Libfabric) -> Result<()> {
     let calls = endpoint.calls(|record| record.ops);
     // SAFETY: the object is open; the option is a size_t.
     let code = unsafe {
@@ -752,5 +757,5 @@ fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
     let code = unsafe { (calls.getname)(endpoint.fid(), name.as_mut_ptr().cast(), &mut bytes) };
     check(domain.library(), code, || format!("{} does not say its address", domain.name()))?;
     name.truncate(bytes);
-    Ok(domain.provider.kin().before(&name))
+    Ok(domain.provider.compatibility().prefix_to(&name))
 }

@@ -22,20 +22,20 @@ const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 
 /// A file of libfabric, and why it is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLibrary {
     pub path: PathBuf,
     pub why: &'static str,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundLibrary {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.why)
     }
 }
 
 /// The file of libfabric to load: the one that the user names, or the best of this host.
-pub fn find(given: Option<&Path>) -> Found {
-    let found = |path: &Path, why| Found { path: path.to_owned(), why };
+pub fn find(given: Option<&Path>) -> FoundLibrary {
+    let found = |path: &Path, why| FoundLibrary { path: path.to_owned(), why };
     if let Some(given) = given {
         return found(given, "OUTBOARD_FABRIC_LIB names it");
     }
@@ -46,10 +46,10 @@ pub fn find(given: Option<&Path>) -> Found {
     if has_systems && DEVICES.iter().any(has_device) {
         return found(name, "the system's, which is for the fabric of this host");
     }
-    if systems.any(|path| is_2(&path)) {
+    if systems.any(|path| is_version_2(&path)) {
         return found(name, "the system's, of version 2");
     }
-    match elsewhere(&sys::tree::folder()).into_iter().find(|path| is_2(path)) {
+    match outside_the_system(&sys::tree::folder()).into_iter().find(|path| is_version_2(path)) {
         Some(path) if has_systems => {
             found(&path, "this host has no fabric, and version 2 is faster over tcp than the system's")
         }
@@ -59,7 +59,7 @@ pub fn find(given: Option<&Path>) -> Found {
 }
 
 /// The files of libfabric that may exist and that the system's loader does not find.
-fn elsewhere(own: &Path) -> Vec<PathBuf> {
+fn outside_the_system(own: &Path) -> Vec<PathBuf> {
     // Outboard's wheel is a folder in PREFIX/lib/pythonX.Y/site-packages.
     let prefix = own.ancestors().find(|folder| folder.ends_with("lib")).and_then(Path::parent);
     let prefixes = [Some(own), prefix].into_iter().flatten();
@@ -68,14 +68,14 @@ fn elsewhere(own: &Path) -> Vec<PathBuf> {
 
 /// The files that the system's loader may find by the bare name.
 fn systems() -> Vec<PathBuf> {
-    let path = settings::foreign::variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let path = settings::launcher_variables::variable("LD_LIBRARY_PATH").unwrap_or_default();
     let given = std::env::split_paths(&path).map(|folder| folder.join(NAME));
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
-    given.chain(cached(&cache)).collect()
+    given.chain(in_loader_cache(&cache)).collect()
 }
 
 /// The paths of libfabric in the loader's cache, whose strings end with a zero byte.
-fn cached(cache: &[u8]) -> Vec<PathBuf> {
+fn in_loader_cache(cache: &[u8]) -> Vec<PathBuf> {
     let strings = cache.split(|byte| *byte == 0).filter_map(|bytes| std::str::from_utf8(bytes).ok());
     // A string may follow numbers without a zero byte.
     let paths = strings.filter_map(|text| text.find('/').map(|at| Path::new(&text[at..])));
@@ -84,7 +84,7 @@ fn cached(cache: &[u8]) -> Vec<PathBuf> {
 
 /// Whether a file is a libfabric of version 2, by the names of its dynamic symbols. Reads only these, not the
 /// whole file, since every rank of a host does it.
-fn is_2(path: &Path) -> bool {
+fn is_version_2(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else { return false };
     let cache = object::ReadCache::new(file);
     let Ok(library) = object::File::parse(&cache) else { return false };
@@ -104,28 +104,28 @@ mod tests {
 
     #[test]
     fn version_2_is_known_by_its_symbols() {
-        assert!(!is_2(&std::env::current_exe().unwrap()), "these bytes are in it, but in no symbol");
-        let library = crate::Library::load(None).unwrap();
+        assert!(!is_version_2(&std::env::current_exe().unwrap()), "these bytes are in it, but in no symbol");
+        let library = crate::Libfabric::load(None).unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let loaded =
             maps.lines().find(|line| line.ends_with(NAME) || line.contains("/libfabric.so.1")).unwrap();
         let path = Path::new(&loaded[loaded.find('/').unwrap()..]);
-        assert_eq!(is_2(path), library.version().0 >= 2, "{}", path.display());
-        assert!(!is_2(Path::new("/nonexistent")) && !is_2(Path::new("/proc/self/maps")));
+        assert_eq!(is_version_2(path), library.version().0 >= 2, "{}", path.display());
+        assert!(!is_version_2(Path::new("/nonexistent")) && !is_version_2(Path::new("/proc/self/maps")));
     }
 
     #[test]
     fn folders_of_wheels_are_searched() {
         let own = Path::new("/env/lib/python3.11/site-packages/outboard");
-        let all = elsewhere(own);
+        let all = outside_the_system(own);
         assert!(all.contains(&"/env/lib/mpich/libfabric.so.1".into()), "{all:?}");
         assert!(all.contains(&own.join("lib/outboard/libfabric.so.1")), "{all:?}");
-        assert_eq!(elsewhere(Path::new("/opt/outboard")).len(), FOLDERS.len());
+        assert_eq!(outside_the_system(Path::new("/opt/outboard")).len(), FOLDERS.len());
     }
 
     #[test]
     fn paths_are_found_in_the_loaders_cache() {
         let cache = b"glibc-ld.so.cache1.1\x01\0\0libfabric.so.1\0/usr/lib/libfabric.so.1\0/usr/lib/libfabric.so.12\0";
-        assert_eq!(cached(cache), [PathBuf::from("/usr/lib/libfabric.so.1")]);
+        assert_eq!(in_loader_cache(cache), [PathBuf::from("/usr/lib/libfabric.so.1")]);
     }
 }

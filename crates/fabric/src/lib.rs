@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The network engine: libfabric's reliable datagram endpoints (FI_EP_RDM), with messages and RMA.
 //!
-//! libfabric is loaded at run time, so one binary serves machines with and without it. `Library` is the
+//! libfabric is loaded at run time, so one binary serves machines with and without it. `Libfabric` is the
 //! loaded library, `Provider` a provider with an interface of this host, `Endpoint` an open endpoint of this
 //! process. An endpoint sends packets to the addresses of other endpoints, receives into a few long buffers,
 //! and reads and writes memory that peers registered.
@@ -22,7 +22,7 @@ mod region;
 mod sizes;
 
 pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
-pub use library::Library;
-pub use provider::{Provider, RULE, Wanted, choose, is_carried_by_kernel, offers};
+pub use library::Libfabric;
+pub use provider::{Provider, ProviderChoice, RULE, choose, is_carried_by_kernel, offers};
 pub use region::{Region, RemoteMemory};
 pub use sizes::{SIZES, set_sizes};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The loaded libfabric: its few symbols, and the texts of its error numbers.
 //!
-//! Invariant: an object of libfabric lives only while its `Library` does; every object of this crate keeps an
-//! `Arc` of the `Library`.
+//! Invariant: an object of libfabric lives only while its `Libfabric` does; every object of this crate keeps an
+//! `Arc` of the `Libfabric`.
 //! Read next: `provider.rs`.
 
 use crate::ffi;
-use crate::found::{self, Found};
+use crate::found::{self, FoundLibrary};
 use error::{Class, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -26,22 +26,22 @@ type OpenFabric = unsafe extern "C" fn(*mut ffi::FabricAttr, *mut *mut ffi::FidF
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// A loaded libfabric.
-pub struct Library {
+pub struct Libfabric {
     pub(crate) get_info: GetInfo,
     pub(crate) free_info: FreeInfo,
     pub(crate) dup_info: DupInfo,
     pub(crate) open_fabric: OpenFabric,
     strerror: StrError,
     version: (u32, u32),
-    found: Found,
+    found: FoundLibrary,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
-impl Library {
+impl Libfabric {
     /// Loads the file at `path`, or the file that `found.rs` chooses. Errors (MPI_ERR_OTHER): there is no
     /// libfabric, or it is older than 1.17.
-    pub fn load(path: Option<&Path>) -> Result<Arc<Library>> {
+    pub fn load(path: Option<&Path>) -> Result<Arc<Libfabric>> {
         let found = found::find(path);
         let shown = found.path.display();
         // SAFETY: libfabric's initialisers may run at any time; the user alone can choose a file that is not
@@ -76,7 +76,7 @@ impl Library {
                 version & 0xffff
             );
         }
-        Ok(Arc::new(Library {
+        Ok(Arc::new(Libfabric {
             get_info: symbol!("fi_getinfo", GetInfo),
             free_info: symbol!("fi_freeinfo", FreeInfo),
             dup_info: symbol!("fi_dupinfo", DupInfo),
@@ -99,7 +99,7 @@ impl Library {
     }
 
     /// libfabric's text for an error number, which is negative if a call returned it and positive in records.
-    pub(crate) fn said(&self, code: isize) -> String {
+    pub(crate) fn error_text(&self, code: isize) -> String {
         // SAFETY: any number is allowed; the answer is a constant string.
         let text = unsafe { (self.strerror)(code.unsigned_abs() as c_int) };
         text_of(text).unwrap_or_else(|| format!("error {code}"))
@@ -124,21 +124,21 @@ mod tests {
     #[test]
     fn a_file_that_is_no_libfabric_is_named() {
         let missing =
-            Library::load(Some(Path::new("/nonexistent/libfabric.so"))).err().unwrap().message.clone();
+            Libfabric::load(Some(Path::new("/nonexistent/libfabric.so"))).err().unwrap().message.clone();
         assert!(
             missing.contains("/nonexistent/libfabric.so") && missing.contains("OUTBOARD_FABRIC_LIB"),
             "{missing}"
         );
-        let other = Library::load(Some(Path::new("libc.so.6"))).err().unwrap().message.clone();
+        let other = Libfabric::load(Some(Path::new("libc.so.6"))).err().unwrap().message.clone();
         assert!(other.contains("no libfabric"), "{other}");
     }
 
     #[test]
     fn the_systems_is_loaded() {
-        let library = Library::load(None).unwrap();
+        let library = Libfabric::load(None).unwrap();
         assert!(library.version() >= (1, 17));
         assert!(library.origin().contains("libfabric.so.1: "), "{}", library.origin());
-        assert_eq!(library.said(-11), library.said(11));
-        assert!(!library.said(-61).is_empty());
+        assert_eq!(library.error_text(-11), library.error_text(11));
+        assert!(!library.error_text(-61).is_empty());
     }
 }

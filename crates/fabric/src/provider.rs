@@ -8,7 +8,7 @@
 //! Read next: `endpoint.rs`, which opens an endpoint of a provider.
 
 use crate::ffi;
-use crate::library::{Library, text_of};
+use crate::library::{Libfabric, text_of};
 use error::{Class, Result, fail};
 use settings::Settings;
 use std::fmt;
@@ -28,7 +28,7 @@ const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
 /// The user's choices; the rule decides what the user has not chosen.
 #[derive(Clone, Copy, Default)]
-pub struct Wanted<'a> {
+pub struct ProviderChoice<'a> {
     /// The file of libfabric.
     pub library: Option<&'a Path>,
     /// The name of a provider, with or without its layers.
@@ -37,10 +37,10 @@ pub struct Wanted<'a> {
     pub interface: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ProviderChoice<'a> {
     /// The choices in the settings.
-    pub fn of(settings: &'a Settings) -> Wanted<'a> {
-        Wanted {
+    pub fn of(settings: &'a Settings) -> ProviderChoice<'a> {
+        ProviderChoice {
             library: settings.fabric_lib.as_deref(),
             provider: settings.fabric_provider.as_deref(),
             interface: settings.fabric_interface.as_deref(),
@@ -48,8 +48,8 @@ impl<'a> Wanted<'a> {
     }
 
     /// The choice of a provider by its name.
-    pub fn provider(name: &'a str) -> Wanted<'a> {
-        Wanted { provider: Some(name), ..Wanted::default() }
+    pub fn provider(name: &'a str) -> ProviderChoice<'a> {
+        ProviderChoice { provider: Some(name), ..ProviderChoice::default() }
     }
 }
 
@@ -58,28 +58,28 @@ impl<'a> Wanted<'a> {
 /// or with different layers, do not understand each other and wait for ever. These bytes precede libfabric's
 /// name of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kin([u8; 3]);
+pub(crate) struct Compatibility([u8; 3]);
 
-impl Kin {
+impl Compatibility {
     /// The name of an endpoint as peers get it: these bytes, then libfabric's name.
-    pub fn before(self, name: &[u8]) -> Vec<u8> {
+    pub fn prefix_to(self, name: &[u8]) -> Vec<u8> {
         [&self.0[..], name].concat()
     }
 
     /// Splits a name that peers get into these bytes and libfabric's name.
-    pub fn parted(name: &[u8]) -> Option<(Kin, &[u8])> {
+    pub fn split(name: &[u8]) -> Option<(Compatibility, &[u8])> {
         let (kin, name) = name.split_first_chunk()?;
-        Some((Kin(*kin), name))
+        Some((Compatibility(*kin), name))
     }
 
     /// Whether endpoints of these two kinds can communicate.
-    pub fn suits(self, other: Kin) -> bool {
+    pub fn suits(self, other: Compatibility) -> bool {
         let ([major, _, layers], [its_major, _, its_layers]) = (self.0, other.0);
         (major, layers) == (its_major, its_layers)
     }
 }
 
-impl fmt::Display for Kin {
+impl fmt::Display for Compatibility {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "libfabric {}.{}", self.0[0], self.0[1])
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Kin {
 
 /// A provider of libfabric with one interface of this host.
 pub struct Provider {
-    pub(crate) library: Arc<Library>,
+    pub(crate) library: Arc<Libfabric>,
     pub(crate) info: ptr::NonNull<ffi::Info>,
 }
 
@@ -119,7 +119,7 @@ impl Provider {
     }
 
     /// The library that offers the provider.
-    pub fn library(&self) -> &Library {
+    pub fn library(&self) -> &Libfabric {
         &self.library
     }
 
@@ -149,14 +149,14 @@ impl Provider {
 
     /// The IP address and port of an endpoint of this provider, by its name, if the provider uses IP.
     pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
-        self.address_of(Kin::parted(name)?.1)
+        self.address_of(Compatibility::split(name)?.1)
     }
 
     /// The compatibility of this provider's endpoints.
-    pub(crate) fn kin(&self) -> Kin {
+    pub(crate) fn compatibility(&self) -> Compatibility {
         let (major, minor) = self.library.version();
         let layers = self.name().matches(';').count();
-        Kin([major, minor, layers as u32].map(|number| number.min(255) as u8))
+        Compatibility([major, minor, layers as u32].map(|number| number.min(255) as u8))
     }
 
     /// The IP address and port in libfabric's own name of an endpoint.
@@ -186,7 +186,7 @@ impl Provider {
     }
 
     /// Whether the provider lacks an IP address that it needs: verbs makes connections by rdma_cm.
-    fn lacks_address(&self) -> bool {
+    fn lacks_ip_address(&self) -> bool {
         self.core() == "verbs" && self.address().is_none()
     }
 
@@ -208,8 +208,8 @@ impl Provider {
     }
 
     /// Whether the provider may be taken, given the user's choices.
-    pub fn suits(&self, wanted: &Wanted) -> bool {
-        if self.lacks_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
+    pub fn suits(&self, wanted: &ProviderChoice) -> bool {
+        if self.lacks_ip_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
         }
         match wanted.provider {
@@ -219,8 +219,8 @@ impl Provider {
     }
 
     /// The provider's rank under the rule, for people. `host` is the launcher's address of this host.
-    pub fn reason(&self, wanted: &Wanted, host: Option<IpAddr>) -> String {
-        if self.lacks_address() {
+    pub fn reason(&self, wanted: &ProviderChoice, host: Option<IpAddr>) -> String {
+        if self.lacks_ip_address() {
             return "not taken: verbs needs an interface with an IP address".into();
         }
         if wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
@@ -266,7 +266,11 @@ impl Drop for Provider {
 ///
 /// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): none may be taken;
 /// the sentence lists what libfabric offers.
-pub fn choose(library: &Arc<Library>, wanted: &Wanted, host: Option<IpAddr>) -> Result<Vec<Provider>> {
+pub fn choose(
+    library: &Arc<Libfabric>,
+    wanted: &ProviderChoice,
+    host: Option<IpAddr>,
+) -> Result<Vec<Provider>> {
     let all = offers(library)?;
     let names = |providers: &[Provider]| {
         let mut names: Vec<_> = providers.iter().map(Provider::name).collect();
@@ -331,7 +335,7 @@ fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
 }
 
 /// All providers that have what an endpoint needs, in libfabric's order.
-pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
+pub fn offers(library: &Arc<Libfabric>) -> Result<Vec<Provider>> {
     // SAFETY: with a null pointer it allocates an empty record with its attributes.
     let hints = unsafe { (library.dup_info)(ptr::null()) };
     let Some(hints) = ptr::NonNull::new(hints) else {
@@ -341,14 +345,14 @@ pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
     // SAFETY: the record was allocated just now, and nothing else uses it.
     let record = unsafe { hints.info.as_mut() };
     // SAFETY: its attributes were allocated with it.
-    unsafe { ask(record) };
+    unsafe { require(record) };
     let mut found = ptr::null_mut();
     // SAFETY: all pointers are null or live for the call.
     let code = unsafe {
         (library.get_info)(ffi::VERSION, ptr::null(), ptr::null(), 0, hints.info.as_ptr(), &mut found)
     };
     if code != 0 && -code != ffi::FI_ENODATA {
-        fail!(Class::Other, "libfabric cannot list its providers: {}", library.said(code as isize));
+        fail!(Class::Other, "libfabric cannot list its providers: {}", library.error_text(code as isize));
     }
     let mut all = Vec::new();
     let mut next = found;
@@ -368,7 +372,7 @@ pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
 ///
 /// # Safety
 /// The record's attributes must be allocated.
-unsafe fn ask(hints: &mut ffi::Info) {
+unsafe fn require(hints: &mut ffi::Info) {
     hints.caps = ffi::FI_MSG | ffi::FI_RMA | ffi::FI_MULTI_RECV;
     hints.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
     // SAFETY: allocated, by this function's contract.
@@ -412,36 +416,39 @@ mod tests {
 
     #[test]
     fn tcp_is_offered_and_an_unknown_provider_is_refused() {
-        let library = Library::load(None).unwrap();
+        let library = Libfabric::load(None).unwrap();
         let loopback = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let tcp = Wanted::provider("tcp");
+        let tcp = ProviderChoice::provider("tcp");
         let offers = choose(&library, &tcp, loopback).unwrap();
         assert_eq!(offers[0].core(), "tcp", "{}", offers[0]);
         assert_eq!(offers[0].address(), loopback);
-        let reason = offers[0].reason(&Wanted::default(), loopback);
+        let reason = offers[0].reason(&ProviderChoice::default(), loopback);
         assert!(reason.contains("launcher's address of this host is 127.0.0.1"), "{reason}");
-        let other = offers[0].reason(&Wanted::default(), "10.77.0.1".parse().ok());
+        let other = offers[0].reason(&ProviderChoice::default(), "10.77.0.1".parse().ok());
         assert!(other.contains("loopback"), "{other}");
         assert!(offers[0].to_string().contains("127.0.0.1"), "{}", offers[0]);
-        let wrong = Wanted::provider("carrier-pigeon");
+        let wrong = ProviderChoice::provider("carrier-pigeon");
         let error = choose(&library, &wrong, None).err().unwrap().message.clone();
         // `net` loses messages between four processes, so it is taken only if the user names it.
         assert!(
-            choose(&library, &Wanted::default(), loopback).unwrap().iter().all(|offer| offer.core() != "net")
+            choose(&library, &ProviderChoice::default(), loopback)
+                .unwrap()
+                .iter()
+                .all(|offer| offer.core() != "net")
         );
         assert!(error.contains("carrier-pigeon") && error.contains("tcp"), "{error}");
     }
 
     #[test]
     fn an_interface_that_is_named_is_taken_alone() {
-        let library = Library::load(None).unwrap();
+        let library = Libfabric::load(None).unwrap();
         for name in ["lo", "127.0.0.1", "eth77, 127.0.0.0/8"] {
-            let wanted = Wanted { interface: Some(name), ..Wanted::default() };
+            let wanted = ProviderChoice { interface: Some(name), ..ProviderChoice::default() };
             let offers = choose(&library, &wanted, None).unwrap();
             assert!(offers.iter().all(|offer| offer.domain() == "lo"), "{name}: {}", offers[0]);
             assert!(!offers.is_empty());
         }
-        let wanted = Wanted { interface: Some("eth77"), ..Wanted::default() };
+        let wanted = ProviderChoice { interface: Some("eth77"), ..ProviderChoice::default() };
         let error = choose(&library, &wanted, None).err().unwrap().message.clone();
         assert!(
             error.contains("no interface eth77") && error.contains("it has ") && error.contains("lo"),

@@ -88,7 +88,7 @@ impl Region {
                 "{} cannot register {} bytes: {}; is the limit of locked memory (ulimit -l) high enough?",
                 domain.name(),
                 span.bytes(),
-                library.said(code as isize)
+                library.error_text(code as isize)
             )
         };
         if code != 0 {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and errors.
 
-use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, Wanted, choose};
+use outboard_fabric::{
+    Config, Endpoint, Event, Libfabric, Packet, ProviderChoice, Region, RemoteMemory, Sent, choose,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
@@ -17,10 +19,11 @@ fn open(config: Config) -> Endpoint {
 }
 
 fn open_by(provider: &str, config: Config) -> Endpoint {
-    let library = Library::load(None).unwrap();
-    let provider = choose(&library, &Wanted::provider(provider), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)))
-        .unwrap()
-        .remove(0);
+    let library = Libfabric::load(None).unwrap();
+    let provider =
+        choose(&library, &ProviderChoice::provider(provider), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+            .unwrap()
+            .remove(0);
     // SAFETY: each test uses its endpoints from one thread.
     unsafe { Endpoint::open(provider, config) }.unwrap()
 }
@@ -194,7 +197,7 @@ fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     let mut ends = [open(Config::default()), open(Config::default())];
     let blocks: [_; 2] = std::array::from_fn(|i| (Block::new(BYTES), Block::new(BYTES), i));
     // SAFETY: the blocks outlive the endpoints' use of them.
-    let mut offers = [0, 1].map(|i| Some(unsafe { ends[i].offer(blocks[i].0.span()) }.unwrap()));
+    let mut offers = [0, 1].map(|i| Some(unsafe { ends[i].expose(blocks[i].0.span()) }.unwrap()));
     // SAFETY: as above.
     let into = [0, 1].map(|i| unsafe { ends[i].lend(blocks[i].1.span()) }.unwrap());
     let names = [0, 1].map(|i| ends[i].target().unwrap().to_vec());
@@ -248,7 +251,7 @@ fn a_target_takes_packets_between_reads() {
         let (theirs, ours) = (Block::new(4096), Block::new(4096));
         theirs.span().write(&packet(2, 4096));
         // SAFETY: the blocks outlive the endpoints' use of them.
-        let offer = unsafe { b.offer(theirs.span()) }.unwrap();
+        let offer = unsafe { b.expose(theirs.span()) }.unwrap();
         // SAFETY: as above.
         let into = unsafe { a.lend(ours.span()) }.unwrap();
         let target = a.insert(b.target().unwrap()).unwrap();

@@ -27,9 +27,12 @@ fn fabric_ports(ranks: u32) -> Vec<Reach> {
         segment.set_nodes(rank, ranks, &node_of, 0x5ec);
         segment.job().address.set("127.0.0.1");
         let place = segment.require(rank).unwrap();
-        let network =
-            route_fabric::Port::open(&segment, Member::Rank(place), &route_fabric::Wanted::provider("tcp"))
-                .unwrap();
+        let network = route_fabric::Port::open(
+            &segment,
+            Member::Rank(place),
+            &route_fabric::ProviderChoice::provider("tcp"),
+        )
+        .unwrap();
         (segment, place, network)
     };
     let joined: Vec<_> = (0..ranks).map(join).collect();

@@ -30,12 +30,12 @@ pub(crate) struct Connection {
 impl Connection {
     /// Whether the environment names such a socket.
     pub fn is_offered() -> bool {
-        settings::foreign::variable("PMI_FD").is_some()
+        settings::launcher_variables::variable("PMI_FD").is_some()
     }
 
     /// Registers with the launcher that the environment names, if any.
     pub fn open() -> Result<Option<Connection>> {
-        let number = |name: &str| settings::foreign::variable(name)?.to_str()?.parse::<u32>().ok();
+        let number = |name: &str| settings::launcher_variables::variable(name)?.to_str()?.parse::<u32>().ok();
         let (Some(fd), Some(rank), Some(size)) = (number("PMI_FD"), number("PMI_RANK"), number("PMI_SIZE"))
         else {
             return Ok(None);

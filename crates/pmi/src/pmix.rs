@@ -122,8 +122,8 @@ unsafe extern "C" fn lost(
 impl Connection {
     /// Whether the environment names a PMIx server.
     pub fn is_offered() -> bool {
-        settings::foreign::variable("PMIX_NAMESPACE").is_some()
-            && settings::foreign::variable("PMIX_RANK").is_some()
+        settings::launcher_variables::variable("PMIX_NAMESPACE").is_some()
+            && settings::launcher_variables::variable("PMIX_RANK").is_some()
     }
 
     /// Registers with the PMIx server that the environment names, if any.

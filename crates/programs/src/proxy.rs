@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use executor::{Borrow, Config};
 use telemetry::Counter;
 use transport::lend::Borrower;
-use transport::route_fabric::{Port, Wanted, set_sizes};
+use transport::route_fabric::{Port, ProviderChoice, set_sizes};
 use transport::shm::{Member, Segment};
 
 const HELP: &str =
@@ -51,7 +51,7 @@ pub fn run(word: Option<OsString>) -> u8 {
     };
     let (segment, settings) = (membership.segment, settings::get());
     let config = Config::of(settings, membership.tuning);
-    let open = || Port::open(segment, Member::Proxy(membership.proxy), &Wanted::of(settings));
+    let open = || Port::open(segment, Member::Proxy(membership.proxy), &ProviderChoice::of(settings));
     let borrow = match borrow(segment, settings) {
         Ok(borrow) => borrow,
         Err(error) => {
@@ -80,5 +80,5 @@ fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Opt
     }
     // Several times in the time after which a rank gives its proxy up.
     let beat_ns = (settings.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
-    Ok(Some(Box::new(Borrower::open(segment, &Wanted::of(settings), beat_ns)?)))
+    Ok(Some(Box::new(Borrower::open(segment, &ProviderChoice::of(settings), beat_ns)?)))
 }

@@ -10,46 +10,46 @@ use transport::shm::{LocalRank, Segment};
 
 /// Yields of a rank between two counts of the ranks on each cpu (docs/measured/waiting.md). The first counts
 /// come earlier, after the 1st, 2nd, 4th, ... yield, because ranks start where the kernel put them.
-const GIVES_BETWEEN: u32 = 64;
+const YIELDS_BETWEEN_COUNTS: u32 = 64;
 
 /// One rank's view of the cpus on which the ranks of its world wait.
 pub struct Cpus {
     segment: Segment,
     rank: LocalRank,
     world: Box<[LocalRank]>,
-    gives: u32,
+    yields: u32,
 }
 
 impl Cpus {
     /// Makes the view of `rank`; `world` are the ranks of its world that are on its host.
     pub fn new(segment: Segment, rank: LocalRank, world: impl IntoIterator<Item = LocalRank>) -> Cpus {
-        Cpus { segment, rank, world: world.into_iter().collect(), gives: 0 }
+        Cpus { segment, rank, world: world.into_iter().collect(), yields: 0 }
     }
 
     /// Publishes and returns the cpu on which this rank runs now.
     #[inline]
-    pub fn here(&self) -> usize {
+    pub fn publish(&self) -> usize {
         let cpu = sys::cpu::current();
         self.segment.rank(self.rank).wait_on(cpu);
         cpu
     }
 
     /// Yields the cpu, and now and then moves this rank to a cpu where fewer ranks wait.
-    pub fn give_way(&mut self) {
+    pub fn yield_cpu(&mut self) {
         count(Counter::Yields, 1);
-        self.gives = self.gives.wrapping_add(1);
-        if self.gives.is_multiple_of(GIVES_BETWEEN) || self.gives.is_power_of_two() {
-            self.even_out();
+        self.yields = self.yields.wrapping_add(1);
+        if self.yields.is_multiple_of(YIELDS_BETWEEN_COUNTS) || self.yields.is_power_of_two() {
+            self.move_to_least_used();
         }
-        sys::cpu::give_way();
+        sys::cpu::yield_cpu();
     }
 
     /// Moves this thread to the cpu on which the fewest ranks wait, if this cpu has at least two more. The
     /// kernel is late to do this for short waits: it sees all cpus busy, and wakes a rank where the rank or
     /// its waker ran.
     #[cold]
-    fn even_out(&self) {
-        let here = self.here();
+    fn move_to_least_used(&self) {
+        let here = self.publish();
         let waiting = |cpu: usize| {
             self.world.iter().filter(|rank| self.segment.rank(**rank).waits_on() == Some(cpu)).count()
         };
@@ -81,7 +81,7 @@ mod tests {
         let mut cpus = Cpus::new(segment.clone(), segment.require(0).unwrap(), segment.places());
         let work = move || {
             sys::cpu::pin(&[one, two]).unwrap();
-            (0..GIVES_BETWEEN).for_each(|_| cpus.give_way());
+            (0..YIELDS_BETWEEN_COUNTS).for_each(|_| cpus.yield_cpu());
             assert_eq!(sys::cpu::allowed().unwrap(), [one, two], "it may still go anywhere");
         };
         // In a thread of its own: the set of allowed cpus ends with the thread.

@@ -28,9 +28,9 @@ const YIELD_MAX_NS: u64 = 100_000;
 /// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once; a
 /// process that yielded gets it only after the other program's time slice.
 const SHARED_NS: u64 = 100_000_000;
-/// The same for a process whose pace has `gives_in`: while it yields to a program that computes, nothing
+/// The same for a process whose pace has `sleeps_if_shared`: while it yields to a program that computes, nothing
 /// wakes it.
-const GIVEN_IN_NS: u64 = 1_000_000_000;
+const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
 /// A wait that is configured to stay awake this long or longer never sleeps early.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
 /// When a yield of this process last took longer than `YIELD_MAX_NS`; 0 if no yield did.
@@ -54,14 +54,14 @@ pub struct Pace {
     pub nap_max: Duration,
     /// Whether the process sleeps at once, without a spin or yield, where its core is shared with processes
     /// of the job or another program wants it.
-    pub gives_in: bool,
+    pub sleeps_if_shared: bool,
 }
 
 impl Pace {
     /// The pace of a rank: awake for OUTBOARD_SPIN_US.
     pub fn of_rank(segment: &Segment) -> Pace {
         let awake = Duration::from_micros(settings::get().spin_us);
-        Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX, gives_in: false }
+        Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX, sleeps_if_shared: false }
     }
 }
 
@@ -78,7 +78,7 @@ pub enum Turn {
 
 /// What a wait does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum NextTurn {
     Spin,
     Yield,
     Sleep,
@@ -113,67 +113,67 @@ impl Idle {
     /// `still_idle` is called before a sleep and must check everything for which others ring the bell.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
-        self.wait_by(|nap| bell.sleep(nap, still_idle))
+        self.wait_with(|nap| bell.sleep(nap, still_idle))
     }
 
     /// The same with another way to sleep: `sleep` gets the longest time that it may take.
     #[inline]
-    pub fn wait_by(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
+    pub fn wait_with(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
         self.turns = self.turns.saturating_add(1);
         if self.pace.spin && !self.turns.is_multiple_of(SPINS) {
             std::hint::spin_loop();
             return Turn::Spun;
         }
-        if !self.pace.spin && !self.pace.gives_in && self.turns < YIELDS_MIN {
-            return give_way();
+        if !self.pace.spin && !self.pace.sleeps_if_shared && self.turns < YIELDS_MIN {
+            return yield_cpu();
         }
         let now = sys::clock::now();
-        match self.step(now) {
-            Step::Spin => {
+        match self.next_turn(now) {
+            NextTurn::Spin => {
                 std::hint::spin_loop();
                 Turn::Spun
             }
-            Step::Yield if self.pace.spin => {
-                let turn = give_way();
+            NextTurn::Yield if self.pace.spin => {
+                let turn = yield_cpu();
                 self.note_yield(now, sys::clock::now());
                 // The next turn without progress reads the clock again.
                 self.turns = SPINS - 1;
                 turn
             }
-            Step::Yield => give_way(),
-            Step::Sleep => self.sleep(sleep),
+            NextTurn::Yield => yield_cpu(),
+            NextTurn::Sleep => self.sleep(sleep),
         }
     }
 
     /// Decides by the clock what the wait does next.
-    fn step(&mut self, now: u64) -> Step {
+    fn next_turn(&mut self, now: u64) -> NextTurn {
         if self.since == 0 {
             self.since = now;
         }
         let waited = now - self.since;
         if u128::from(waited) >= self.pace.awake.as_nanos() {
-            return Step::Sleep;
+            return NextTurn::Sleep;
         }
         if !self.pace.spin {
-            let gives_in = self.pace.gives_in && self.pace.awake < ALWAYS_AWAKE;
-            return if gives_in { Step::Sleep } else { Step::Yield };
+            let sleeps_if_shared = self.pace.sleeps_if_shared && self.pace.awake < ALWAYS_AWAKE;
+            return if sleeps_if_shared { NextTurn::Sleep } else { NextTurn::Yield };
         }
-        if waited < SPIN_MAX_NS && !self.pace.gives_in {
-            return Step::Spin;
+        if waited < SPIN_MAX_NS && !self.pace.sleeps_if_shared {
+            return NextTurn::Spin;
         }
         let shared_at = self.shared_at.load(Ordering::Relaxed);
-        let lasts = if self.pace.gives_in { GIVEN_IN_NS } else { SHARED_NS };
+        let lasts = if self.pace.sleeps_if_shared { SHARED_SLEEPER_NS } else { SHARED_NS };
         let shared = shared_at != 0 && now.saturating_sub(shared_at) < lasts;
         match shared && self.pace.awake < ALWAYS_AWAKE {
-            true => Step::Sleep,
-            false if waited < SPIN_MAX_NS => Step::Spin,
-            false => Step::Yield,
+            true => NextTurn::Sleep,
+            false if waited < SPIN_MAX_NS => NextTurn::Spin,
+            false => NextTurn::Yield,
         }
     }
 
     /// Notes after a long yield that another program wants this core.
-    fn note_yield(&self, begun: u64, ended: u64) {
-        if ended - begun > YIELD_MAX_NS {
+    fn note_yield(&self, started: u64, ended: u64) {
+        if ended - started > YIELD_MAX_NS {
             self.shared_at.store(ended, Ordering::Relaxed);
         }
     }
@@ -192,9 +192,9 @@ impl Idle {
     }
 }
 
-fn give_way() -> Turn {
+fn yield_cpu() -> Turn {
     count(Counter::Yields, 1);
-    sys::cpu::give_way();
+    sys::cpu::yield_cpu();
     Turn::Yielded
 }
 
@@ -207,7 +207,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
 
     fn pace(spin: bool, awake: Duration) -> Pace {
-        Pace { spin, awake, nap_max: Duration::from_micros(100), gives_in: false }
+        Pace { spin, awake, nap_max: Duration::from_micros(100), sleeps_if_shared: false }
     }
 
     fn turns_until_sleep(idle: &mut Idle, bell: &Doorbell, wanted: Turn) -> u32 {
@@ -237,13 +237,13 @@ mod tests {
     }
 
     /// What a wait with `shared_at` does when it has lasted for `waited`.
-    fn step_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> Step {
+    fn next_turn_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> NextTurn {
         let mut idle = Idle { shared_at, ..Idle::new(pace(spin, AWAKE)) };
-        idle.step(BEGUN);
-        idle.step(BEGUN + waited)
+        idle.next_turn(STARTED);
+        idle.next_turn(STARTED + waited)
     }
 
-    const BEGUN: u64 = 1_000_000_000;
+    const STARTED: u64 = 1_000_000_000;
     const AWAKE: Duration = Duration::from_millis(500);
     const AWAKE_NS: u64 = 500_000_000;
 
@@ -251,65 +251,69 @@ mod tests {
     fn stays_awake_as_long_as_told() {
         static UNSHARED: AtomicU64 = AtomicU64::new(0);
         for spin in [true, false] {
-            assert_eq!(step_after(AWAKE_NS - 1, spin, &UNSHARED), Step::Yield);
-            assert_eq!(step_after(AWAKE_NS, spin, &UNSHARED), Step::Sleep);
+            assert_eq!(next_turn_after(AWAKE_NS - 1, spin, &UNSHARED), NextTurn::Yield);
+            assert_eq!(next_turn_after(AWAKE_NS, spin, &UNSHARED), NextTurn::Sleep);
         }
     }
 
     #[test]
     fn spins_for_a_moment_then_yields_and_sleeps_where_others_want_the_core() {
         static UNSHARED: AtomicU64 = AtomicU64::new(0);
-        static SHARED: AtomicU64 = AtomicU64::new(BEGUN);
-        for (shared_at, then) in [(&UNSHARED, Step::Yield), (&SHARED, Step::Sleep)] {
-            assert_eq!(step_after(SPIN_MAX_NS - 1, true, shared_at), Step::Spin);
-            assert_eq!(step_after(SPIN_MAX_NS, true, shared_at), then);
+        static SHARED: AtomicU64 = AtomicU64::new(STARTED);
+        for (shared_at, then) in [(&UNSHARED, NextTurn::Yield), (&SHARED, NextTurn::Sleep)] {
+            assert_eq!(next_turn_after(SPIN_MAX_NS - 1, true, shared_at), NextTurn::Spin);
+            assert_eq!(next_turn_after(SPIN_MAX_NS, true, shared_at), then);
         }
-        assert_eq!(step_after(SHARED_NS - 1, true, &SHARED), Step::Sleep);
-        assert_eq!(step_after(SHARED_NS, true, &SHARED), Step::Yield, "it tries again");
-        assert_eq!(step_after(SPIN_MAX_NS, false, &SHARED), Step::Yield, "peers may want it, too");
+        assert_eq!(next_turn_after(SHARED_NS - 1, true, &SHARED), NextTurn::Sleep);
+        assert_eq!(next_turn_after(SHARED_NS, true, &SHARED), NextTurn::Yield, "it tries again");
+        assert_eq!(next_turn_after(SPIN_MAX_NS, false, &SHARED), NextTurn::Yield, "peers may want it, too");
         let mut idle = Idle { shared_at: &SHARED, ..Idle::new(pace(true, ALWAYS_AWAKE)) };
-        idle.step(BEGUN);
-        assert_eq!(idle.step(BEGUN + SPIN_MAX_NS), Step::Yield, "it was told to stay awake");
+        idle.next_turn(STARTED);
+        assert_eq!(idle.next_turn(STARTED + SPIN_MAX_NS), NextTurn::Yield, "it was told to stay awake");
     }
 
     #[test]
-    fn who_gives_in_sleeps_at_once_and_for_longer() {
-        static SHARED: AtomicU64 = AtomicU64::new(BEGUN);
+    fn who_sleeps_if_shared_sleeps_at_once_and_for_longer() {
+        static SHARED: AtomicU64 = AtomicU64::new(STARTED);
         static UNSHARED: AtomicU64 = AtomicU64::new(0);
-        let step = |begun, shared_at| {
-            let pace = Pace { gives_in: true, ..pace(true, AWAKE) };
-            Idle { shared_at, ..Idle::new(pace) }.step(begun)
+        let step = |started, shared_at| {
+            let pace = Pace { sleeps_if_shared: true, ..pace(true, AWAKE) };
+            Idle { shared_at, ..Idle::new(pace) }.next_turn(started)
         };
-        assert_eq!(step(BEGUN, &UNSHARED), Step::Spin);
-        assert_eq!(step(BEGUN + GIVEN_IN_NS - 1, &SHARED), Step::Sleep);
-        assert_eq!(step(BEGUN + GIVEN_IN_NS, &SHARED), Step::Spin);
+        assert_eq!(step(STARTED, &UNSHARED), NextTurn::Spin);
+        assert_eq!(step(STARTED + SHARED_SLEEPER_NS - 1, &SHARED), NextTurn::Sleep);
+        assert_eq!(step(STARTED + SHARED_SLEEPER_NS, &SHARED), NextTurn::Spin);
     }
 
     #[test]
-    fn who_gives_in_never_yields_to_the_ranks_of_its_core() {
-        let pace = |awake| Pace { gives_in: true, ..pace(false, awake) };
+    fn who_sleeps_if_shared_never_yields_to_the_ranks_of_its_core() {
+        let pace = |awake| Pace { sleeps_if_shared: true, ..pace(false, awake) };
         let bell = Doorbell::default();
         assert_eq!(turns_until_sleep(&mut Idle::new(pace(AWAKE)), &bell, Turn::Spun), 0);
-        assert_eq!(Idle::new(pace(ALWAYS_AWAKE)).step(BEGUN), Step::Yield, "it was told to stay awake");
+        assert_eq!(
+            Idle::new(pace(ALWAYS_AWAKE)).next_turn(STARTED),
+            NextTurn::Yield,
+            "it was told to stay awake"
+        );
     }
 
     #[test]
     fn a_long_yield_tells_that_others_want_the_core() {
         static SHARED_AT: AtomicU64 = AtomicU64::new(0);
         let mut idle = Idle { shared_at: &SHARED_AT, ..Idle::new(pace(true, AWAKE)) };
-        idle.step(BEGUN);
-        let yielded = BEGUN + SPIN_MAX_NS;
+        idle.next_turn(STARTED);
+        let yielded = STARTED + SPIN_MAX_NS;
         idle.note_yield(yielded, yielded + YIELD_MAX_NS);
-        assert_eq!(idle.step(yielded + YIELD_MAX_NS), Step::Yield);
+        assert_eq!(idle.next_turn(yielded + YIELD_MAX_NS), NextTurn::Yield);
         idle.note_yield(yielded, yielded + YIELD_MAX_NS + 1);
-        assert_eq!(idle.step(yielded + YIELD_MAX_NS + 1), Step::Sleep);
+        assert_eq!(idle.next_turn(yielded + YIELD_MAX_NS + 1), NextTurn::Sleep);
     }
 
     #[test]
     fn news_prevents_sleep_and_a_bell_ends_it() {
         let shared = Arc::new((Doorbell::default(), AtomicBool::new(false)));
         let forever = Duration::from_secs(1000);
-        let mut idle = Idle::new(Pace { spin: false, awake: NOW, nap_max: forever, gives_in: false });
+        let mut idle = Idle::new(Pace { spin: false, awake: NOW, nap_max: forever, sleeps_if_shared: false });
         idle.nap = forever;
         let ringer = {
             let shared = shared.clone();
@@ -333,7 +337,8 @@ mod tests {
     #[test]
     fn naps_grow_to_their_bound() {
         let bell = Doorbell::default();
-        let mut idle = Idle::new(Pace { spin: true, awake: NOW, nap_max: 3 * NAP_MIN, gives_in: false });
+        let mut idle =
+            Idle::new(Pace { spin: true, awake: NOW, nap_max: 3 * NAP_MIN, sleeps_if_shared: false });
         turns_until_sleep(&mut idle, &bell, Turn::Spun);
         assert_eq!(idle.nap, 2 * NAP_MIN);
         idle.wait(&bell, || true);

@@ -153,7 +153,7 @@ impl Record {
         // Either this process sees that a member is busy, or the member sees that the latch is shut.
         for member in 0..self.members {
             while self.busy(member).load(Ordering::SeqCst) != 0 {
-                sys::cpu::give_way();
+                sys::cpu::yield_cpu();
             }
         }
         Latched(latch)
@@ -195,7 +195,7 @@ impl Record {
         loop {
             busy.store(0, Ordering::Release);
             while latch.load(Ordering::Relaxed) != 0 {
-                sys::cpu::give_way();
+                sys::cpu::yield_cpu();
             }
             busy.swap(1, Ordering::SeqCst);
             if latch.load(Ordering::SeqCst) == 0 {
@@ -252,7 +252,7 @@ impl Record {
             if version.is_multiple_of(2) && self.word(VERSION).load(Ordering::Relaxed) == version {
                 return Ok((version, copy?));
             }
-            sys::cpu::give_way();
+            sys::cpu::yield_cpu();
         }
     }
 

@@ -22,12 +22,12 @@ pub struct Difference {
 }
 
 /// The settings of these scopes that are set in this process, one line `NAME=value` for each.
-pub fn told(scopes: &[Scope]) -> String {
-    told_of(&crate::environment(), scopes)
+pub fn text_of_settings(scopes: &[Scope]) -> String {
+    text_of_variables(&crate::environment(), scopes)
 }
 
 /// The same for (variable, value) pairs instead of the environment.
-pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
+pub fn text_of_variables(variables: &[(String, String)], scopes: &[Scope]) -> String {
     let value = |row: &Setting| variables.iter().rev().find(|(name, _)| name == row.variable);
     rows(scopes)
         .filter_map(|(_, row)| value(row))
@@ -36,7 +36,7 @@ pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
         .collect()
 }
 
-/// The first setting of these scopes that differs between two texts of `told`.
+/// The first setting of these scopes that differs between two texts of `text_of_settings`.
 pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
     // A text without a line end at its end was cut, so it may lack settings: there is nothing to compare.
     if [theirs, ours].iter().any(|text| !text.is_empty() && !text.ends_with('\n')) {
@@ -71,7 +71,7 @@ mod tests {
 
     fn of(pairs: &[(&str, &str)], scopes: &[Scope]) -> String {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        told_of(&pairs, scopes)
+        text_of_variables(&pairs, scopes)
     }
 
     #[test]

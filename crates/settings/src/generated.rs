@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::value::{FromText, Kind, Scope, Setting, Values};
+use crate::value::{FromText, Scope, Setting, SettingKind, Values};
 
 /// All settings of this process. See [`TABLE`] for their defaults and reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -285,7 +285,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "offload",
         variable: "OUTBOARD_OFFLOAD",
-        kind: Kind::Choice(&["auto", "on", "off"]),
+        kind: SettingKind::Choice(&["auto", "on", "off"]),
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -295,7 +295,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "offload_bytes_min",
         variable: "OUTBOARD_OFFLOAD_BYTES_MIN",
-        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 0, max: u64::MAX },
         default: "16KiB",
         scope: Scope::Job,
         internal: false,
@@ -305,7 +305,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "proxies",
         variable: "OUTBOARD_PROXIES",
-        kind: Kind::Count { min: 0, max: 4096 },
+        kind: SettingKind::Count { min: 0, max: 4096 },
         default: "0",
         scope: Scope::Job,
         internal: false,
@@ -315,7 +315,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "proxy_cores",
         variable: "OUTBOARD_PROXY_CORES",
-        kind: Kind::List,
+        kind: SettingKind::List,
         default: "",
         scope: Scope::Launch,
         internal: false,
@@ -325,7 +325,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "proxy_timeout_ms",
         variable: "OUTBOARD_PROXY_TIMEOUT_MS",
-        kind: Kind::Milliseconds { min: 10, max: u64::MAX },
+        kind: SettingKind::Milliseconds { min: 10, max: u64::MAX },
         default: "2s",
         scope: Scope::Process,
         internal: false,
@@ -335,7 +335,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "proxy_poll_us",
         variable: "OUTBOARD_PROXY_POLL_US",
-        kind: Kind::Microseconds { min: 0, max: 10000000 },
+        kind: SettingKind::Microseconds { min: 0, max: 10000000 },
         default: "1ms",
         scope: Scope::Proxy,
         internal: false,
@@ -345,7 +345,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "eager_bytes_max",
         variable: "OUTBOARD_EAGER_BYTES_MAX",
-        kind: Kind::Bytes { min: 0, max: 1073741824 },
+        kind: SettingKind::Bytes { min: 0, max: 1073741824 },
         default: "64KiB",
         scope: Scope::Process,
         internal: false,
@@ -355,7 +355,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "eager_credit_bytes",
         variable: "OUTBOARD_EAGER_CREDIT_BYTES",
-        kind: Kind::Bytes { min: 65536, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 65536, max: u64::MAX },
         default: "16MiB",
         scope: Scope::Process,
         internal: false,
@@ -365,7 +365,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "large_protocol",
         variable: "OUTBOARD_LARGE_PROTOCOL",
-        kind: Kind::Choice(&["auto", "cma", "cells"]),
+        kind: SettingKind::Choice(&["auto", "cma", "cells"]),
         default: "auto",
         scope: Scope::Process,
         internal: false,
@@ -375,7 +375,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "tuning",
         variable: "OUTBOARD_TUNING",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Launch,
         internal: false,
@@ -385,7 +385,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "cma",
         variable: "OUTBOARD_CMA",
-        kind: Kind::Choice(&["auto", "off"]),
+        kind: SettingKind::Choice(&["auto", "off"]),
         default: "auto",
         scope: Scope::Launch,
         internal: false,
@@ -395,7 +395,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "fabric_lib",
         variable: "OUTBOARD_FABRIC_LIB",
-        kind: Kind::Path,
+        kind: SettingKind::Path,
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -405,7 +405,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "fabric_provider",
         variable: "OUTBOARD_FABRIC_PROVIDER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -415,7 +415,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "fabric_interface",
         variable: "OUTBOARD_FABRIC_INTERFACE",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -425,7 +425,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "fabric_tell",
         variable: "OUTBOARD_FABRIC_TELL",
-        kind: Kind::Flag,
+        kind: SettingKind::Flag,
         default: "0",
         scope: Scope::Process,
         internal: false,
@@ -435,7 +435,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "pmix_lib",
         variable: "OUTBOARD_PMIX_LIB",
-        kind: Kind::Path,
+        kind: SettingKind::Path,
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -445,7 +445,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "cma_refused_bytes_min",
         variable: "OUTBOARD_CMA_REFUSED_BYTES_MIN",
-        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 0, max: u64::MAX },
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -455,7 +455,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "inline_bytes_max",
         variable: "OUTBOARD_INLINE_BYTES_MAX",
-        kind: Kind::Bytes { min: 0, max: 1073741824 },
+        kind: SettingKind::Bytes { min: 0, max: 1073741824 },
         default: "0",
         scope: Scope::Job,
         internal: false,
@@ -465,7 +465,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "chunk_bytes",
         variable: "OUTBOARD_CHUNK_BYTES",
-        kind: Kind::Bytes { min: 4096, max: 1073741824 },
+        kind: SettingKind::Bytes { min: 4096, max: 1073741824 },
         default: "256KiB",
         scope: Scope::Process,
         internal: false,
@@ -475,7 +475,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "barrier",
         variable: "OUTBOARD_BARRIER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -485,7 +485,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "bcast",
         variable: "OUTBOARD_BCAST",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -495,7 +495,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "gather",
         variable: "OUTBOARD_GATHER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -505,7 +505,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "gatherv",
         variable: "OUTBOARD_GATHERV",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -515,7 +515,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "scatter",
         variable: "OUTBOARD_SCATTER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -525,7 +525,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "scatterv",
         variable: "OUTBOARD_SCATTERV",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -535,7 +535,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "allgather",
         variable: "OUTBOARD_ALLGATHER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -545,7 +545,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "allgatherv",
         variable: "OUTBOARD_ALLGATHERV",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -555,7 +555,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "alltoall",
         variable: "OUTBOARD_ALLTOALL",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -565,7 +565,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "alltoallv",
         variable: "OUTBOARD_ALLTOALLV",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -575,7 +575,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "alltoallw",
         variable: "OUTBOARD_ALLTOALLW",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -585,7 +585,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "reduce",
         variable: "OUTBOARD_REDUCE",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -595,7 +595,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "allreduce",
         variable: "OUTBOARD_ALLREDUCE",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -605,7 +605,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "reduce_scatter_block",
         variable: "OUTBOARD_REDUCE_SCATTER_BLOCK",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -615,7 +615,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "reduce_scatter",
         variable: "OUTBOARD_REDUCE_SCATTER",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -625,7 +625,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "scan",
         variable: "OUTBOARD_SCAN",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -635,7 +635,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "exscan",
         variable: "OUTBOARD_EXSCAN",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "auto",
         scope: Scope::Job,
         internal: false,
@@ -645,7 +645,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "reproducible",
         variable: "OUTBOARD_REPRODUCIBLE",
-        kind: Kind::Choice(&["run", "placement"]),
+        kind: SettingKind::Choice(&["run", "placement"]),
         default: "run",
         scope: Scope::Job,
         internal: false,
@@ -655,7 +655,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "schedule_cache_entries",
         variable: "OUTBOARD_SCHEDULE_CACHE_ENTRIES",
-        kind: Kind::Count { min: 1, max: 1000000 },
+        kind: SettingKind::Count { min: 1, max: 1000000 },
         default: "256",
         scope: Scope::Process,
         internal: false,
@@ -665,7 +665,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "spin_us",
         variable: "OUTBOARD_SPIN_US",
-        kind: Kind::Microseconds { min: 0, max: 10000000 },
+        kind: SettingKind::Microseconds { min: 0, max: 10000000 },
         default: "10ms",
         scope: Scope::Process,
         internal: false,
@@ -675,7 +675,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "arena_bytes",
         variable: "OUTBOARD_ARENA_BYTES",
-        kind: Kind::Bytes { min: 1048576, max: 70368744177664 },
+        kind: SettingKind::Bytes { min: 1048576, max: 70368744177664 },
         default: "",
         scope: Scope::Launch,
         internal: false,
@@ -685,7 +685,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "malloc",
         variable: "OUTBOARD_MALLOC",
-        kind: Kind::Choice(&["libc", "arena"]),
+        kind: SettingKind::Choice(&["libc", "arena"]),
         default: "libc",
         scope: Scope::Launch,
         internal: false,
@@ -695,7 +695,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "malloc_bytes_min",
         variable: "OUTBOARD_MALLOC_BYTES_MIN",
-        kind: Kind::Bytes { min: 4096, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 4096, max: u64::MAX },
         default: "64KiB",
         scope: Scope::Launch,
         internal: false,
@@ -705,7 +705,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "claim_cores",
         variable: "OUTBOARD_CLAIM_CORES",
-        kind: Kind::Flag,
+        kind: SettingKind::Flag,
         default: "1",
         scope: Scope::Launch,
         internal: false,
@@ -715,7 +715,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "spawn_ranks_max",
         variable: "OUTBOARD_SPAWN_RANKS_MAX",
-        kind: Kind::Count { min: 0, max: 4095 },
+        kind: SettingKind::Count { min: 0, max: 4095 },
         default: "256",
         scope: Scope::Launch,
         internal: false,
@@ -725,7 +725,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "launch_fanout",
         variable: "OUTBOARD_LAUNCH_FANOUT",
-        kind: Kind::Count { min: 2, max: 4096 },
+        kind: SettingKind::Count { min: 2, max: 4096 },
         default: "",
         scope: Scope::Launch,
         internal: false,
@@ -735,7 +735,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "launch_silence_ms",
         variable: "OUTBOARD_LAUNCH_SILENCE_MS",
-        kind: Kind::Milliseconds { min: 5000, max: u64::MAX },
+        kind: SettingKind::Milliseconds { min: 5000, max: u64::MAX },
         default: "45s",
         scope: Scope::Launch,
         internal: false,
@@ -745,7 +745,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "connect_timeout_ms",
         variable: "OUTBOARD_CONNECT_TIMEOUT_MS",
-        kind: Kind::Milliseconds { min: 0, max: u64::MAX },
+        kind: SettingKind::Milliseconds { min: 0, max: u64::MAX },
         default: "180s",
         scope: Scope::Process,
         internal: false,
@@ -755,7 +755,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "device",
         variable: "OUTBOARD_DEVICE",
-        kind: Kind::Choice(&["off", "auto", "cuda", "hip", "sentinel"]),
+        kind: SettingKind::Choice(&["off", "auto", "cuda", "hip", "sentinel"]),
         default: "off",
         scope: Scope::Job,
         internal: false,
@@ -765,7 +765,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "device_bytes_min",
         variable: "OUTBOARD_DEVICE_BYTES_MIN",
-        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 0, max: u64::MAX },
         default: "64KiB",
         scope: Scope::Job,
         internal: false,
@@ -775,7 +775,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "device_seed",
         variable: "OUTBOARD_DEVICE_SEED",
-        kind: Kind::Count { min: 0, max: u64::MAX },
+        kind: SettingKind::Count { min: 0, max: u64::MAX },
         default: "0",
         scope: Scope::Process,
         internal: false,
@@ -785,7 +785,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "ccl",
         variable: "OUTBOARD_CCL",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "off",
         scope: Scope::Job,
         internal: false,
@@ -795,7 +795,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "ccl_bytes_min",
         variable: "OUTBOARD_CCL_BYTES_MIN",
-        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        kind: SettingKind::Bytes { min: 0, max: u64::MAX },
         default: "0",
         scope: Scope::Job,
         internal: false,
@@ -805,7 +805,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "check",
         variable: "OUTBOARD_CHECK",
-        kind: Kind::Count { min: 0, max: 2 },
+        kind: SettingKind::Count { min: 0, max: 2 },
         default: "0",
         scope: Scope::Job,
         internal: false,
@@ -815,7 +815,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "crash",
         variable: "OUTBOARD_CRASH",
-        kind: Kind::Choice(&["report", "wait", "off"]),
+        kind: SettingKind::Choice(&["report", "wait", "off"]),
         default: "report",
         scope: Scope::Process,
         internal: false,
@@ -825,7 +825,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "stats",
         variable: "OUTBOARD_STATS",
-        kind: Kind::Flag,
+        kind: SettingKind::Flag,
         default: "0",
         scope: Scope::Process,
         internal: false,
@@ -835,7 +835,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "trace",
         variable: "OUTBOARD_TRACE",
-        kind: Kind::Path,
+        kind: SettingKind::Path,
         default: "",
         scope: Scope::Process,
         internal: false,
@@ -845,7 +845,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "trace_events_max",
         variable: "OUTBOARD_TRACE_EVENTS_MAX",
-        kind: Kind::Count { min: 1, max: 100000000 },
+        kind: SettingKind::Count { min: 1, max: 100000000 },
         default: "200000",
         scope: Scope::Process,
         internal: false,
@@ -855,7 +855,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "job_fd",
         variable: "OUTBOARD_JOB_FD",
-        kind: Kind::Count { min: 0, max: 2147483647 },
+        kind: SettingKind::Count { min: 0, max: 2147483647 },
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -865,7 +865,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "rank",
         variable: "OUTBOARD_RANK",
-        kind: Kind::Count { min: 0, max: 4294967295 },
+        kind: SettingKind::Count { min: 0, max: 4294967295 },
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -875,7 +875,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "parents",
         variable: "OUTBOARD_PARENTS",
-        kind: Kind::List,
+        kind: SettingKind::List,
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -885,7 +885,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "proxy",
         variable: "OUTBOARD_PROXY",
-        kind: Kind::Count { min: 0, max: 4294967295 },
+        kind: SettingKind::Count { min: 0, max: 4294967295 },
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -895,7 +895,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "job_id",
         variable: "OUTBOARD_JOB_ID",
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -905,7 +905,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "universe_size",
         variable: "OUTBOARD_UNIVERSE_SIZE",
-        kind: Kind::Count { min: 0, max: 2147483647 },
+        kind: SettingKind::Count { min: 0, max: 2147483647 },
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -915,7 +915,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "launcher_pid",
         variable: "OUTBOARD_LAUNCHER_PID",
-        kind: Kind::Count { min: 0, max: 4294967295 },
+        kind: SettingKind::Count { min: 0, max: 4294967295 },
         default: "",
         scope: Scope::Launch,
         internal: true,
@@ -936,7 +936,7 @@ pub enum Offload {
 }
 
 impl FromText for Offload {
-    fn from_text(_: &Kind, text: &str) -> Result<Offload, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Offload, String> {
         match text {
             "auto" => Ok(Offload::Auto),
             "on" => Ok(Offload::On),
@@ -958,7 +958,7 @@ pub enum LargeProtocol {
 }
 
 impl FromText for LargeProtocol {
-    fn from_text(_: &Kind, text: &str) -> Result<LargeProtocol, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<LargeProtocol, String> {
         match text {
             "auto" => Ok(LargeProtocol::Auto),
             "cma" => Ok(LargeProtocol::Cma),
@@ -978,7 +978,7 @@ pub enum Cma {
 }
 
 impl FromText for Cma {
-    fn from_text(_: &Kind, text: &str) -> Result<Cma, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Cma, String> {
         match text {
             "auto" => Ok(Cma::Auto),
             "off" => Ok(Cma::Off),
@@ -997,7 +997,7 @@ pub enum Reproducible {
 }
 
 impl FromText for Reproducible {
-    fn from_text(_: &Kind, text: &str) -> Result<Reproducible, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Reproducible, String> {
         match text {
             "run" => Ok(Reproducible::Run),
             "placement" => Ok(Reproducible::Placement),
@@ -1016,7 +1016,7 @@ pub enum Malloc {
 }
 
 impl FromText for Malloc {
-    fn from_text(_: &Kind, text: &str) -> Result<Malloc, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Malloc, String> {
         match text {
             "libc" => Ok(Malloc::Libc),
             "arena" => Ok(Malloc::Arena),
@@ -1041,7 +1041,7 @@ pub enum Device {
 }
 
 impl FromText for Device {
-    fn from_text(_: &Kind, text: &str) -> Result<Device, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Device, String> {
         match text {
             "off" => Ok(Device::Off),
             "auto" => Ok(Device::Auto),
@@ -1065,7 +1065,7 @@ pub enum Crash {
 }
 
 impl FromText for Crash {
-    fn from_text(_: &Kind, text: &str) -> Result<Crash, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Crash, String> {
         match text {
             "report" => Ok(Crash::Report),
             "wait" => Ok(Crash::Wait),

@@ -5,7 +5,7 @@
 //! `get`. No other code of the library reads the environment, so `outboard info` shows all that matters.
 //!
 //! Read next: `value.rs` (units and bounds), `agree.rs` (settings that processes must have alike),
-//! `foreign.rs` (the few variables of other launchers that concern Outboard).
+//! `launcher_variables.rs` (the few variables of other launchers that concern Outboard).
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 use error::{Error, Result};
 
 pub mod agree;
-pub mod foreign;
 mod generated;
+pub mod launcher_variables;
 mod value;
 
 pub use generated::*;
-pub use value::{Kind, Scope, Setting, bytes, list};
+pub use value::{Scope, Setting, SettingKind, bytes, list};
 
 /// The settings of this process; the defaults if [`load`] refused the environment.
 pub fn get() -> &'static Settings {
@@ -52,7 +52,7 @@ pub fn unknown() -> Vec<String> {
 }
 
 /// The text of a setting in this environment, or `None` if the variable is not set.
-pub fn given(setting: &Setting) -> Option<String> {
+pub fn text_in_environment(setting: &Setting) -> Option<String> {
     std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
 }
 

@@ -14,7 +14,7 @@ pub struct Setting {
     /// The environment variable.
     pub variable: &'static str,
     /// Type and bounds.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// The default as a user would write it; empty if the setting is not set by default.
     pub default: &'static str,
     /// Which processes read it, and which must agree on it.
@@ -43,7 +43,7 @@ pub enum Scope {
 /// The type of a setting. Bounds are inclusive, in bytes, milliseconds or microseconds.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The table's head comment describes the types.
-pub enum Kind {
+pub enum SettingKind {
     Bytes { min: u64, max: u64 },
     Count { min: u64, max: u64 },
     Milliseconds { min: u64, max: u64 },
@@ -61,7 +61,7 @@ const MILLISECOND_UNITS: &[(&str, u64)] = &[("s", 1000), ("ms", 1), ("", 1)];
 const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us", 1), ("", 1)];
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
-impl Kind {
+impl SettingKind {
     /// The number that a text means, in the unit at the end of the setting's name; `None` if the text is not
     /// allowed or the kind is not a number.
     pub fn number(&self, text: &str) -> Option<u64> {
@@ -71,19 +71,19 @@ impl Kind {
     /// The values that a user may write, for error sentences and `outboard info`.
     pub fn allowed(&self) -> String {
         match *self {
-            Kind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
-            Kind::Count { min, max } => bounds("a whole number", NO_UNITS, min, max),
-            Kind::Milliseconds { min, max } => {
+            SettingKind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
+            SettingKind::Count { min, max } => bounds("a whole number", NO_UNITS, min, max),
+            SettingKind::Milliseconds { min, max } => {
                 bounds("milliseconds, as 500 or 2s", MILLISECOND_UNITS, min, max)
             }
-            Kind::Microseconds { min, max } => {
+            SettingKind::Microseconds { min, max } => {
                 bounds("microseconds, as 50us or 1ms", MICROSECOND_UNITS, min, max)
             }
-            Kind::Flag => "0, 1, off, on, no, yes, false, true".into(),
-            Kind::Choice(choices) => choices.join(", "),
-            Kind::List => "whole numbers and ranges, as 0,2-3".into(),
-            Kind::Path => "a path".into(),
-            Kind::Text => "text".into(),
+            SettingKind::Flag => "0, 1, off, on, no, yes, false, true".into(),
+            SettingKind::Choice(choices) => choices.join(", "),
+            SettingKind::List => "whole numbers and ranges, as 0,2-3".into(),
+            SettingKind::Path => "a path".into(),
+            SettingKind::Text => "text".into(),
         }
     }
 }
@@ -106,23 +106,23 @@ fn with_unit(value: u64, units: &[(&str, u64)]) -> String {
 /// A type of a field of `Settings`, which can be made from text.
 pub trait FromText: Sized {
     /// The value, or a sentence about what is wrong with the text.
-    fn from_text(kind: &Kind, text: &str) -> Result<Self, String>;
+    fn from_text(kind: &SettingKind, text: &str) -> Result<Self, String>;
 }
 
 impl FromText for u64 {
-    fn from_text(kind: &Kind, text: &str) -> Result<u64, String> {
+    fn from_text(kind: &SettingKind, text: &str) -> Result<u64, String> {
         match *kind {
-            Kind::Bytes { min, max } => number(text, BYTE_UNITS, min, max),
-            Kind::Count { min, max } => number(text, NO_UNITS, min, max),
-            Kind::Milliseconds { min, max } => number(text, MILLISECOND_UNITS, min, max),
-            Kind::Microseconds { min, max } => number(text, MICROSECOND_UNITS, min, max),
+            SettingKind::Bytes { min, max } => number(text, BYTE_UNITS, min, max),
+            SettingKind::Count { min, max } => number(text, NO_UNITS, min, max),
+            SettingKind::Milliseconds { min, max } => number(text, MILLISECOND_UNITS, min, max),
+            SettingKind::Microseconds { min, max } => number(text, MICROSECOND_UNITS, min, max),
             _ => Err("not a number".into()),
         }
     }
 }
 
 impl FromText for bool {
-    fn from_text(_: &Kind, text: &str) -> Result<bool, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<bool, String> {
         match text.to_ascii_lowercase().as_str() {
             "1" | "on" | "yes" | "true" => Ok(true),
             "0" | "off" | "no" | "false" | "" => Ok(false),
@@ -132,19 +132,19 @@ impl FromText for bool {
 }
 
 impl FromText for Vec<u64> {
-    fn from_text(_: &Kind, text: &str) -> Result<Vec<u64>, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<Vec<u64>, String> {
         list(text)
     }
 }
 
 impl FromText for PathBuf {
-    fn from_text(_: &Kind, text: &str) -> Result<PathBuf, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<PathBuf, String> {
         Ok(text.into())
     }
 }
 
 impl FromText for String {
-    fn from_text(_: &Kind, text: &str) -> Result<String, String> {
+    fn from_text(_: &SettingKind, text: &str) -> Result<String, String> {
         Ok(text.into())
     }
 }
@@ -251,11 +251,11 @@ mod tests {
     #[test]
     fn bounds_are_told_with_units() {
         assert_eq!(
-            Kind::Bytes { min: 4096, max: 1 << 30 }.allowed(),
+            SettingKind::Bytes { min: 4096, max: 1 << 30 }.allowed(),
             "bytes, as 4096 or 16KiB, from 4KiB to 1GiB"
         );
         assert_eq!(
-            Kind::Microseconds { min: 0, max: 10_000_000 }.allowed(),
+            SettingKind::Microseconds { min: 0, max: 10_000_000 }.allowed(),
             "microseconds, as 50us or 1ms, from 0 to 10s"
         );
     }

@@ -32,7 +32,7 @@ pub fn current() -> usize {
 /// Pauses between two loads of memory that another core writes. Without the pause the processor has many
 /// loads under way at once, and discards all of them when the memory changes.
 #[inline(always)]
-pub fn look_again() {
+pub fn pause_between_loads() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every processor of this architecture has the instruction, and it changes no memory.
     unsafe {
@@ -43,7 +43,7 @@ pub fn look_again() {
 }
 
 /// Yields the cpu to another thread that wants it, if there is one (sched_yield): 0.3-2 us.
-pub fn give_way() {
+pub fn yield_cpu() {
     // SAFETY: takes no arguments and cannot fail on Linux.
     unsafe { libc::sched_yield() };
 }
@@ -79,7 +79,7 @@ mod tests {
             assert!(!all.is_empty());
             pin(&all[..1]).unwrap();
             assert_eq!(allowed().unwrap(), &all[..1]);
-            give_way();
+            yield_cpu();
             assert_eq!(current(), all[0]);
             pin(&all).unwrap();
             assert_eq!(allowed().unwrap(), all);

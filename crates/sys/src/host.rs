@@ -9,7 +9,7 @@ pub fn name() -> String {
 }
 
 /// A random number that no other program can guess.
-pub fn secret() -> Result<u64> {
+pub fn random_number() -> Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
@@ -22,6 +22,6 @@ mod tests {
     #[test]
     fn a_name_without_a_line_end_and_numbers_that_differ() {
         assert!(!name().is_empty() && !name().contains('\n'));
-        assert_ne!(secret().unwrap(), secret().unwrap());
+        assert_ne!(random_number().unwrap(), random_number().unwrap());
     }
 }

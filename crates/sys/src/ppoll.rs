@@ -32,7 +32,7 @@ pub struct Thread(pub u64);
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum WaitEnd {
     /// Another thread or process woke the thread.
     Woken,
     /// A descriptor is readable, or has failed.
@@ -83,7 +83,7 @@ impl Waiter {
     }
 
     /// Waits until one of at most `FDS_MAX` descriptors is ready, the thread is woken, or `timeout`.
-    pub fn wait(&self, fds: &[BorrowedFd], timeout: Duration) -> Ended {
+    pub fn wait(&self, fds: &[BorrowedFd], timeout: Duration) -> WaitEnd {
         let mut list = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; FDS_MAX];
         for (entry, fd) in list[..fds.len()].iter_mut().zip(fds) {
             entry.fd = fd.as_raw_fd();
@@ -95,10 +95,10 @@ impl Waiter {
         // SAFETY: the kernel reads and writes `fds.len()` entries of the list, and reads the time and the
         // mask.
         match unsafe { libc::ppoll(list.as_mut_ptr(), fds.len() as libc::nfds_t, &time, &self.open) } {
-            0 => Ended::TimedOut,
+            0 => WaitEnd::TimedOut,
             // With open descriptors the only error is an interruption (EINTR).
-            ready if ready < 0 => Ended::Woken,
-            _ => Ended::Ready,
+            ready if ready < 0 => WaitEnd::Woken,
+            _ => WaitEnd::Ready,
         }
     }
 }
@@ -123,18 +123,18 @@ mod tests {
     fn a_descriptor_a_call_or_time_ends_a_wait() {
         let waiter = Waiter::new().unwrap();
         let (mut far, near) = UnixStream::pair().unwrap();
-        assert_eq!(waiter.wait(&[near.as_fd()], Duration::from_millis(1)), Ended::TimedOut);
+        assert_eq!(waiter.wait(&[near.as_fd()], Duration::from_millis(1)), WaitEnd::TimedOut);
         assert!(wake(waiter.thread()));
-        assert_eq!(waiter.wait(&[near.as_fd()], LONG), Ended::Woken, "a call before the wait counts");
-        assert_eq!(waiter.wait(&[], Duration::ZERO), Ended::TimedOut, "and counts once");
+        assert_eq!(waiter.wait(&[near.as_fd()], LONG), WaitEnd::Woken, "a call before the wait counts");
+        assert_eq!(waiter.wait(&[], Duration::ZERO), WaitEnd::TimedOut, "and counts once");
         far.write_all(&[1]).unwrap();
-        assert_eq!(waiter.wait(&[near.as_fd()], LONG), Ended::Ready);
+        assert_eq!(waiter.wait(&[near.as_fd()], LONG), WaitEnd::Ready);
         let thread = waiter.thread();
         let caller = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(5));
             wake(thread)
         });
-        assert_eq!(waiter.wait(&[], LONG), Ended::Woken);
+        assert_eq!(waiter.wait(&[], LONG), WaitEnd::Woken);
         assert!(caller.join().unwrap());
     }
 

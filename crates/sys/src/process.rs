@@ -42,7 +42,7 @@ impl Stat {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is the program's name in parentheses, which may hold anything.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         let ticks = number(11)? + number(12)?;
         Some(Stat {
             is_runnable: *fields.first()? == "R",
@@ -71,7 +71,7 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
 
 /// The ends that [`first_ends`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub struct EndsFound {
     /// The processes that have ended, as indices into the caller's list.
     pub processes: Vec<usize>,
     /// Whether the other end of the stream has been closed.
@@ -80,17 +80,17 @@ pub struct Ends {
 
 /// Waits up to `timeout` (`None`: for ever) until one of these processes has ended, or the other end of a
 /// stream has been closed. Reads nothing from the stream.
-pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Duration>) -> Result<Ends> {
+pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Duration>) -> Result<EndsFound> {
     let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
     let mut list = vec![PollFd::new(&stream, PollFlags::RDHUP)];
     list.extend(processes.iter().map(|process| PollFd::new(process, PollFlags::IN)));
     match poll(&mut list, time.as_ref()) {
-        Err(rustix::io::Errno::INTR) => return Ok(Ends::default()),
+        Err(rustix::io::Errno::INTR) => return Ok(EndsFound::default()),
         other => other?,
     };
     let ended = |entry: &PollFd| !entry.revents().is_empty();
-    let places = (0..processes.len()).filter(|place| ended(&list[place + 1]));
-    Ok(Ends { processes: places.collect(), stream: ended(&list[0]) })
+    let indices = (0..processes.len()).filter(|index| ended(&list[index + 1]));
+    Ok(EndsFound { processes: indices.collect(), stream: ended(&list[0]) })
 }
 
 impl Process {
@@ -200,12 +200,12 @@ mod tests {
         let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         theirs.write_all(b"x").unwrap();
         let look = |stream: &_| first_ends(&held, stream, Some(Duration::ZERO)).unwrap();
-        assert_eq!(look(&ours), Ends::default(), "a byte is no end");
+        assert_eq!(look(&ours), EndsFound::default(), "a byte is no end");
         drop(theirs);
-        assert_eq!(first_ends(&held, &ours, None).unwrap(), Ends { processes: vec![], stream: true });
+        assert_eq!(first_ends(&held, &ours, None).unwrap(), EndsFound { processes: vec![], stream: true });
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(look(&ours), Ends { processes: vec![0], stream: true });
+        assert_eq!(look(&ours), EndsFound { processes: vec![0], stream: true });
         assert_eq!(ours.read(&mut [0; 4]).unwrap(), 1);
     }
 

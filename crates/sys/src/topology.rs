@@ -10,7 +10,7 @@ pub const KINDS: [&str; 8] =
 
 /// Where some cpus are among the instances of a kind of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Locality {
     /// All are in one instance, whose first cpu this is.
     Within(usize),
     /// They are in more than one instance.
@@ -19,14 +19,14 @@ pub enum Place {
 
 /// Where `cpus` are among the instances of `kind`; `None` without cpus, or if the kernel does not know the
 /// kind.
-pub fn place(kind: &str, cpus: &[usize]) -> Option<Place> {
-    place_under(Path::new("/sys/devices/system"), kind, cpus)
+pub fn locality(kind: &str, cpus: &[usize]) -> Option<Locality> {
+    locality_under(Path::new("/sys/devices/system"), kind, cpus)
 }
 
-fn place_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Place> {
+fn locality_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Locality> {
     let instance = instance(system, kind, *cpus.first()?)?;
     let within = cpus.iter().all(|cpu| instance.contains(cpu));
-    Some(if within { Place::Within(*instance.iter().min()?) } else { Place::Across })
+    Some(if within { Locality::Within(*instance.iter().min()?) } else { Locality::Across })
 }
 
 /// The cpus that share an instance of `kind` with `cpu`; only `cpu` itself if the kernel does not say.
@@ -107,8 +107,8 @@ mod tests {
     fn places_by_kind() {
         let root = std::env::temp_dir().join(format!("outboard-topology-{}", std::process::id()));
         machine(&root);
-        let of = |cpus: &[usize]| KINDS.map(|kind| place_under(&root, kind, cpus));
-        let (within, across) = (|cpu| Some(Place::Within(cpu)), Some(Place::Across));
+        let of = |cpus: &[usize]| KINDS.map(|kind| locality_under(&root, kind, cpus));
+        let (within, across) = (|cpu| Some(Locality::Within(cpu)), Some(Locality::Across));
         let one = of(&[6]);
         assert_eq!(one, [within(0), within(2), within(2), within(2), None, within(2), within(2), within(6)]);
         let package = of(&[2, 7]);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn this_machine() {
         let cpus = crate::cpu::allowed().unwrap();
-        assert_eq!(place("PU", &cpus[..1]), Some(Place::Within(cpus[0])));
-        assert_eq!(place("Teapot", &cpus), None);
+        assert_eq!(locality("PU", &cpus[..1]), Some(Locality::Within(cpus[0])));
+        assert_eq!(locality("Teapot", &cpus), None);
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
-use fabric::{Address, Config, Endpoint, Event, Library, Region, RemoteMemory, Sent, Wanted};
+use fabric::{Address, Config, Endpoint, Event, Libfabric, ProviderChoice, Region, RemoteMemory, Sent};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,7 +84,7 @@ struct Open {
 impl Lender {
     /// Opens an endpoint for memory, as `route_fabric::Port::open` opens one for packets. Errors
     /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
-    pub fn open(segment: &Segment, wanted: &Wanted) -> Result<Lender> {
+    pub fn open(segment: &Segment, wanted: &ProviderChoice) -> Result<Lender> {
         let endpoint = endpoint(segment, wanted, 1)?;
         let name = endpoint.name().to_vec();
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
@@ -196,7 +196,7 @@ pub struct Borrower {
 impl Borrower {
     /// Opens an endpoint. `beat_ns`: how often the heartbeat is written, in nanoseconds. Errors
     /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
-    pub fn open(segment: &Segment, wanted: &Wanted, beat_ns: u64) -> Result<Borrower> {
+    pub fn open(segment: &Segment, wanted: &ProviderChoice, beat_ns: u64) -> Result<Borrower> {
         let mut endpoint = endpoint(segment, wanted, STAGING)?;
         let staging = Block::new(STAGING * STAGING_BYTES);
         // SAFETY: the block lives as long as the region, in one value.
@@ -379,7 +379,7 @@ impl Borrower {
         self.beat();
         if !self.poll() {
             // The other side may need this core.
-            sys::cpu::give_way();
+            sys::cpu::yield_cpu();
         }
     }
 
@@ -414,11 +414,11 @@ impl Borrower {
     }
 }
 
-fn endpoint(segment: &Segment, wanted: &Wanted, accesses_max: usize) -> Result<Endpoint> {
+fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> Result<Endpoint> {
     // Nobody sends packets here.
     let (packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes) = (256, 1, 2, 4096);
     let config = Config { packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes, accesses_max };
-    let library = Library::load(wanted.library)?;
+    let library = Libfabric::load(wanted.library)?;
     let address = segment.job().address.text().parse().ok();
     let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
     // SAFETY: a lender's lock is around each use; a borrower has one thread.
@@ -435,8 +435,8 @@ mod tests {
     fn pair() -> (Lender, Borrower, Segment) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 }).unwrap();
         segment.job().address.set("127.0.0.1");
-        let lender = Lender::open(&segment, &Wanted::provider("tcp")).unwrap();
-        let mut borrower = Borrower::open(&segment, &Wanted::provider("tcp"), BEAT_NS).unwrap();
+        let lender = Lender::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
+        let mut borrower = Borrower::open(&segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
         let heartbeat = lender.lend(segment.heartbeat(0)).unwrap();
         assert!(borrower.is_lost(0) && !borrower.meet(0, b"no name", heartbeat));
         assert!(borrower.meet(0, lender.name(), heartbeat));
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn the_heart_beats_in_a_wait() {
         let (lender, mut borrower, segment) = pair();
-        let silent = Lender::open(&segment, &Wanted::provider("tcp")).unwrap();
+        let silent = Lender::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
         let (memory, word) = (Block::new(64), Block::new(8));
         let lent = silent.lend(memory.span()).unwrap();
         let other = silent.lend(word.span()).unwrap();

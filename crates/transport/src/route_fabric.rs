@@ -19,8 +19,8 @@ use crate::shm::{ENDPOINT_BYTES_MAX, Member, Segment};
 use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
-use fabric::{Address, Endpoint, Library, Region, RemoteMemory};
-pub use fabric::{SIZES, Wanted, set_sizes};
+use fabric::{Address, Endpoint, Libfabric, Region, RemoteMemory};
+pub use fabric::{ProviderChoice, SIZES, set_sizes};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -109,8 +109,8 @@ impl Port {
     /// Opens the endpoint of a process by libfabric, and publishes its name. If the user has chosen no
     /// interface, it is the one with the job's address for this host. Errors (MPI_ERR_OTHER): there is no
     /// libfabric, or it has no provider for this host.
-    pub fn open(segment: &Segment, member: Member, wanted: &Wanted) -> Result<Port> {
-        let library = Library::load(wanted.library)?;
+    pub fn open(segment: &Segment, member: Member, wanted: &ProviderChoice) -> Result<Port> {
+        let library = Libfabric::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
         let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
         // SAFETY: the lock of `net` is held during each use.
@@ -339,7 +339,8 @@ mod tests {
     }
 
     fn port(segment: &Segment, rank: u32) -> Port {
-        Port::open(segment, Member::Rank(segment.require(rank).unwrap()), &Wanted::provider("tcp")).unwrap()
+        Port::open(segment, Member::Rank(segment.require(rank).unwrap()), &ProviderChoice::provider("tcp"))
+            .unwrap()
     }
 
     /// Two hosts, and the ports of their ranks.
@@ -359,8 +360,8 @@ mod tests {
     fn a_strangers_packets_are_counted_and_change_nothing() {
         let (segment, _fd) = host(0);
         let mut port = port(&segment, 0);
-        let library = Library::load(None).unwrap();
-        let provider = fabric::choose(&library, &Wanted::provider("tcp"), "127.0.0.1".parse().ok())
+        let library = Libfabric::load(None).unwrap();
+        let provider = fabric::choose(&library, &ProviderChoice::provider("tcp"), "127.0.0.1".parse().ok())
             .unwrap()
             .swap_remove(0);
         // SAFETY: one thread uses it.
@@ -478,8 +479,8 @@ mod tests {
             segment.job().address.set("127.0.0.1");
             (segment, fd)
         });
-        let ports =
-            [0, 1].map(|at| Port::open(&hosts[at].0, Member::Proxy(0), &Wanted::provider("tcp")).unwrap());
+        let ports = [0, 1]
+            .map(|at| Port::open(&hosts[at].0, Member::Proxy(0), &ProviderChoice::provider("tcp")).unwrap());
         let [here, there] = [0, 1].map(|at| hosts[at].0.proxy_endpoint(0));
         hosts[0].0.set_endpoint(there, &hosts[1].0.endpoint(there).unwrap());
         hosts[1].0.set_endpoint(here, &hosts[0].0.endpoint(here).unwrap());

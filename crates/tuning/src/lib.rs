@@ -43,7 +43,7 @@ impl Distance {
     /// The distance of cpus, as the kernel reports it.
     pub fn of(cpus: &[usize]) -> Distance {
         let is_within =
-            |kind| matches!(sys::topology::place(kind, cpus), Some(sys::topology::Place::Within(_)));
+            |kind| matches!(sys::topology::locality(kind, cpus), Some(sys::topology::Locality::Within(_)));
         match (is_within("L2Cache"), is_within("L3Cache")) {
             (true, _) => Distance::L2,
             (false, true) => Distance::L3,

@@ -65,7 +65,7 @@ fn source(toml: &str) -> Result<String, String> {
     }
     Ok(format!(
         "// Generated from tables/settings.toml by `cargo run -p outboard-xtask -- gen`; do not edit.\n\n\
-         use std::path::PathBuf;\n\nuse crate::value::{{FromText, Kind, Scope, Setting, Values}};\n\n\
+         use std::path::PathBuf;\n\nuse crate::value::{{FromText, Scope, Setting, SettingKind, Values}};\n\n\
          /// All settings of this process. See [`TABLE`] for their defaults and reasons.\n\
          #[derive(Clone, Debug, PartialEq)]\npub struct Settings {{\n{fields}}}\n\n\
          impl Settings {{\npub(crate) fn read(values: &Values) -> error::Result<Settings> {{\n\
@@ -97,10 +97,10 @@ fn row(entry: &Entry, name: &str, doc: &str) -> Result<String, String> {
                     .map_or(Ok(none.to_string()), |text| number(text, second).map(|n| n.to_string()))
             };
             let (min, max) = (bound(&entry.min, "0")?, bound(&entry.max, "u64::MAX")?);
-            format!("Kind::{} {{ min: {min}, max: {max} }}", type_name(kind))
+            format!("SettingKind::{} {{ min: {min}, max: {max} }}", type_name(kind))
         }
-        "choice" => format!("Kind::Choice(&{:?})", entry.choices),
-        kind => format!("Kind::{}", type_name(kind)),
+        "choice" => format!("SettingKind::Choice(&{:?})", entry.choices),
+        kind => format!("SettingKind::{}", type_name(kind)),
     };
     let scope = type_name(&entry.scope);
     Ok(format!(
@@ -124,7 +124,7 @@ fn choice(name: &str, entry: &Entry) -> String {
         .collect();
     format!(
         "\n/// {}\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum {name} {{\n{variants}}}\n\n\
-         impl FromText for {name} {{\nfn from_text(_: &Kind, text: &str) -> Result<{name}, String> {{\n\
+         impl FromText for {name} {{\nfn from_text(_: &SettingKind, text: &str) -> Result<{name}, String> {{\n\
          match text {{\n{arms}_ => Err(format!(\"no such choice: {{text}}\")),\n}}\n}}\n}}\n",
         entry.doc
     )

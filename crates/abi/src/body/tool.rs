@@ -9,7 +9,7 @@ use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Tool};
 use error::{Class, Error, Result};
 use objects::constants as c;
-use settings::{Kind, Setting, TABLE};
+use settings::{Setting, SettingKind, TABLE};
 
 /// The handle of slab entry 0, so that no handle is null or MPI_T_PVAR_ALL_HANDLES.
 pub(super) const FIRST: usize = 16;
@@ -113,7 +113,7 @@ pub fn t_enum_get_item(
 fn choice(enumtype: Address) -> Result<(&'static Setting, &'static [&'static str])> {
     let setting = enumtype.0.checked_sub(FIRST).and_then(|at| cvars().into_iter().nth(at));
     match setting.map(|setting| (setting, setting.kind)) {
-        Some((setting, Kind::Choice(choices))) => Ok((setting, choices)),
+        Some((setting, SettingKind::Choice(choices))) => Ok((setting, choices)),
         _ => wrong(c::T_ERR_INVALID_HANDLE, "there is no such enumeration"),
     }
 }
@@ -132,9 +132,9 @@ enum SettingValue {
 }
 
 fn value_of(setting: &Setting) -> SettingValue {
-    let text = settings::given(setting).unwrap_or_else(|| setting.default.to_owned());
+    let text = settings::text_in_environment(setting).unwrap_or_else(|| setting.default.to_owned());
     match setting.kind {
-        Kind::Choice(choices) => {
+        SettingKind::Choice(choices) => {
             SettingValue::Choice(choices.iter().position(|choice| *choice == text).map_or(-1, |at| at as i32))
         }
         // A setting with an empty default has no number for that default.

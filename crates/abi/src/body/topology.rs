@@ -359,8 +359,8 @@ fn arranged(
 /// package share no cache, the package counts as the cache.
 fn core() -> Option<[i64; 3]> {
     let cpus = sys::cpu::allowed().ok()?;
-    let within = |kind| match sys::topology::place(kind, &cpus) {
-        Some(sys::topology::Place::Within(first)) => Some(first as i64),
+    let within = |kind| match sys::topology::locality(kind, &cpus) {
+        Some(sys::topology::Locality::Within(first)) => Some(first as i64),
         _ => None,
     };
     let package = within("Package")?;

@@ -9,7 +9,7 @@ use crate::args::Handle;
 use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
-use ccl::{Communicator, Library, Memory, Message, Step};
+use ccl::{Communicator, Library, MemoryKind, ExchangePart, LibraryStep};
 use coll::carrier::{CallFacts, CallMode};
 use coll::{Call, CallBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -57,7 +57,7 @@ impl Guard {
     /// which waits for the other members, as an initialization may (MPI 5.0, section 6.13).
     ///
     /// Errors: a buffer is refused, or the communicator cannot be made.
-    pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<Step>> {
+    pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {
         let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;
         let joined = self.job().communicators.start(context, Vec::new());
@@ -67,10 +67,10 @@ impl Guard {
     }
 
     /// The steps of a call. Stand-ins for its buffers belong to the running call.
-    fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<Step>> {
+    fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<LibraryStep>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut buffers =
-            LibraryBuffers { on_device: library.memory() == Memory::Device, staged: Vec::new() };
+            LibraryBuffers { on_device: library.memory() == MemoryKind::Device, staged: Vec::new() };
         let (call, rank, size) = (&planned.call, comm.rank, comm.size());
         let steps = Stepped { call, rank, size, buffers: &mut buffers }.steps()?;
         // The stand-ins of the arguments were never filled, and nothing reads them.
@@ -82,7 +82,7 @@ impl Guard {
 
 impl Process {
     /// Starts steps of the communicator with the context `context`.
-    pub(crate) fn start_by_library(&mut self, context: u64, steps: Vec<Step>) -> Work {
+    pub(crate) fn start_by_library(&mut self, context: u64, steps: Vec<LibraryStep>) -> Work {
         telemetry::count(Counter::CclCalls, 1);
         Work::Library(Box::new(self.job().communicators.start(context, steps)))
     }
@@ -105,8 +105,8 @@ impl Process {
 }
 
 /// The library's type and operator for a reduction, and the bytes of an element, or None if it lacks them.
-fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
-    use ccl::{Kind, Op};
+fn operation(call: &Call) -> Option<(ccl::ElementKind, ccl::Op, usize)> {
+    use ccl::{ElementKind, Op};
     let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
     let op = match op {
         PredefinedOp::Sum => Op::Sum,
@@ -116,15 +116,15 @@ fn operation(call: &Call) -> Option<(ccl::Kind, ccl::Op, usize)> {
         _ => return None,
     };
     let kind = match basic {
-        Basic::I8 => Kind::I8,
-        Basic::U8 => Kind::U8,
-        Basic::I32 => Kind::I32,
-        Basic::U32 => Kind::U32,
-        Basic::I64 => Kind::I64,
-        Basic::U64 => Kind::U64,
-        Basic::F16 => Kind::F16,
-        Basic::F32 => Kind::F32,
-        Basic::F64 => Kind::F64,
+        Basic::I8 => ElementKind::I8,
+        Basic::U8 => ElementKind::U8,
+        Basic::I32 => ElementKind::I32,
+        Basic::U32 => ElementKind::U32,
+        Basic::I64 => ElementKind::I64,
+        Basic::U64 => ElementKind::U64,
+        Basic::F16 => ElementKind::F16,
+        Basic::F32 => ElementKind::F32,
+        Basic::F64 => ElementKind::F64,
         _ => return None,
     };
     Some((kind, op, basic.size()))
@@ -188,7 +188,7 @@ struct Stepped<'a> {
 }
 
 impl Stepped<'_> {
-    fn steps(mut self) -> Result<Vec<Step>> {
+    fn steps(mut self) -> Result<Vec<LibraryStep>> {
         use Collective::*;
         match self.call.collective {
             Reduce | Allreduce => self.reduce(),
@@ -212,13 +212,13 @@ impl Stepped<'_> {
         self.call.in_place.then_some(self.rank)
     }
 
-    fn bcast(&mut self) -> Result<Vec<Step>> {
+    fn bcast(&mut self) -> Result<Vec<LibraryStep>> {
         let Some(data) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
         let at = if self.is_root() { self.buffers.read(data)? } else { self.buffers.write(data)? };
-        Ok(vec![Step::Broadcast { at, bytes: data.bytes(), root: self.call.root }])
+        Ok(vec![LibraryStep::Broadcast { at, bytes: data.bytes(), root: self.call.root }])
     }
 
-    fn allgather(&mut self) -> Result<Vec<Step>> {
+    fn allgather(&mut self) -> Result<Vec<LibraryStep>> {
         let Some(output) = self.call.output.buffers().first() else { return Ok(Vec::new()) };
         let bytes = output.bytes() / self.size as usize;
         let (from, to) = match self.call.input.buffers().first() {
@@ -228,24 +228,24 @@ impl Stepped<'_> {
                 (to + bytes * self.rank as usize, to)
             }
         };
-        Ok(vec![Step::AllGather { from, to, bytes }])
+        Ok(vec![LibraryStep::AllGather { from, to, bytes }])
     }
 
-    fn allgatherv(&mut self) -> Result<Vec<Step>> {
+    fn allgatherv(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, rank, size, .. } = *self;
         let recvs = blocks(&call.output, size, self.without(), |data| self.buffers.write(data))?;
         let own = if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
         let (at, bytes) = (self.buffers.read(own)?, own.bytes());
         let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
-        let sends = sends.filter(|_| bytes > 0).map(|peer| Message { peer, at, bytes }).collect();
-        Ok(vec![Step::Exchange { sends, recvs }])
+        let sends = sends.filter(|_| bytes > 0).map(|peer| ExchangePart { peer, at, bytes }).collect();
+        Ok(vec![LibraryStep::Exchange { sends, recvs }])
     }
 
-    fn gather(&mut self) -> Result<Vec<Step>> {
+    fn gather(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, rank, size, .. } = *self;
         if !self.is_root() {
             let sends = single(&call.input, call.root, |data| self.buffers.read(data))?;
-            return Ok(vec![Step::Exchange { sends, recvs: Vec::new() }]);
+            return Ok(vec![LibraryStep::Exchange { sends, recvs: Vec::new() }]);
         }
         // In place, the root's own block is in its position already, also if one stand-in has all blocks.
         let recvs =
@@ -254,24 +254,24 @@ impl Stepped<'_> {
             true => Vec::new(),
             false => single(&call.input, rank, |data| self.buffers.read(data))?,
         };
-        Ok(vec![Step::Exchange { sends, recvs }])
+        Ok(vec![LibraryStep::Exchange { sends, recvs }])
     }
 
-    fn scatter(&mut self) -> Result<Vec<Step>> {
+    fn scatter(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, rank, size, .. } = *self;
         if !self.is_root() {
             let recvs = single(&call.output, call.root, |data| self.buffers.write(data))?;
-            return Ok(vec![Step::Exchange { sends: Vec::new(), recvs }]);
+            return Ok(vec![LibraryStep::Exchange { sends: Vec::new(), recvs }]);
         }
         let sends = blocks(&call.input, size, self.without(), |data| self.buffers.read(data))?;
         let recvs = match call.in_place {
             true => Vec::new(),
             false => single(&call.output, rank, |data| self.buffers.write(data))?,
         };
-        Ok(vec![Step::Exchange { sends, recvs }])
+        Ok(vec![LibraryStep::Exchange { sends, recvs }])
     }
 
-    fn alltoall(&mut self) -> Result<Vec<Step>> {
+    fn alltoall(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, size, .. } = *self;
         let sends = match call.in_place {
             // One buffer is both sent and received.
@@ -279,10 +279,10 @@ impl Stepped<'_> {
             false => blocks(&call.input, size, None, |data| self.buffers.read(data))?,
         };
         let recvs = blocks(&call.output, size, None, |data| self.buffers.write(data))?;
-        Ok(vec![Step::Exchange { sends, recvs }])
+        Ok(vec![LibraryStep::Exchange { sends, recvs }])
     }
 
-    fn reduce(&mut self) -> Result<Vec<Step>> {
+    fn reduce(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, .. } = *self;
         let (kind, op, element_bytes) = operation(call).expect("the choice has asked for it");
         let elements = |buffer: &Buffer| buffer.bytes() / element_bytes;
@@ -298,14 +298,14 @@ impl Stepped<'_> {
             (None, None) => return Ok(Vec::new()),
         };
         if call.collective == Collective::Allreduce {
-            return Ok(vec![Step::AllReduce { from, to, count, kind, op }]);
+            return Ok(vec![LibraryStep::AllReduce { from, to, count, kind, op }]);
         }
         // A rank that gets no result may pass the address that it sends from.
         let to = if self.is_root() { to } else { from };
-        Ok(vec![Step::Reduce { from, to, count, kind, op, root: call.root }])
+        Ok(vec![LibraryStep::Reduce { from, to, count, kind, op, root: call.root }])
     }
 
-    fn reduce_scatter(&mut self) -> Result<Vec<Step>> {
+    fn reduce_scatter(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, rank, .. } = *self;
         let (kind, op, element_bytes) = operation(call).expect("the choice has asked for it");
         let (input, output) = (call.input.buffers().first(), call.output.buffers().first());
@@ -319,12 +319,12 @@ impl Stepped<'_> {
         let to = output.map_or(Ok(0), |output| self.buffers.write(output))?;
         let CallBuffer::CutAt { at, .. } = &call.input else {
             let count = output.map_or(0, |output| output.bytes() / element_bytes);
-            return Ok(vec![Step::ReduceScatter { from, to, count, kind, op }]);
+            return Ok(vec![LibraryStep::ReduceScatter { from, to, count, kind, op }]);
         };
         let cuts = (0..).zip(at.windows(2)).filter(|(_, cut)| cut[1] > cut[0]);
         let step = |(root, cut): (u32, &[u64])| {
             let (from, count) = (from + cut[0] as usize, (cut[1] - cut[0]) as usize / element_bytes);
-            Step::Reduce { from, to: if root == rank { to } else { from }, count, kind, op, root }
+            LibraryStep::Reduce { from, to: if root == rank { to } else { from }, count, kind, op, root }
         };
         Ok(cuts.map(step).collect())
     }
@@ -335,9 +335,9 @@ fn single(
     part: &CallBuffer,
     peer: u32,
     mut at: impl FnMut(&Buffer) -> Result<usize>,
-) -> Result<Vec<Message>> {
+) -> Result<Vec<ExchangePart>> {
     match part.buffers().first() {
-        Some(data) if data.bytes() > 0 => Ok(vec![Message { peer, at: at(data)?, bytes: data.bytes() }]),
+        Some(data) if data.bytes() > 0 => Ok(vec![ExchangePart { peer, at: at(data)?, bytes: data.bytes() }]),
         _ => Ok(Vec::new()),
     }
 }
@@ -348,14 +348,14 @@ fn blocks(
     size: u32,
     without: Option<u32>,
     mut at: impl FnMut(&Buffer) -> Result<usize>,
-) -> Result<Vec<Message>> {
+) -> Result<Vec<ExchangePart>> {
     let mut messages = Vec::new();
     if let CallBuffer::PerRank(whole) = part {
         let (bytes, at) = (whole.bytes() / size as usize, at(whole)?);
-        messages.extend((0..size).map(|peer| Message { peer, at: at + bytes * peer as usize, bytes }));
+        messages.extend((0..size).map(|peer| ExchangePart { peer, at: at + bytes * peer as usize, bytes }));
     }
     for (peer, data) in (0..).zip(part.each()).filter(|(peer, _)| Some(*peer) != without) {
-        messages.push(Message { peer, at: at(data)?, bytes: data.bytes() });
+        messages.push(ExchangePart { peer, at: at(data)?, bytes: data.bytes() });
     }
     messages.retain(|message| message.bytes > 0 && Some(message.peer) != without);
     Ok(messages)

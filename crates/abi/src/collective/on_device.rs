@@ -11,7 +11,7 @@ use crate::request::{DeviceShare, OnDevice, Planned, Work};
 use crate::staging::{self, StandInMemory};
 use coll::{Call, CallBuffer};
 use datatype::Buffer;
-use device::kernel::Reduction;
+use device::kernel::KernelReduction;
 use error::Result;
 use schedule::algorithm::Collective;
 use sys::Span;
@@ -49,16 +49,16 @@ impl Guard {
 }
 
 /// The reduction for kernels, or None if kernels cannot carry out the call.
-fn reduction(call: &Call) -> Option<Reduction> {
+fn reduction(call: &Call) -> Option<KernelReduction> {
     use Collective::*;
     let is_reduction = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
     let Some(executor::Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
-    let reduction = Reduction { op, basic, count: 0, stride: basic.size() };
+    let reduction = KernelReduction { op, basic, count: 0, stride: basic.size() };
     (is_reduction && reduction.kernel().is_some()).then_some(reduction)
 }
 
 /// This rank's share, or None if its buffers are not suitable.
-fn share(call: &Call, reduction: Reduction, rank: usize, size: usize) -> Option<DeviceShare> {
+fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> Option<DeviceShare> {
     use Collective::*;
     let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
     let input = call.input.buffers().first().map(user).unwrap_or(Some(output))?;

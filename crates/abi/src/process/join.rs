@@ -149,7 +149,7 @@ impl Job {
         if !segment.has_dpu() {
             return Ok(());
         }
-        let lender = Lender::open(segment, &route_fabric::Wanted::of(settings))?;
+        let lender = Lender::open(segment, &route_fabric::ProviderChoice::of(settings))?;
         self.coll.executor().join_lent(Box::new(lender));
         let started = Instant::now();
         while !self.coll.executor().is_welcome() {
@@ -182,7 +182,7 @@ fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (segment, rank) = (membership.segment, membership.rank);
     let member = transport::shm::Member::Rank(rank);
-    let port = route_fabric::Port::open(segment, member, &route_fabric::Wanted::of(settings))?;
+    let port = route_fabric::Port::open(segment, member, &route_fabric::ProviderChoice::of(settings))?;
     let is_here = |peer: &u32| segment.local(*peer).is_some();
     if settings.fabric_tell && (0..rank.peer()).find(is_here).is_none() {
         eprintln!("Outboard: {} goes to other hosts by {}", sys::host::name(), port.describe());

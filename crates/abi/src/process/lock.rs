@@ -197,7 +197,7 @@ pub(super) fn let_others_lock() {
         if WANTED.load(Ordering::Relaxed) == 0 {
             break;
         }
-        sys::cpu::give_way();
+        sys::cpu::yield_cpu();
     }
 }
 

@@ -120,19 +120,19 @@ impl Guard {
     #[inline(always)]
     fn let_others_run(&mut self) {
         if !self.job().shared.may_spin() {
-            self.give_way();
+            self.yield_cpu();
         }
     }
 
     #[inline(never)]
-    fn give_way(&mut self) {
+    fn yield_cpu(&mut self) {
         if self.held.is_some() {
             telemetry::count(Counter::Yields, 1);
-            self.unlocked(sys::cpu::give_way);
+            self.unlocked(sys::cpu::yield_cpu);
         } else {
             let cpus = &mut self.job().cpus;
-            cpus.here();
-            cpus.give_way();
+            cpus.publish();
+            cpus.yield_cpu();
         }
     }
 }

@@ -123,7 +123,7 @@ impl Guard {
             if look.is_multiple_of(LOOKS) && !self.job().p2p.is_idle() {
                 self.poll_p2p();
             }
-            sys::cpu::look_again();
+            sys::cpu::pause_between_loads();
         }
         None
     }
@@ -139,15 +139,15 @@ impl Guard {
             if self.shares() {
                 gives += 1;
                 telemetry::count(Counter::Yields, 1);
-                self.unlocked(sys::cpu::give_way);
+                self.unlocked(sys::cpu::yield_cpu);
             } else {
-                let here = self.job().cpus.here();
+                let here = self.job().cpus.publish();
                 if spins < SPINS && !needs(self, here) {
                     spins += 1;
                     std::hint::spin_loop();
                 } else {
                     gives += 1;
-                    self.job().cpus.give_way();
+                    self.job().cpus.yield_cpu();
                 }
             }
             if let Some(value) = ready(self) {
@@ -169,7 +169,7 @@ impl Guard {
             if !job.p2p.is_idle() {
                 return true;
             }
-            sys::cpu::look_again();
+            sys::cpu::pause_between_loads();
         }
         false
     }

@@ -3,7 +3,7 @@
 //! them.
 
 use super::{Completion, to_bytes, to_words};
-use ccl::{Communicator, Ended, Id, Library, Step};
+use ccl::{Communicator, PendingResult, Id, Library, LibraryStep};
 use coll::{Coll, CollTicket};
 use error::{Class, Error, Result};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ impl Communicators {
     }
 
     /// Starts a collective by the communicator of a comm that has one.
-    pub(crate) fn start(&self, context: u64, steps: Vec<Step>) -> LibraryCollective {
+    pub(crate) fn start(&self, context: u64, steps: Vec<LibraryStep>) -> LibraryCollective {
         let (communicator, exchange) = &self.by_context[&context];
         LibraryCollective { exchange: exchange.clone(), ended: communicator.start(steps) }
     }
@@ -67,7 +67,7 @@ impl Drop for Communicators {
 /// A collective that the library carries out.
 pub struct LibraryCollective {
     exchange: Arc<Mutex<Exchange>>,
-    ended: Ended,
+    ended: PendingResult,
 }
 
 /// What the members of a comm exchange in order to name its communicator: rank 0's id, and each rank's
@@ -86,7 +86,7 @@ impl Statement {
     /// The statement of rank `rank` of `size`, before its allgather.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
-        let mut mine = to_bytes(&[i64::from(library.told().1), i64::from(id.is_some())]);
+        let mut mine = to_bytes(&[i64::from(library.file_and_version().1), i64::from(id.is_some())]);
         mine.extend(id.unwrap_or_default());
         mine.resize(statement_bytes(library), 0);
         let all = Block::new(mine.len() * size as usize);
@@ -114,7 +114,7 @@ impl Exchange {
         let Statement { library, all, .. } = &self.statement;
         let all = all.to_vec();
         let each: Vec<&[u8]> = all.chunks_exact(statement_bytes(library)).collect();
-        let (file, version) = library.told();
+        let (file, version) = library.file_and_version();
         let words = |rank: usize| to_words(&each[rank][..16]);
         if words(0)[1] == 0 {
             return Err(Error::new(Class::Other, format!("{file}: rank 0 could not name a communicator")));

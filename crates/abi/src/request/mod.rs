@@ -17,7 +17,7 @@ mod work;
 
 use crate::args::Status;
 use crate::staging::{StandIns, Unfilled};
-use ccl::Step;
+use ccl::LibraryStep;
 use coll::Members;
 use datatype::Buffer;
 pub use deferred::DeferredReceives;
@@ -130,7 +130,7 @@ pub enum Recipe {
         planned: Box<Planned>,
         members: Members,
         queue: Queue,
-        library: Option<Vec<Step>>,
+        library: Option<Vec<LibraryStep>>,
         starts: u32,
         _claim: Claim,
     },

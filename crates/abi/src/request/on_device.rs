@@ -13,7 +13,7 @@ use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
 use crate::staging::{Staged, StandInMemory, StandIns};
 use coll::{Call, Coll, CollTicket, Members};
-use device::kernel::Reduction;
+use device::kernel::KernelReduction;
 use device::lend::{self, NOTE_WORDS};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
@@ -25,7 +25,7 @@ type MemoryNote = [u64; NOTE_WORDS];
 
 /// This rank's part in a reduction. All memory is on the device.
 pub(crate) struct DeviceShare {
-    pub reduction: Reduction,
+    pub reduction: KernelReduction,
     pub rank: usize,
     /// The offset and bytes of each rank's piece in the vector.
     pub pieces: Vec<(usize, usize)>,
@@ -42,7 +42,7 @@ impl DeviceShare {
     /// Whether a kernel can reduce this rank's piece. A reduction of no elements shows that.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
-        let none = Reduction { count: 0, ..self.reduction };
+        let none = KernelReduction { count: 0, ..self.reduction };
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
@@ -58,7 +58,7 @@ impl DeviceShare {
             device::copy(aside.span(), mine)?;
             mine = aside.span();
         }
-        let reduction = Reduction { count: bytes / self.reduction.stride, ..self.reduction };
+        let reduction = KernelReduction { count: bytes / self.reduction.stride, ..self.reduction };
         for (rank, input) in inputs.iter().enumerate() {
             let operand = if rank == self.rank { mine } else { device::open_lent(input, offset, bytes)? };
             if rank == 0 && operand.address() != self.sum.address() {

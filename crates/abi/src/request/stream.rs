@@ -2,7 +2,7 @@
 //! MPIX streams and the operations enqueued on them, as data; `crate::stream` says how they work.
 
 use super::Completion;
-use device::{Words, is_at};
+use device::{StreamWords, has_reached};
 use error::{Class, Error, Result, fail};
 use objects::Handle;
 use slab::Slab;
@@ -32,7 +32,7 @@ pub struct MpixStream {
 /// A device's stream, and the operations that wait for it.
 pub struct StreamThread {
     pub stream: device::Stream,
-    pub words: &'static Words,
+    pub words: &'static StreamWords,
     pub queue: Mutex<StreamQueue>,
     pub news: Condvar,
     pub wake: Box<dyn Fn() + Send + Sync>,
@@ -78,7 +78,7 @@ impl StreamThread {
 
     pub fn is_idle(&self) -> bool {
         let count = self.queue().count;
-        is_at(&self.words.done, count)
+        has_reached(&self.words.done, count)
     }
 }
 

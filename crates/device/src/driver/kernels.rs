@@ -2,9 +2,9 @@
 //! Kernels on a device of CUDA or HIP: compiled when a process first uses one, launched on a stream of this
 //! crate.
 
-use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, DEVICE_ORDINAL, Driver, Entered, Kernels};
+use super::{CAPABILITY_MAJOR, CAPABILITY_MINOR, CurrentContext, DEVICE_ORDINAL, Driver, Kernels};
 use crate::compiler::Compiler;
-use crate::kernel::{self, Reduction, Strip};
+use crate::kernel::{self, KernelReduction, Strip};
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use sys::Span;
 
 /// The most bytes of another device's memory that are copied for one launch.
-const FAR_BYTES: usize = 16 << 20;
+const COPIED_BYTES_MAX: usize = 16 << 20;
 
 impl Driver {
     pub(crate) fn move_strips(&self, strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
@@ -43,32 +43,38 @@ impl Driver {
         Ok(true)
     }
 
-    pub(crate) fn reduce(&self, reduction: Reduction, kernel: &CStr, left: Span, into: Span) -> Result<bool> {
-        let is_here = |span: Span| self.holds(span.address(), span.bytes());
-        if !is_here(left)? || !is_here(into)? {
+    pub(crate) fn reduce(
+        &self,
+        reduction: KernelReduction,
+        kernel: &CStr,
+        left: Span,
+        into: Span,
+    ) -> Result<bool> {
+        let is_held = |span: Span| self.holds(span.address(), span.bytes());
+        if !is_held(left)? || !is_held(into)? {
             return Ok(false);
         }
         let context = self.enter(into.address())?;
         let mut all = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kernels) = self.kernels_of(&mut all, &context) else { return Ok(false) };
         let stream = self.own_stream(context.context)?;
-        let device = |span: Span| self.ask::<c_int>(DEVICE_ORDINAL, span.address());
-        let is_near = device(left) == device(into);
-        let Reduction { count, stride, .. } = reduction;
+        let device = |span: Span| self.attribute_of::<c_int>(DEVICE_ORDINAL, span.address());
+        let is_same_device = device(left) == device(into);
+        let KernelReduction { count, stride, .. } = reduction;
         // A kernel of one device may be unable to access the memory of another, which is copied first.
-        let step = if is_near { count } else { (FAR_BYTES / stride).max(1) };
+        let step = if is_same_device { count } else { (COPIED_BYTES_MAX / stride).max(1) };
         for first in (0..count).step_by(step.max(1)) {
             let (at, count) = (first * stride, step.min(count - first));
             let bytes = (count * stride).min(left.bytes() - at);
             let mut from = (left.address() + at) as u64;
-            if !is_near {
+            if !is_same_device {
                 let there = self.scratch(kernels, bytes)? as u64;
                 // SAFETY: both ranges are mapped, and stay mapped until the wait below.
                 unsafe { self.enqueue_copy(there, from, bytes, stream) }?;
                 from = there;
             }
             let arguments = [from, (into.address() + at) as u64, count as u64, stride as u64];
-            let part = Reduction { count, ..reduction };
+            let part = KernelReduction { count, ..reduction };
             self.launch(kernels, kernel, (part.blocks(), 1), stream, arguments)?;
         }
         // SAFETY: a stream of the current context.
@@ -92,7 +98,7 @@ impl Driver {
     fn kernels_of<'a>(
         &self,
         all: &'a mut BTreeMap<usize, Option<Kernels>>,
-        context: &Entered,
+        context: &CurrentContext,
     ) -> Option<&'a mut Kernels> {
         let made = all.entry(context.context.addr()).or_insert_with(|| {
             let module = self.compile().ok()?;

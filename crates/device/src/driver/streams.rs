@@ -2,8 +2,8 @@
 //! Streams of the program (`crate::Stream`). MPI operations in streams need CUDA; streams of HIP can only be
 //! created and destroyed.
 
-use super::{Driver, Entered, GREATER_OR_EQUAL, MAPPED, NOT_READY, Ordering, PORTABLE};
-use crate::words::Words;
+use super::{CurrentContext, Driver, GREATER_OR_EQUAL, MAPPED, NOT_READY, PORTABLE, StreamOrdering};
+use crate::words::StreamWords;
 use error::{Class, Result, fail};
 use std::sync::atomic::AtomicU32;
 use sys::Span;
@@ -12,11 +12,11 @@ impl Driver {
     /// Checks that MPI operations can be enqueued in streams.
     ///
     /// Errors (MPI_ERR_OTHER): they cannot.
-    pub(crate) fn orders(&self) -> Result<()> {
+    pub(crate) fn check_ordering(&self) -> Result<()> {
         self.ordering().map(drop)
     }
 
-    fn ordering(&self) -> Result<&Ordering> {
+    fn ordering(&self) -> Result<&StreamOrdering> {
         match &self.ordering {
             Some(ordering) => Ok(ordering),
             None => {
@@ -36,19 +36,27 @@ impl Driver {
     }
 
     /// Makes two words in pinned memory, which all contexts can access.
-    pub(crate) fn words(&self) -> Result<&'static Words> {
+    pub(crate) fn words(&self) -> Result<&'static StreamWords> {
         let _context = self.enter_current()?;
         let mut at = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
-        let code = unsafe { (self.host_alloc)(&mut at, size_of::<Words>(), PORTABLE | MAPPED) };
+        let code = unsafe { (self.host_alloc)(&mut at, size_of::<StreamWords>(), PORTABLE | MAPPED) };
         self.check("cuMemHostAlloc", code)?;
-        // SAFETY: the memory has the size of `Words`, is aligned to a page, and is never freed.
-        unsafe { at.cast::<Words>().write(Words { reached: AtomicU32::new(0), done: AtomicU32::new(0) }) };
+        // SAFETY: the memory has the size of `StreamWords`, is aligned to a page, and is never freed.
+        unsafe {
+            at.cast::<StreamWords>()
+                .write(StreamWords { reached: AtomicU32::new(0), done: AtomicU32::new(0) })
+        };
         // SAFETY: written just now.
-        Ok(unsafe { &*at.cast::<Words>() })
+        Ok(unsafe { &*at.cast::<StreamWords>() })
     }
 
-    pub(crate) fn hand_over(&self, stream: usize, words: &'static Words, count: u32) -> Result<()> {
+    pub(crate) fn enqueue_operation(
+        &self,
+        stream: usize,
+        words: &'static StreamWords,
+        count: u32,
+    ) -> Result<()> {
         let _context = self.enter_stream(stream)?;
         let ordering = self.ordering()?;
         let mut state = 0;
@@ -60,7 +68,7 @@ impl Driver {
                 "the stream is being captured into a graph, which cannot hold MPI operations"
             );
         }
-        let [reached, done] = [self.seen(&words.reached)?, self.seen(&words.done)?];
+        let [reached, done] = [self.device_address(&words.reached)?, self.device_address(&words.done)?];
         // SAFETY: pinned memory that is never freed.
         self.check("cuStreamWriteValue32", unsafe { (ordering.write_value)(stream, reached, count, 0) })?;
         // SAFETY: as above. GREATER_OR_EQUAL compares as a counter that wraps.
@@ -68,7 +76,7 @@ impl Driver {
         self.check("cuStreamWaitValue32", code)
     }
 
-    pub(crate) fn copy_later(&self, stream: usize, to: Span, from: Span) -> Result<()> {
+    pub(crate) fn enqueue_stream_copy(&self, stream: usize, to: Span, from: Span) -> Result<()> {
         let _context = self.enter_stream(stream)?;
         // SAFETY: the program keeps both ranges until its stream has copied them (contract of `Span`).
         unsafe { self.enqueue_copy(to.address() as u64, from.address() as u64, to.bytes(), stream) }
@@ -89,7 +97,7 @@ impl Driver {
         }
     }
 
-    fn enter_stream(&self, stream: usize) -> Result<Entered<'_>> {
+    fn enter_stream(&self, stream: usize) -> Result<CurrentContext<'_>> {
         let (mut context, ordering) = (std::ptr::null_mut(), self.ordering()?);
         // SAFETY: a stream of the program; it stores one pointer.
         self.check("cuStreamGetCtx", unsafe { (ordering.context_of)(stream, &mut context) })?;
@@ -97,7 +105,7 @@ impl Driver {
     }
 
     /// The address that pinned memory has for the device.
-    fn seen(&self, word: &'static AtomicU32) -> Result<u64> {
+    fn device_address(&self, word: &'static AtomicU32) -> Result<u64> {
         let mut address = 0;
         // SAFETY: it stores one address.
         let code = unsafe { (self.host_pointer)(&mut address, word.as_ptr().cast(), 0) };

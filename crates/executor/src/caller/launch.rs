@@ -66,7 +66,7 @@ impl Executor {
         // The receiver of a message mostly starts a send next.
         let is_receive = start.message && matches!(start.input, Binding::None);
         if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
-            sys::cpu::give_way();
+            sys::cpu::yield_cpu();
         }
         if self.away == 0
             && let Some(watch) = &mut self.watch

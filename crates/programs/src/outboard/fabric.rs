@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts uses.
 
-use fabric::{Library, Provider, RULE, Wanted, choose, offers};
+use fabric::{Libfabric, Provider, ProviderChoice, RULE, choose, offers};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -26,14 +26,14 @@ struct Offer {
 /// libfabric, or nothing in it suits; the hosts of a job would say the same.
 pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
-    let wanted = &Wanted::of(settings);
+    let wanted = &ProviderChoice::of(settings);
     let said = |error: error::Error| {
         format!(
             "{}\nJobs on one host need no libfabric; jobs on several hosts cannot run here.",
             error.message
         )
     };
-    let library = Library::load(wanted.library).map_err(said)?;
+    let library = Libfabric::load(wanted.library).map_err(said)?;
     let described = |provider: &Provider, is_chosen| Offer {
         provider: provider.name(),
         domain: provider.domain(),

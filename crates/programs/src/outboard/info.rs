@@ -211,7 +211,7 @@ fn arena() -> String {
 /// The value in this environment, with the default if that differs.
 fn value_of(row: &Setting) -> String {
     let default = if row.default.is_empty() { "(not set)" } else { row.default };
-    match settings::given(row).filter(|value| !value.is_empty()) {
+    match settings::text_in_environment(row).filter(|value| !value.is_empty()) {
         Some(value) => format!("{value}   (default {default})"),
         None => default.to_string(),
     }
@@ -234,7 +234,7 @@ fn described(row: &Setting) -> Value {
     json!({
         "name": row.name,
         "variable": row.variable,
-        "value": settings::given(row),
+        "value": settings::text_in_environment(row),
         "default": row.default,
         "allowed": row.kind.allowed(),
         "scope": scope_of(row),

@@ -242,8 +242,8 @@ impl Plan {
     /// libfabric.
     fn network(&self, settings: &settings::Settings) -> Option<String> {
         let found = || {
-            let wanted = fabric::Wanted::of(settings);
-            let library = fabric::Library::load(wanted.library).ok()?;
+            let wanted = fabric::ProviderChoice::of(settings);
+            let library = fabric::Libfabric::load(wanted.library).ok()?;
             Some(fabric::choose(&library, &wanted, None).ok()?.first()?.core())
         };
         self.fabric.clone().or_else(found)

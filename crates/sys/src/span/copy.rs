@@ -97,7 +97,7 @@ pub(crate) fn copy(from: Span, to: Span) {
 
 /// The bytes that one step moves.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-type Step = [std::arch::x86_64::__m256i; 4];
+type VectorStep = [std::arch::x86_64::__m256i; 4];
 
 /// Copies between spans of one length, at least one step long, that do not overlap. The first and the last
 /// bytes are moved unaligned; all stores in between are aligned, and the first of them writes some bytes
@@ -105,12 +105,12 @@ type Step = [std::arch::x86_64::__m256i; 4];
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn by_vectors(from: Span, to: Span) {
-    const STEP: usize = size_of::<Step>();
+    const STEP: usize = size_of::<VectorStep>();
     let last = from.bytes() - STEP;
     let (mut source, mut target) = (from.address(), to.address());
     let end = target + last;
     move_step(source, target);
-    let first = STEP - target % align_of::<Step>();
+    let first = STEP - target % align_of::<VectorStep>();
     (source, target) = (source + first, target + first);
     while target < end {
         move_step(source, target);
@@ -125,9 +125,9 @@ fn by_vectors(from: Span, to: Span) {
 #[target_feature(enable = "avx2")]
 fn move_step(from: usize, to: usize) {
     // SAFETY: a part of a span that its maker claimed mapped; any alignment will do.
-    let step = unsafe { std::ptr::with_exposed_provenance::<Step>(from).read_unaligned() };
+    let step = unsafe { std::ptr::with_exposed_provenance::<VectorStep>(from).read_unaligned() };
     // SAFETY: likewise, and writable, since the caller copies into it.
-    unsafe { std::ptr::with_exposed_provenance_mut::<Step>(to).write_unaligned(step) };
+    unsafe { std::ptr::with_exposed_provenance_mut::<VectorStep>(to).write_unaligned(step) };
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Port {
     pub fn expose(&self, span: Span) -> Option<(Exposed, Box<[u8]>)> {
         let mut net = lock(&self.net);
         // SAFETY: the memory stays mapped (contract), and the region is dropped with what exposes it.
-        let region = unsafe { net.endpoint.offer(span) }.ok()?;
+        let region = unsafe { net.endpoint.expose(span) }.ok()?;
         let name = net.endpoint.target().ok()?.into();
         Some((Exposed::of(region, &self.net), name))
     }

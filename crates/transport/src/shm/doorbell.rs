@@ -15,7 +15,7 @@ use super::atomic::{AtomicU32, AtomicU64, Ordering, heavy, light};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 #[cfg(not(loom))]
-use sys::ppoll::{Ended, Thread, Waiter, wake};
+use sys::ppoll::{Thread, WaitEnd, Waiter, wake};
 
 /// The bit that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
@@ -121,13 +121,13 @@ impl Doorbell {
     ) -> Rest {
         let Some((armed, timeout)) = self.arm(may_sleep) else { return Rest::Awake };
         match waiter.wait(fds, timeout) {
-            Ended::TimedOut if self.word.load(Ordering::Relaxed) != armed => {
+            WaitEnd::TimedOut if self.word.load(Ordering::Relaxed) != armed => {
                 self.missed.fetch_add(1, Ordering::Relaxed);
                 Rest::Woken
             }
-            Ended::TimedOut => Rest::TimedOut,
-            Ended::Ready => Rest::Woken,
-            Ended::Woken => {
+            WaitEnd::TimedOut => Rest::TimedOut,
+            WaitEnd::Ready => Rest::Woken,
+            WaitEnd::Woken => {
                 self.missed.store(0, Ordering::Relaxed);
                 Rest::Woken
             }

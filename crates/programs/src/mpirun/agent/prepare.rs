@@ -80,8 +80,9 @@ fn memory(
 ) -> Result<(Segment, OwnedFd, Option<String>), Refusal> {
     let (global, ranks) = (&start.global, start.node_of.len() as u32);
     let shape = boot::shape(settings, ranks, settings.spawn_ranks_max as u32, global.proxies);
-    let (segment, fd) = boot::create(shape, &agree::told_of(&variables::all(global), agree::LAUNCHER))
-        .map_err(|error| Refusal::other(error.to_string()))?;
+    let (segment, fd) =
+        boot::create(shape, &agree::text_of_variables(&variables::all(global), agree::LAUNCHER))
+            .map_err(|error| Refusal::other(error.to_string()))?;
     let (node, job) = (start.serves().unwrap_or(start.node), segment.job());
     segment.set_nodes(node, start.nodes.len() as u32, &start.node_of, start.secret);
     let has_dpu = start.is_served() || start.serves().is_some();
@@ -110,7 +111,7 @@ fn memory(
 fn address(start: &Start) -> String {
     let by_ssh = || {
         // The address and port of the client, then those of this host.
-        let variable = settings::foreign::variable("SSH_CONNECTION")?.into_string().ok()?;
+        let variable = settings::launcher_variables::variable("SSH_CONNECTION")?.into_string().ok()?;
         let address: IpAddr = variable.split_whitespace().nth(2)?.parse().ok()?;
         (!address.is_loopback()).then(|| address.to_string())
     };

@@ -98,7 +98,7 @@ impl Setup {
         }
         // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees
         // the size.
-        if place.size == 1 && settings::foreign::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
+        if place.size == 1 && settings::launcher_variables::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
             command.env("MPI4PY_CHECK_MPIEXEC", "0");
         }
         if let Some(directory) = &program.directory {
@@ -136,7 +136,7 @@ impl Setup {
     fn unbuffered(&self, command: &mut Command, program: &Program) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
-            if !is_given && settings::foreign::variable(name).is_none() {
+            if !is_given && settings::launcher_variables::variable(name).is_none() {
                 command.env(name, value);
             }
         }
@@ -165,7 +165,9 @@ impl Setup {
         }
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
         // A rank sets these itself only if it has one thread when it loads the library.
-        for (name, value) in SIZES.iter().filter(|(name, _)| settings::foreign::variable(name).is_none()) {
+        for (name, value) in
+            SIZES.iter().filter(|(name, _)| settings::launcher_variables::variable(name).is_none())
+        {
             command.env(name, value);
         }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -199,7 +201,9 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
 fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: OsString) {
     let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let mut all = ours;
-    if let Some(path) = given.or_else(|| settings::foreign::variable(name)).filter(|path| !path.is_empty()) {
+    if let Some(path) =
+        given.or_else(|| settings::launcher_variables::variable(name)).filter(|path| !path.is_empty())
+    {
         all.push(":");
         all.push(path);
     }

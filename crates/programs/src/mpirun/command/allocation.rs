@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use settings::foreign::variable;
+use settings::launcher_variables::variable;
 
 use crate::mpirun::place::hosts::{self, Host, Hosts};
 

@@ -15,7 +15,7 @@ pub fn settings(global: &Global) -> Result<Settings, Refusal> {
 pub fn all(global: &Global) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()
-        .filter_map(|row| Some((row.variable.to_string(), settings::given(row)?)))
+        .filter_map(|row| Some((row.variable.to_string(), settings::text_in_environment(row)?)))
         .collect();
     let genv = global.genv();
     variables.extend(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Which process runs on which cpus, inside the set that we were given.
 
-use sys::topology::Place;
+use sys::topology::Locality;
 
 use super::binding::{Bind, Map};
 
@@ -137,8 +137,8 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
 
 /// The first cpu of the instance of a resource that has this cpu.
 fn instance(kind: &str, cpu: usize) -> usize {
-    match sys::topology::place(kind, &[cpu]) {
-        Some(Place::Within(first)) => first,
+    match sys::topology::locality(kind, &[cpu]) {
+        Some(Locality::Within(first)) => first,
         // What the kernel does not tell of is one for all.
         _ => 0,
     }

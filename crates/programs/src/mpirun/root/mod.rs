@@ -121,8 +121,10 @@ impl Root {
         let seconds = arguments.global.timeout.filter(|seconds| *seconds >= 0.0);
         let deadline =
             |seconds| Some((seconds, now.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?));
-        let number =
-            || sys::host::secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")));
+        let number = || {
+            sys::host::random_number()
+                .map_err(|error| Refusal::other(format!("cannot make a secret: {error}")))
+        };
         let (placement, is_here) = (arguments.placement.clone(), arguments.is_here);
         // One host has nobody to agree with.
         let (secret, job, libraries) = match is_here {

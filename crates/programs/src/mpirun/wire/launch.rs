@@ -61,7 +61,7 @@ impl Launch {
         let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
         let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
         let launcher_exec = global.launcher_exec.clone().or(given);
-        let in_slurm = || settings::foreign::variable("SLURM_JOB_ID").is_some();
+        let in_slurm = || settings::launcher_variables::variable("SLURM_JOB_ID").is_some();
         let launcher = match global.launcher {
             Some(launcher) => launcher,
             None if launcher_exec.is_none() && in_slurm() => Launcher::Srun,
