@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, text_of_settings};
 use settings::{Cma, Offload, Settings};
-use transport::shm::{Cause, LocalRank, Segment, State, World, cma};
+use transport::shm::{EndCause, LocalRank, Segment, State, World, cma};
 use tuning::Tuning;
 
 use crate::claim::{self, Claim};
@@ -112,7 +112,7 @@ impl Membership {
         let (job, ours) = (self.segment.job(), text_of_settings(RANKS));
         let own = self.segment.name(self.rank.peer());
         let world = self.world();
-        let first_different = job.agreed.say(self.rank.peer(), &ours, || world.aborted().is_some());
+        let first_different = job.agreed.publish_first(self.rank.peer(), &ours, || world.aborted().is_some());
         if let Some((first, theirs)) = first_different
             && let Some(found) = difference(&theirs, &ours, RANKS)
         {
@@ -279,13 +279,13 @@ impl Membership {
             // first.
             site.abort(code);
         }
-        self.end(code, Cause::Abort)
+        self.end(code, EndCause::Abort)
     }
 
     /// Ends the whole job because of an error, which the caller has printed.
     pub fn fail(&self, code: i32) -> ! {
         self.site.into_iter().for_each(|site| site.abort(code));
-        self.end(code, Cause::Error)
+        self.end(code, EndCause::Error)
     }
 
     /// Ends the whole job with a code that may mean success, as OpenSHMEM's shmem_global_exit does.
@@ -293,10 +293,10 @@ impl Membership {
         // This comes before the launcher learns of it and ends this process, too.
         flush();
         self.site.into_iter().for_each(|site| site.abort(code & 0xff));
-        self.end(code, Cause::Exit)
+        self.end(code, EndCause::Exit)
     }
 
-    fn end(&self, code: i32, cause: Cause) -> ! {
+    fn end(&self, code: i32, cause: EndCause) -> ! {
         self.segment.end(self.rank, code, cause);
         self.finish_alone();
         exit(self.world().exit_code().unwrap_or(1))

@@ -24,7 +24,7 @@ use error::{Class, Error, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, text_of_settings};
 use settings::{Cma, Settings};
 use sys::process::Process;
-use transport::shm::{Cause, LocalRank, Segment, State, proxy_endpoint};
+use transport::shm::{EndCause, LocalRank, Segment, State, proxy_endpoint};
 
 use crate::{claim, proxies};
 
@@ -347,7 +347,7 @@ impl Site {
         eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
         // This comes before this rank's other threads learn of it, which end the process.
         self.abort(1);
-        self.segment.end(self.rank, 1, Cause::Error);
+        self.segment.end(self.rank, 1, EndCause::Error);
         std::thread::sleep(GRACE);
         // SAFETY: ends the process; nothing runs after it. Its streams may be locked by another thread.
         unsafe { libc::_exit(1) }

@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use settings::{LargeProtocol, Settings};
-use transport::shm::{Job, Segment};
+use transport::shm::{JobPage, Segment};
 use tuning::{
     Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Source, Tuning, VECTOR_COPIES,
     read_row,
 };
 
 /// Stores the values of a table in a job. Called by its creator, before any process attaches.
-pub fn set_tuning(job: &Job, tuning: &Tuning) {
+pub fn set_tuning(job: &JobPage, tuning: &Tuning) {
     let words = job.tuning.iter().zip(tuning.to_words());
     words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
 }

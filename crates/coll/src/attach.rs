@@ -16,7 +16,7 @@ use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
 use crate::vector::{Backoff, Vector};
 use error::{Class, Result, fail};
 use std::sync::atomic::Ordering;
-use transport::shm::{Allocator, Arena, Segment, Words, cma};
+use transport::shm::{Allocator, Arena, Segment, ArenaWords, cma};
 use tuning::{Distance, Load, Probes, Way};
 
 /// The distance between words: processors fetch cache lines in pairs.
@@ -122,7 +122,7 @@ impl SlotMemory {
             peers.len() <= MEMBERS_MAX && self.bounds.wants_pulls(&self.segment) && peers.iter().all(reaches);
         let arena = memory.arena().clone();
         let word = |location: Location, at: u64| {
-            arena.keep(location.offset() + at * WORD_BYTES, 1).expect("slots lie inside their arenas")
+            arena.words_ref(location.offset() + at * WORD_BYTES, 1).expect("slots lie inside their arenas")
         };
         let unused =
             |&(location, others): &(Location, u64)| word(location, 0)[0].load(Ordering::Acquire) == others;
@@ -210,7 +210,7 @@ impl AttachedSet {
         let member = |(&peer, &location): (&u32, &Location)| {
             let peer = segment.require(peer)?;
             let (left, slots) = map_slots(&segment.arena(peer)?, location)?;
-            Ok((SetMember { peer, page: segment.keep_rank(peer), left }, slots))
+            Ok((SetMember { peer, page: segment.rank_page_ref(peer), left }, slots))
         };
         let (members, slots): (Vec<_>, (_, _)) =
             peers.iter().zip(&locations).map(member).collect::<Result<_>>()?;
@@ -277,7 +277,7 @@ fn slots_bytes(bytes: u64) -> u64 {
 
 /// Maps a member's word `left`, and its two slots. Errors: they do not lie inside its arena (MPI_ERR_INTERN),
 /// or cannot be mapped.
-pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(Words, (FlatSlot, FlatSlot))> {
+pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(ArenaWords, (FlatSlot, FlatSlot))> {
     let (offset, bytes) = (location.offset(), location.bytes_max());
     if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
         fail!(Class::Intern, "rank {} says that its slots are at {:#x}", arena.rank(), location.0);
@@ -286,10 +286,10 @@ pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(Words, (Fl
     let slot = |parity: u64| {
         let (word, apart) = ((1 + parity) * WORD_BYTES, WORDS_BYTES + parity * bytes);
         Ok::<_, error::Error>(FlatSlot {
-            word: arena.keep(offset + word, 1)?,
+            word: arena.words_ref(offset + word, 1)?,
             beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
             apart: whole.slice(apart as usize, bytes as usize),
         })
     };
-    Ok((arena.keep(offset, 1)?, (slot(0)?, slot(1)?)))
+    Ok((arena.words_ref(offset, 1)?, (slot(0)?, slot(1)?)))
 }

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Doorbell, KeptPage, LocalRank, Words};
+use transport::shm::{Doorbell, RankPageRef, LocalRank, ArenaWords};
 
 /// The longest contribution that lies beside the word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
@@ -88,14 +88,14 @@ pub struct FlatSet {
 pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
-    pub(crate) page: KeptPage,
+    pub(crate) page: RankPageRef,
     /// How many other members have left the set, a word in the member's arena.
-    pub(crate) left: Words,
+    pub(crate) left: ArenaWords,
 }
 
 /// The memory for one member's contribution to every second round.
 pub(crate) struct FlatSlot {
-    pub(crate) word: Words,
+    pub(crate) word: ArenaWords,
     /// The memory for contributions of up to `BESIDE_MAX` bytes.
     pub(crate) beside: Span,
     /// The memory for longer contributions.

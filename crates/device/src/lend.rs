@@ -5,7 +5,8 @@
 //! the bytes into it, but writes a note into it that says where the bytes are. The receiver reads the note,
 //! opens the memory (`crate::take_lent`, by the backend's IPC; opened memory stays open), and copies the
 //! bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device memory that
-//! it stands for. Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
+//! it stands for.
+//! Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

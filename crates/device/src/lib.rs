@@ -3,10 +3,11 @@
 //!
 //! Purpose: the layers above access device memory through `copy` and kernels only. A process has one backend,
 //! loaded at run time by `start`: `cuda` or `hip` (`driver.rs`, by dlopen), or `sentinel` (memory that the
-//! CPU cannot access, for tests on every machine). Invariants: `on` is false until a backend runs or
-//! `set_on` was called, and until then no other function needs to be called. An address that belongs to
-//! no device belongs to the host. Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`;
-//! `abi/src/staging.rs` uses them.
+//! CPU cannot access, for tests on every machine).
+//! Invariants: `on` is false until a backend runs or `set_on` was called, and until then no other function
+//! needs to be called. An address that belongs to no device belongs to the host.
+//! Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses
+//! them.
 pub mod compiler;
 mod driver;
 pub mod kernel;
@@ -193,9 +194,9 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     }
 }
 
-/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `KernelReduction::kernel` says what
-/// is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_lent`. Without
-/// elements it only returns whether a kernel could.
+/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `KernelReduction::kernel`
+/// says what is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_lent`.
+/// Without elements it only returns whether a kernel could.
 ///
 /// Errors: those of `copy`.
 pub fn reduce(reduction: KernelReduction, left: usize, into: usize) -> Result<bool> {

@@ -202,7 +202,7 @@ impl Executor {
         }
         let has_nodes = self.reach.segment.has_nodes();
         // All members come to the same answer.
-        if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.has_far_proxies() {
+        if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.has_remote_servers() {
             start.fetched_bytes_min = u64::MAX;
         }
         let key = self.program(&start.schedule)?;

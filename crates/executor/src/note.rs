@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use sys::Span;
-use transport::route::{Far, Header, Pull, Sent};
+use transport::route::{Header, Pull, RemoteRange, Sent};
 use transport::route_fabric::Exposed;
 
 /// How notes travel, as packets that keep their order between two processes, and how bytes that a process
@@ -20,12 +20,19 @@ pub trait EdgePort {
     fn payload_bytes_max(&self) -> usize;
     /// Exposes memory to peers, which stays mapped as long, until the lease is dropped, and under which name;
     /// nothing if that is refused.
-    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)>;
+    fn expose(&mut self, span: Span) -> Option<(RemoteRange, Box<[u8]>, Lease)>;
     /// Registers memory into which `pull` reads, until the lease is dropped; nothing if that is refused.
     fn register(&mut self, span: Span) -> Option<Lease>;
     /// Reads what an endpoint has exposed under a name, from `at` of it on. Nobody uses `to`, which `own`
     /// registers, and `own` stays, until `pulled` has told of `token`.
-    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull;
+    fn pull(
+        &mut self,
+        from: (u32, &[u8]),
+        far: (RemoteRange, u64),
+        to: Span,
+        own: &Lease,
+        token: u32,
+    ) -> Pull;
     /// A pull that has ended, and whether its bytes are there. If they are not, `to` may hold anything.
     fn pulled(&mut self) -> Option<(u32, bool)>;
     /// Pulls from what an endpoint has exposed under a name have ended, and no other is under way.
@@ -54,16 +61,23 @@ impl EdgePort for transport::route_fabric::Port {
         transport::route_fabric::Port::payload_bytes_max(self)
     }
 
-    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
+    fn expose(&mut self, span: Span) -> Option<(RemoteRange, Box<[u8]>, Lease)> {
         let (exposed, name) = transport::route_fabric::Port::expose(self, span)?;
-        Some((exposed.far(), name, Lease(Box::new(exposed))))
+        Some((exposed.remote_range(), name, Lease(Box::new(exposed))))
     }
 
     fn register(&mut self, span: Span) -> Option<Lease> {
         transport::route_fabric::Port::register(self, span).map(|exposed| Lease(Box::new(exposed)))
     }
 
-    fn pull(&mut self, from: (u32, &[u8]), far: (Far, u64), to: Span, own: &Lease, token: u32) -> Pull {
+    fn pull(
+        &mut self,
+        from: (u32, &[u8]),
+        far: (RemoteRange, u64),
+        to: Span,
+        own: &Lease,
+        token: u32,
+    ) -> Pull {
         match own.0.downcast_ref::<Exposed>() {
             Some(own) => self.pull_edge(from, far, to, own, token),
             None => Pull::Never,
@@ -177,7 +191,7 @@ pub(crate) enum Said {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The exposed memory of its server.
-    pub far: Far,
+    pub far: RemoteRange,
     /// The byte of the edge that lies at its beginning.
     pub start: u64,
     /// The name of the endpoint that lets peers read it.
@@ -187,7 +201,7 @@ pub(crate) struct Place {
 impl Place {
     /// Four numbers, the length of the name, and the name, filled up.
     pub fn words(&self) -> Vec<u64> {
-        let Far { key, base, bytes } = self.far;
+        let RemoteRange { key, base, bytes } = self.far;
         let head = [key, base, bytes, self.start, self.name.len() as u64];
         head.into_iter().chain(to_words(&self.name)).collect()
     }
@@ -197,7 +211,7 @@ impl Place {
         let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
         let length = usize::try_from(length).ok().filter(|length| length.div_ceil(8) <= name.len())?;
         let name = to_bytes(name, length).into();
-        Some(Place { far: Far { base, key, bytes }, start, name })
+        Some(Place { far: RemoteRange { base, key, bytes }, start, name })
     }
 }
 
@@ -333,7 +347,7 @@ mod tests {
         let (read, data) = Note::read(&note.header(), packet.span()).expect("it is one");
         assert_eq!((read, data.bytes()), (note, 3));
         assert!(Note::read(&note.header(), packet.span().slice(0, NOTE_BYTES - 1)).is_none());
-        let far = Far { key: u64::MAX, base: 5, bytes: 6 };
+        let far = RemoteRange { key: u64::MAX, base: 5, bytes: 6 };
         for bytes in [0, 1, 8, 28] {
             let name = (0..bytes).collect();
             let place = Place { far, start: 7, name };

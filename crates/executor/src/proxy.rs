@@ -62,7 +62,7 @@ pub fn run(
     borrow: Option<Box<dyn Borrow>>,
     open: impl Fn() -> Result<Port>,
 ) -> Result<()> {
-    let mut network = segment.has_far_proxies().then(&open).transpose()?;
+    let mut network = segment.has_remote_servers().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
     borrow.into_iter().for_each(|way| proxy.borrow(way));
     let page = segment.proxy(index);
@@ -104,7 +104,7 @@ pub fn run(
                 return Ok(());
             }
             // A job on one host may spawn processes on others.
-            if network.is_none() && segment.has_far_proxies() {
+            if network.is_none() && segment.has_remote_servers() {
                 network = Some(open()?);
             }
         }

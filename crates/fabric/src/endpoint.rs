@@ -357,8 +357,9 @@ impl Endpoint {
     /// reports the end by `token`. Errors (MPI_ERR_INTERN): the bytes lie outside a region. (MPI_ERR_OTHER):
     /// the provider has failed.
     ///
-    /// # Safety No one may use the bytes of `to` until `poll` has reported the token, and `region` must live
-    /// until then.
+    /// # Safety
+    /// No one may use the bytes of `to` until `poll` has reported the token, and `region` must live until
+    /// then.
     pub unsafe fn read(
         &mut self,
         peer: Address,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The loaded libfabric: its few symbols, and the texts of its error numbers.
 //!
-//! Invariant: an object of libfabric lives only while its `Libfabric` does; every object of this crate keeps an
-//! `Arc` of the `Libfabric`.
+//! Invariant: an object of libfabric lives only while its `Libfabric` does; every object of this crate keeps
+//! an `Arc` of the `Libfabric`.
 //! Read next: `provider.rs`.
 
 use crate::ffi;

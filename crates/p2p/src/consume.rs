@@ -21,7 +21,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::route::{Header, PacketSink, Route, Take};
+use transport::route::{Header, PacketSink, Route, Taken};
 
 /// How often a receiver looks for the next piece before it returns to its wait. The sender copies that piece
 /// meanwhile.
@@ -32,9 +32,9 @@ pub(crate) trait Awaiting {
     /// Whether a message that no receive takes goes to the unexpected queue. Otherwise it stays in the ring.
     const KEEPS: bool;
 
-    /// Copies a whole message into its receive; returns `Take::Not` if no receive takes the message. The
+    /// Copies a whole message into its receive; returns `Taken::No` if no receive takes the message. The
     /// caller makes sure that at least one receive waits.
-    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Taken;
 
     /// Assigns a receive to a message whose bytes come later, and returns the receive's ticket.
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
@@ -50,10 +50,10 @@ impl Awaiting for Queue {
     const KEEPS: bool = true;
 
     #[inline(always)]
-    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
-        let Some(ours) = matcher.posted.take(envelope) else { return Take::Not };
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
+        let Some(ours) = matcher.posted.take(envelope) else { return Taken::No };
         matcher.land(ours, *envelope, message);
-        Take::More
+        Taken::More
     }
 
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
@@ -103,14 +103,14 @@ struct Messages<'a, A> {
 
 impl<A: Awaiting> PacketSink for Messages<'_, A> {
     #[inline(always)]
-    fn packet(&mut self, header: &Header, payload: Span) -> Take {
+    fn packet(&mut self, header: &Header, payload: Span) -> Taken {
         let take = match header.kind {
             packet::EAGER => {
                 self.matcher.consume_message(self.peer, header, payload, self.awaiting, &mut self.tally)
             }
-            _ => Take::Not,
+            _ => Taken::No,
         };
-        if take == Take::Not {
+        if take == Taken::No {
             self.stays = Some(header.kind);
         }
         take
@@ -128,13 +128,13 @@ struct Packets<'a, A> {
 }
 
 impl<A: Awaiting> PacketSink for Packets<'_, A> {
-    fn packet(&mut self, header: &Header, payload: Span) -> Take {
+    fn packet(&mut self, header: &Header, payload: Span) -> Taken {
         let Packets { matcher, lane, awaiting, tally, .. } = self;
         if awaiting.is_done() && header.kind != packet::PIECE {
-            return Take::Not;
+            return Taken::No;
         }
-        let take = matcher.consume(lane, header, payload, *awaiting, tally).unwrap_or(Take::Not);
-        self.taken = if take == Take::Not { None } else { Some(header.kind) };
+        let take = matcher.consume(lane, header, payload, *awaiting, tally).unwrap_or(Taken::No);
+        self.taken = if take == Taken::No { None } else { Some(header.kind) };
         take
     }
 }
@@ -213,7 +213,7 @@ impl Matcher {
         payload: Span,
         awaiting: &mut A,
         tally: &mut Tally,
-    ) -> Result<Take> {
+    ) -> Result<Taken> {
         match header.kind {
             packet::EAGER => Ok(self.consume_message(lane.number, header, payload, awaiting, tally)),
             _ => self.consume_other(lane, header, payload, awaiting, tally),
@@ -229,15 +229,15 @@ impl Matcher {
         payload: Span,
         awaiting: &mut A,
         tally: &mut Tally,
-    ) -> Take {
+    ) -> Taken {
         let envelope = Envelope { context: header.context, source: peer, tag: header.tag };
         let taken = awaiting.land(self, &envelope, payload);
-        if taken != Take::Not {
+        if taken != Taken::No {
             tally.messages += 1;
             tally.bytes += payload.bytes() as u64;
         } else if A::KEEPS {
             self.keep(envelope, payload);
-            return Take::More;
+            return Taken::More;
         }
         taken
     }
@@ -260,11 +260,11 @@ impl Matcher {
         payload: Span,
         awaiting: &mut A,
         tally: &mut Tally,
-    ) -> Result<Take> {
+    ) -> Result<Taken> {
         if header.kind & packet::COUNTED != 0 {
             let message = Header { kind: header.kind & !packet::COUNTED, ..*header };
             let take = self.consume(lane, &message, payload, awaiting, tally)?;
-            if take != Take::Not
+            if take != Taken::No
                 && let Some(channels) = &mut lane.arriving
             {
                 channels.count(header.context, header.tag);
@@ -276,7 +276,7 @@ impl Matcher {
             packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
             packet::PIECE => self.piece(lane, payload)?,
             // The other packets are for `P2p::poll`, which also sends the answers.
-            _ if !A::KEEPS => return Ok(Take::Not),
+            _ if !A::KEEPS => return Ok(Taken::No),
             packet::OFFER => self.offer_came(lane, envelope, payload)?,
             packet::ANNOUNCE => self.announced(lane, envelope, payload)?,
             packet::DATA => self.fill(lane, header, payload)?,
@@ -286,7 +286,7 @@ impl Matcher {
             packet::RETURNED => self.returned(lane, header.context)?,
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
-        Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
+        Ok(if lane.incoming.is_none() && awaiting.is_done() { Taken::Last } else { Taken::More })
     }
 
     /// Ends a receive with a whole message.

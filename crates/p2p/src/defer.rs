@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::state::{Matcher, P2p};
 use matching::{Envelope, Pattern};
 use sys::Span;
-use transport::route::Take;
+use transport::route::Taken;
 
 /// The waiting receives from `at` to `end`. A peer's next messages are for the first of them, in order.
 struct First<'a> {
@@ -40,13 +40,13 @@ impl Awaiting for First<'_> {
     const KEEPS: bool = false;
 
     #[inline(always)]
-    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
-        let Some(receive) = self.fitting(envelope) else { return Take::Not };
+    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
+        let Some(receive) = self.fitting(envelope) else { return Taken::No };
         let taken = message.bytes().min(receive.span.bytes());
         message.slice(0, taken).copy_to(receive.span.slice(0, taken));
         receive.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
         self.at += 1;
-        if self.at < self.end { Take::More } else { Take::Last }
+        if self.at < self.end { Taken::More } else { Taken::Last }
     }
 
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {

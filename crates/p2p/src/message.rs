@@ -5,7 +5,7 @@ use crate::channel::HandoffKey;
 use crate::spares::Spares;
 use std::mem::MaybeUninit;
 use transport::owned::Memory;
-use transport::route::{Far, INLINE_BYTES};
+use transport::route::{RemoteRange, INLINE_BYTES};
 use tuning::Distance;
 
 /// A message whose receive is not yet known.
@@ -84,7 +84,7 @@ pub(crate) struct Offer {
     /// The address of the bytes in the sender, or 0 if the receiver cannot read there.
     pub(crate) address: u64,
     /// The exposed memory that this process's network can read.
-    pub(crate) far: Option<Far>,
+    pub(crate) far: Option<RemoteRange>,
     /// The key by which executors know the message, if they move it.
     pub(crate) key: Option<HandoffKey>,
 }

@@ -18,7 +18,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::route::{Route, Sent, Take};
+use transport::route::{Route, Sent, Taken};
 use tuning::Way;
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
@@ -115,7 +115,7 @@ impl Matcher {
         envelope: Envelope,
         payload: Span,
         awaiting: &mut A,
-    ) -> Result<Take> {
+    ) -> Result<Taken> {
         let peer = lane.number;
         let Some((bytes, address)) = length(payload) else {
             fail!(Class::Intern, "peer {peer} began a message in pieces, but not with its length")
@@ -129,7 +129,7 @@ impl Matcher {
                 lane.returned += cost(bytes);
                 Destination::Receive(ours)
             }
-            None if !A::KEEPS => return Ok(Take::Not),
+            None if !A::KEEPS => return Ok(Taken::No),
             None => {
                 self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
                 let early = Early { memory: self.spares.take(bytes), bytes, filled: 0 };
@@ -140,7 +140,7 @@ impl Matcher {
         };
         self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
         lane.incoming = Some(Incoming { to, left: bytes as u64, address, timed: None });
-        Ok(Take::Last)
+        Ok(Taken::Last)
     }
 
     /// Takes a PIECE: the next bytes of the last message that the peer began.

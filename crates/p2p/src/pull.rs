@@ -14,18 +14,18 @@ use crate::lane::Outgoing;
 use crate::request::{FINAL, PIECES_MAX, Pulling, Request, Stage};
 use crate::state::{Matcher, P2p, known};
 use telemetry::Counter;
-use transport::route::{Far, Pull, Route};
+use transport::route::{RemoteRange, Pull, Route};
 
 impl Request {
     /// Exposes a send's memory on the first call; returns where a peer can read it. Returns None if the
     /// message is shorter than `bytes_min`, has gaps, or the route has no pulls.
-    pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<Far> {
+    pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<RemoteRange> {
         let stretch = self.data.stretch().filter(|stretch| stretch.bytes() >= bytes_min.max(1))?;
         let exposed = &mut self.sending().exposed;
         if exposed.is_none() {
             *exposed = route.expose(stretch).map(Box::new);
         }
-        exposed.as_ref().map(|exposed| exposed.far())
+        exposed.as_ref().map(|exposed| exposed.remote_range())
     }
 }
 

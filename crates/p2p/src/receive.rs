@@ -13,7 +13,7 @@ use crate::state::{Matcher, P2p, known};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 use sys::Span;
-use transport::route::{Route, Take};
+use transport::route::{Route, Taken};
 
 /// The buffer of a receive that is not posted: a span, which stays in registers, or a buffer with gaps.
 trait Landing {
@@ -63,13 +63,13 @@ impl<L: Landing> Awaiting for One<L> {
     const KEEPS: bool = false;
 
     #[inline(always)]
-    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
         if !fits(self.context, self.tag, envelope) {
-            return Take::Not;
+            return Taken::No;
         }
         self.landing.take(message.slice(0, message.bytes().min(self.landing.bytes())));
         self.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
-        Take::Last
+        Taken::Last
     }
 
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {

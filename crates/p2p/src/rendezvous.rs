@@ -25,7 +25,7 @@ use matching::Envelope;
 use sys::{Block, Span};
 use telemetry::{Counter, Event};
 use transport::owned::Memory;
-use transport::route::{Far, Header, Route};
+use transport::route::{Header, RemoteRange, Route};
 use tuning::Way;
 
 /// The bytes that are read at a time for a receive buffer with gaps: they stay in the cache between the two
@@ -306,7 +306,7 @@ fn offer_of(payload: Span) -> Option<Offer> {
         return Some(Offer { bytes, theirs, address, far: None, key: None });
     }
     let [bytes, theirs, address, base, key] = packet::read(payload)?;
-    Some(Offer { bytes, theirs, address, far: Some(Far { base, key, bytes }), key: None })
+    Some(Offer { bytes, theirs, address, far: Some(RemoteRange { base, key, bytes }), key: None })
 }
 
 impl P2p {

@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
-use transport::route::{Exposed, Far};
+use transport::route::{Exposed, RemoteRange};
 
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
@@ -78,7 +78,7 @@ pub(crate) struct Pulling {
     pub(crate) peer: u32,
     /// The sender's ticket.
     pub(crate) theirs: u64,
-    pub(crate) far: Far,
+    pub(crate) far: RemoteRange,
     /// The receive's own memory, once it is exposed.
     pub(crate) own: Option<Exposed>,
     /// The next byte for which no read has started, and the end.
@@ -89,7 +89,7 @@ pub(crate) struct Pulling {
 }
 
 impl Pulling {
-    pub(crate) fn new(peer: u32, theirs: u64, far: Far, end: u64) -> Pulling {
+    pub(crate) fn new(peer: u32, theirs: u64, far: RemoteRange, end: u64) -> Pulling {
         Pulling { peer, theirs, far, own: None, next: 0, end, under_way: 0, has_failed: false }
     }
 

@@ -233,7 +233,7 @@ impl P2p {
         self.peers.iter_mut().for_each(|peer| *peer = None);
         self.writers.clear();
         self.blocked.clear();
-        self.reach.forget_arrivals();
+        self.reach.reset_arrivals();
     }
 
     /// Whether processes of other hosts can be reached.

@@ -8,7 +8,7 @@ use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
 use transport::route::Reach;
 use transport::route_fabric;
 use transport::route_shm::Port;
-use transport::shm::{Member, Segment, Shape, cma};
+use transport::shm::{EndpointOwner, Segment, Shape, cma};
 
 /// The carrier of a test's packets.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ fn fabric_ports(ranks: u32) -> Vec<Reach> {
         let place = segment.require(rank).unwrap();
         let network = route_fabric::Port::open(
             &segment,
-            Member::Rank(place),
+            EndpointOwner::Rank(place),
             &route_fabric::ProviderChoice::provider("tcp"),
         )
         .unwrap();

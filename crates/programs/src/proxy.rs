@@ -8,7 +8,7 @@ use executor::{Borrow, Config};
 use telemetry::Counter;
 use transport::lend::Borrower;
 use transport::route_fabric::{Port, ProviderChoice, set_sizes};
-use transport::shm::{Member, Segment};
+use transport::shm::{EndpointOwner, Segment};
 
 const HELP: &str =
     "outboard-proxy: carries out collectives and messages for the ranks of a job while they compute
@@ -51,7 +51,7 @@ pub fn run(word: Option<OsString>) -> u8 {
     };
     let (segment, settings) = (membership.segment, settings::get());
     let config = Config::of(settings, membership.tuning);
-    let open = || Port::open(segment, Member::Proxy(membership.proxy), &ProviderChoice::of(settings));
+    let open = || Port::open(segment, EndpointOwner::Proxy(membership.proxy), &ProviderChoice::of(settings));
     let borrow = match borrow(segment, settings) {
         Ok(borrow) => borrow,
         Err(error) => {

@@ -17,7 +17,7 @@ pub use cpus::Cpus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use telemetry::{Counter, count};
-use transport::shm::{Doorbell, Rest, Segment};
+use transport::shm::{Doorbell, Segment, SleepEnd};
 
 /// Spins between two readings of the clock.
 const SPINS: u32 = 8;
@@ -28,8 +28,8 @@ const YIELD_MAX_NS: u64 = 100_000;
 /// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once; a
 /// process that yielded gets it only after the other program's time slice.
 const SHARED_NS: u64 = 100_000_000;
-/// The same for a process whose pace has `sleeps_if_shared`: while it yields to a program that computes, nothing
-/// wakes it.
+/// The same for a process whose pace has `sleeps_if_shared`: while it yields to a program that computes,
+/// nothing wakes it.
 const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
 /// A wait that is configured to stay awake this long or longer never sleeps early.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub enum Turn {
     /// The process yielded the core.
     Yielded,
     /// The process slept on its doorbell, and how the sleep ended.
-    Slept(Rest),
+    Slept(SleepEnd),
 }
 
 /// What a wait does next.
@@ -118,7 +118,7 @@ impl Idle {
 
     /// The same with another way to sleep: `sleep` gets the longest time that it may take.
     #[inline]
-    pub fn wait_with(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
+    pub fn wait_with(&mut self, sleep: impl FnOnce(Duration) -> SleepEnd) -> Turn {
         self.turns = self.turns.saturating_add(1);
         if self.pace.spin && !self.turns.is_multiple_of(SPINS) {
             std::hint::spin_loop();
@@ -179,11 +179,11 @@ impl Idle {
     }
 
     #[cold]
-    fn sleep(&mut self, sleep: impl FnOnce(Duration) -> Rest) -> Turn {
+    fn sleep(&mut self, sleep: impl FnOnce(Duration) -> SleepEnd) -> Turn {
         let nap = self.nap.min(self.pace.nap_max);
         self.nap = nap * 2;
         let rest = sleep(nap);
-        if rest != Rest::Awake {
+        if rest != SleepEnd::Awake {
             count(Counter::Sleeps, 1);
         }
         // The next turn without progress sleeps again, however many turns there were before.
@@ -214,7 +214,7 @@ mod tests {
         for turn in 0.. {
             match idle.wait(bell, || true) {
                 Turn::Slept(rest) => {
-                    assert_eq!(rest, Rest::TimedOut);
+                    assert_eq!(rest, SleepEnd::TimedOut);
                     return turn;
                 }
                 other => assert_eq!(other, wanted),
@@ -324,13 +324,13 @@ mod tests {
         };
         while !shared.1.load(Ordering::Acquire) {
             let turn = idle.wait(&shared.0, || !shared.1.load(Ordering::Acquire));
-            assert_ne!(turn, Turn::Slept(Rest::TimedOut));
+            assert_ne!(turn, Turn::Slept(SleepEnd::TimedOut));
             idle.nap = forever;
         }
         ringer.join().unwrap();
         for _ in 0..2 * YIELDS_MIN {
             let turn = idle.wait(&shared.0, || false);
-            assert!(matches!(turn, Turn::Yielded | Turn::Slept(Rest::Awake)));
+            assert!(matches!(turn, Turn::Yielded | Turn::Slept(SleepEnd::Awake)));
         }
     }
 

@@ -10,7 +10,7 @@ use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 use sys::futex;
-use transport::shm::{Allocator, Arena, LocalRank, Segment, Words};
+use transport::shm::{Allocator, Arena, ArenaWords, LocalRank, Segment};
 
 // Words of a record. Words that different processes write at different times are in different cache lines.
 /// The number of tickets given out.
@@ -50,7 +50,7 @@ pub enum Lock {
 pub(crate) struct Record {
     arena: Arena,
     offset: u64,
-    words: Words,
+    words: ArenaWords,
     members: usize,
 }
 
@@ -59,7 +59,7 @@ impl Record {
     pub fn create(allocator: &mut Allocator, members: usize) -> Result<Record> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
-        let words = arena.keep(offset, words(members))?;
+        let words = arena.words_ref(offset, words(members))?;
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         Ok(Record { arena, offset, words, members })
     }
@@ -67,7 +67,7 @@ impl Record {
     /// Opens the record that peer `peer` has made at `offset` of its arena.
     pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<Record> {
         let arena = segment.arena(peer)?;
-        let words = arena.keep(offset, words(members))?;
+        let words = arena.words_ref(offset, words(members))?;
         Ok(Record { arena, offset, words, members })
     }
 

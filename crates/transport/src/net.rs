@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The network of one process: its endpoint, and a record of each peer on other hosts.
 //!
-//! `Net::send` numbers and sends packets. `Net::pump` drives the endpoint: `Peers::file` puts each packet
-//! into a queue of its sender, and answers, probes and packets that waited for room leave. A packet stays in
-//! the endpoint's buffer until it is taken and released.
+//! `Net::send` numbers and sends packets. `Net::pump` drives the endpoint: `Peers::file_packet` puts each
+//! packet into a queue of its sender, and answers, probes and packets that waited for room leave. A packet
+//! stays in the endpoint's buffer until it is taken and released.
 //!
-//! Read next: `sequence.rs` (numbers), `wire.rs` (the header), `net/way.rs` (contact with a peer),
+//! Read next: `sequence.rs` (numbers), `wire.rs` (the header), `net/contact.rs` (contact with a peer),
 //! `net/edges.rs`, `silence.rs`.
 
+mod contact;
 mod edges;
-mod gone;
-mod way;
+mod proxy_end;
 
 pub(crate) use edges::EDGE_PULL;
 
@@ -18,7 +18,7 @@ use crate::packet::{Header, Sent};
 use crate::sequence::{Arrival, Due, Sequence};
 use crate::shm::{PROXY, Segment};
 use crate::silence::Silence;
-use crate::wire::{ANSWER, CONSUMED, GONE, PROBE, WIRE_BYTES, Wire, is_of_net, payload};
+use crate::wire::{ANSWER, CONSUMED, GONE, PROBE, WIRE_BYTES, Wire, ends_in_net, payload};
 use error::{Class, Result, fail};
 use fabric::{Address, Endpoint, Event, Packet};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ use sys::{Block, Span};
 use telemetry::{Counter, count};
 
 /// This process reports to a peer what it has consumed when the peer does not know of so many bytes.
-const TELL_BYTES: u64 = 128 << 10;
+const REPORT_BYTES: u64 = 128 << 10;
 /// How often this process checks waiting packets and timers.
 const TICK_NS: u64 = 1_000_000;
 
@@ -36,7 +36,7 @@ const TICK_NS: u64 = 1_000_000;
 pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
-    teller: Option<gone::Teller>,
+    proxy_end_reports: Option<proxy_end::ProxyEndReports>,
     /// The addresses at which peers expose memory, by name.
     targets: HashMap<Box<[u8]>, Address>,
     /// Packets that `pump` releases at once; kept here only to reuse its memory.
@@ -51,8 +51,8 @@ pub(crate) struct Peers {
     secret: u64,
     /// The segment, which has the names of all endpoints.
     segment: Segment,
-    /// The records, in the order of `Peers::place`. A record exists from the first packet on.
-    all: Vec<Option<Box<Remote>>>,
+    /// The records, in the order of `Peers::index`. A record exists from the first packet on.
+    all: Vec<Option<Box<PeerRecord>>>,
     ranks: usize,
     /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
@@ -61,11 +61,11 @@ pub(crate) struct Peers {
     /// The same for pulls for edges.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
     /// Peers with packets about edges that have not been taken.
-    pub(crate) edged: Vec<u32>,
+    pub(crate) edge_senders: Vec<u32>,
     /// Peers that need an answer or the number of consumed bytes, and get no other packet.
-    untold: Vec<u32>,
+    needing_reply: Vec<u32>,
     /// Peers that may not have all packets of this process, or of which no packet has come.
-    open: Vec<u32>,
+    unsettled: Vec<u32>,
     /// When the clock was last read.
     now: u64,
     /// Whether packets to a connected peer wait for room at the provider.
@@ -73,16 +73,16 @@ pub(crate) struct Peers {
 }
 
 /// A packet that has not been taken yet: in the endpoint's buffer, or a copy.
-pub(crate) enum Held {
-    Lent(Packet),
-    Own(Block),
+pub(crate) enum HeldPacket {
+    InBuffer(Packet),
+    Copied(Block),
 }
 
-impl Held {
+impl HeldPacket {
     fn bytes(&self) -> Span {
         match self {
-            Held::Lent(packet) => packet.bytes(),
-            Held::Own(block) => block.span(),
+            HeldPacket::InBuffer(packet) => packet.bytes(),
+            HeldPacket::Copied(block) => block.span(),
         }
     }
 
@@ -92,39 +92,39 @@ impl Held {
 }
 
 #[derive(Default)]
-pub(crate) struct Remote {
+pub(crate) struct PeerRecord {
     /// The number of the peer's world, which tells it from earlier processes with the same number.
     generation: u32,
     address: Option<Address>,
     sequence: Sequence<Block>,
     /// Packets for point-to-point that have not been taken.
-    inbox: VecDeque<(Header, Held)>,
+    inbox: VecDeque<(Header, HeldPacket)>,
     /// Packets about edges that have not been taken.
-    edges: VecDeque<(Header, Held)>,
-    /// Whether the peer is in `Peers::edged`.
-    is_edged: bool,
+    edges: VecDeque<(Header, HeldPacket)>,
+    /// Whether the peer is in `Peers::edge_senders`.
+    is_edge_sender: bool,
     /// Eager bytes that the peer has consumed, as it last reported.
     consumed: u64,
     /// Eager bytes of the peer that this process has consumed.
-    returned: u64,
-    /// The value of `returned` that the last packet to the peer carried.
-    told: u64,
+    consumed_here: u64,
+    /// The value of `consumed_here` that the last packet to the peer carried.
+    reported_consumed: u64,
     /// Whether the peer is or was in `Peers::arrivals`.
-    is_writer: bool,
-    /// Whether the peer is in `Peers::untold`.
-    is_untold: bool,
-    /// Whether the peer is in `Peers::open`.
-    is_open: bool,
+    is_in_arrivals: bool,
+    /// Whether the peer is in `Peers::needing_reply`.
+    needs_reply: bool,
+    /// Whether the peer is in `Peers::unsettled`.
+    is_unsettled: bool,
     /// Whether any packet of the peer has come.
-    is_heard: bool,
+    has_sent: bool,
     /// When to probe the peer next, until a packet of it has come.
-    asked_next: u64,
+    next_probe: u64,
     /// How long the peer has been silent, until a packet of it has come.
     silence: Silence,
     /// Since when no packet reaches the peer, and why.
     lost: Option<(u64, String)>,
     /// The same reason, until `Net::take` has returned it.
-    fault: Option<String>,
+    unreported_loss: Option<String>,
 }
 
 impl Net {
@@ -139,20 +139,20 @@ impl Net {
             arrivals: Vec::new(),
             pulled: Vec::new(),
             pulled_edges: Vec::new(),
-            edged: Vec::new(),
-            untold: Vec::new(),
-            open: Vec::new(),
+            edge_senders: Vec::new(),
+            needing_reply: Vec::new(),
+            unsettled: Vec::new(),
             now: sys::clock::now(),
             is_clogged: false,
         };
-        let teller = gone::Teller::of(segment, number);
-        Net { endpoint, peers, teller, targets: HashMap::new(), done: Vec::new() }
+        let proxy_end_reports = proxy_end::ProxyEndReports::of(segment, number);
+        Net { endpoint, peers, proxy_end_reports, targets: HashMap::new(), done: Vec::new() }
     }
 
     /// Whether no packet waits that could leave now.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_news = self.teller.as_ref().is_some_and(|teller| teller.has_news);
-        self.peers.untold.is_empty() && !self.peers.is_clogged && !has_news
+        let has_news = self.proxy_end_reports.as_ref().is_some_and(|reports| reports.has_news);
+        self.peers.needing_reply.is_empty() && !self.peers.is_clogged && !has_news
     }
 
     /// Sends a packet whose payload `fill` writes. A promised packet is never refused.
@@ -166,7 +166,7 @@ impl Net {
     ) -> Sent {
         let refused = if is_promised { Sent::Done } else { Sent::Full };
         let Some(address) = self.resolve(number) else { return refused };
-        if !is_promised && !self.is_met(number) {
+        if !is_promised && !self.is_in_contact(number) {
             return Sent::Full;
         }
         let whole = WIRE_BYTES + bytes;
@@ -198,7 +198,7 @@ impl Net {
                 return refused;
             }
         };
-        let keeps = peer.sequence.keeps() || must_queue || is_promised && !is_away;
+        let keeps = peer.sequence.stores_copies() || must_queue || is_promised && !is_away;
         if !is_away && !keeps {
             return Sent::Full;
         }
@@ -208,41 +208,41 @@ impl Net {
             (block, whole)
         });
         peer.sequence.sent(copy, is_away);
-        peer.told = wire.consumed;
-        if !std::mem::replace(&mut peer.is_open, true) {
-            self.peers.open.push(number);
+        peer.reported_consumed = wire.consumed;
+        if !std::mem::replace(&mut peer.is_unsettled, true) {
+            self.peers.unsettled.push(number);
         }
         Sent::Done
     }
 
     /// Whether `packets` packets of `bytes` bytes in all may be promised.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
-        if self.resolve(number).is_none() || !self.is_met(number) {
+        if self.resolve(number).is_none() || !self.is_in_contact(number) {
             return false;
         }
         let free = self.endpoint.free_sends();
         let sequence = &self.peers.at(number).sequence;
-        sequence.has_room(packets, bytes) && (sequence.keeps() || free >= packets)
+        sequence.has_room(packets, bytes) && (sequence.stores_copies() || free >= packets)
     }
 
     /// Sends a packet that has no number of its own. Returns whether it left.
-    fn send_loose(&mut self, number: u32, header: Header) -> bool {
-        self.resolve(number).is_some_and(|address| self.send_loose_to(address, number, header))
+    fn send_unnumbered(&mut self, number: u32, header: Header) -> bool {
+        self.resolve(number).is_some_and(|address| self.send_unnumbered_to(address, number, header))
     }
 
     /// The same to a given address of a peer.
-    fn send_loose_to(&mut self, address: Address, number: u32, header: Header) -> bool {
+    fn send_unnumbered_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }
 
     /// Takes the next packet of a peer. Errors (MPI_ERR_PROC_ABORTED), once: the peer is lost.
-    pub(crate) fn take(&mut self, number: u32) -> Result<Option<(Header, Held)>> {
+    pub(crate) fn take(&mut self, number: u32) -> Result<Option<(Header, HeldPacket)>> {
         let Some(peer) = self.peers.get_mut(number) else { return Ok(None) };
         if let Some(next) = peer.inbox.pop_front() {
             return Ok(Some(next));
         }
-        let Some(fault) = peer.fault.take() else { return Ok(None) };
+        let Some(unreported_loss) = peer.unreported_loss.take() else { return Ok(None) };
         let (rank, provider) = (self.peers.rank, self.endpoint.provider());
         let there = match self.peers.segment.endpoint(number).and_then(|name| provider.peer_address(&name)) {
             Some(address) => format!(" at {address}"),
@@ -250,7 +250,7 @@ impl Net {
         };
         let (host, node) = (sys::host::name(), self.peers.segment.node_of(number));
         let sentence = format!(
-            "rank {rank} on {host} by {provider} has lost rank {number} on host number {node}{there}: {fault}"
+            "rank {rank} on {host} by {provider} has lost rank {number} on host number {node}{there}: {unreported_loss}"
         );
         fail!(Class::ProcAborted, "{sentence}")
     }
@@ -263,8 +263,8 @@ impl Net {
         }
     }
 
-    pub(crate) fn release(&mut self, packet: Held) {
-        if let Held::Lent(packet) = packet {
+    pub(crate) fn release(&mut self, packet: HeldPacket) {
+        if let HeldPacket::InBuffer(packet) = packet {
             self.endpoint.release(packet);
         }
     }
@@ -272,12 +272,12 @@ impl Net {
     /// Drives the endpoint, files packets that have arrived, and sends packets that are due.
     pub(crate) fn pump(&mut self) {
         // Before new packets come: packets that left since the last call carried most answers already.
-        if !self.peers.untold.is_empty() {
-            self.tell_all();
+        if !self.peers.needing_reply.is_empty() {
+            self.reply_to_all();
         }
         let Net { endpoint, peers, done, .. } = self;
         let polled = endpoint.poll(|event| match event {
-            Event::Packet(packet) => peers.file(packet, done),
+            Event::Packet(packet) => peers.file_packet(packet, done),
             Event::Undelivered(to, said) => peers.undelivered(to, &said),
             Event::Accessed(token) => peers.pull_ended(token, true),
             Event::Failed(token, _) => peers.pull_ended(token, false),
@@ -285,55 +285,55 @@ impl Net {
         done.drain(..).for_each(|packet| endpoint.release(packet));
         if let Err(error) = polled {
             (0..peers.all.len())
-                .filter(|place| peers.all[*place].is_some())
-                .map(|place| peers.number(place))
+                .filter(|index| peers.all[*index].is_some())
+                .map(|index| peers.number(index))
                 .collect::<Vec<_>>()
                 .into_iter()
                 .for_each(|number| peers.lose(number, &error.message));
         }
-        if self.teller.is_some() {
-            self.tell_of_proxy();
+        if self.proxy_end_reports.is_some() {
+            self.report_proxy_end();
         }
-        if !self.peers.open.is_empty() {
-            self.look_after_open();
+        if !self.peers.unsettled.is_empty() {
+            self.check_unsettled();
         }
     }
 
     /// Sends answers and reports of consumed bytes. A peer without room does not delay the others.
-    fn tell_all(&mut self) {
-        for number in std::mem::take(&mut self.peers.untold) {
-            if self.tell(number) {
-                self.peers.at(number).is_untold = false;
+    fn reply_to_all(&mut self) {
+        for number in std::mem::take(&mut self.peers.needing_reply) {
+            if self.reply_to(number) {
+                self.peers.at(number).needs_reply = false;
             } else {
-                self.peers.untold.push(number);
+                self.peers.needing_reply.push(number);
             }
         }
     }
 
     /// Sends a peer what it needs. Returns whether the peer has everything, or is lost.
-    fn tell(&mut self, number: u32) -> bool {
+    fn reply_to(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
             return true;
         }
-        if peer.must_tell() {
+        if peer.must_report() {
             let header = Header { kind: CONSUMED, tag: 0, context: 0 };
             if self.send(number, false, &header, 0, |_| ()) == Sent::Full {
                 return false;
             }
         }
-        let Some(asked) = self.peers.at(number).sequence.owes() else { return true };
+        let Some(asked) = self.peers.at(number).sequence.answer_due() else { return true };
         let header =
             Header { kind: ANSWER, tag: asked.is_some().into(), context: asked.unwrap_or_default().into() };
-        let is_told = self.send_loose(number, header);
-        if is_told {
-            self.peers.at(number).sequence.paid();
+        let has_left = self.send_unnumbered(number, header);
+        if has_left {
+            self.peers.at(number).sequence.answer_sent();
         }
-        is_told
+        has_left
     }
 
     /// Sends packets that wait, and probes to peers that do not answer.
-    fn look_after_open(&mut self) {
+    fn check_unsettled(&mut self) {
         let now = sys::clock::now();
         let is_early = now < self.peers.now + TICK_NS;
         if is_early && !self.peers.is_clogged {
@@ -341,28 +341,28 @@ impl Net {
         }
         self.peers.now = now;
         self.peers.is_clogged = false;
-        for i in (0..self.peers.open.len()).rev() {
-            let number = self.peers.open[i];
+        for i in (0..self.peers.unsettled.len()).rev() {
+            let number = self.peers.unsettled[i];
             self.peers.lose_if_gone(number);
             self.flush(number);
-            if self.look_after(number, now) {
-                self.peers.open.swap_remove(i);
-                self.peers.at(number).is_open = false;
+            if self.check_timers(number, now) {
+                self.peers.unsettled.swap_remove(i);
+                self.peers.at(number).is_unsettled = false;
             }
         }
     }
 
-    /// Checks the timers of a peer. Returns whether the peer can leave `Peers::open`.
-    fn look_after(&mut self, number: u32, now: u64) -> bool {
+    /// Checks the timers of a peer. Returns whether the peer can leave `Peers::unsettled`.
+    fn check_timers(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
         if peer.lost.is_some() {
             return true;
         }
         match peer.sequence.tick(now) {
-            Due::Settled if peer.is_heard => return true,
+            Due::Settled if peer.has_sent => return true,
             Due::Settled | Due::Waiting => {}
             Due::Probe => {
-                self.send_loose(number, Header { kind: PROBE, tag: 0, context: 0 });
+                self.send_unnumbered(number, Header { kind: PROBE, tag: 0, context: 0 });
             }
             Due::Lost(packet) => {
                 let why = format!("packet {packet} to it did not arrive, nor those after it");
@@ -370,11 +370,11 @@ impl Net {
             }
         }
         let (segment, provider) = (self.peers.segment.clone(), self.endpoint.provider());
-        let Some(Remote { is_heard: false, silence, .. }) = self.peers.get_mut(number) else {
+        let Some(PeerRecord { has_sent: false, silence, .. }) = self.peers.get_mut(number) else {
             return false;
         };
         let there = || segment.endpoint(number).and_then(|name| provider.peer_address(&name));
-        if let Some(why) = silence.look(now, provider.core() == "tcp", there) {
+        if let Some(why) = silence.check(now, provider.core() == "tcp", there) {
             self.peers.lose(number, &why);
         }
         false
@@ -386,7 +386,7 @@ impl Net {
         let (Some(address), None) = (peer.address, &peer.lost) else { return };
         while let Some((_, (block, bytes))) = peer.sequence.unsent() {
             match self.endpoint.send(address, *bytes, |to| block.span().copy_to(to)) {
-                Ok(fabric::Sent::Done) => peer.sequence.left(),
+                Ok(fabric::Sent::Done) => peer.sequence.copy_sent(),
                 Ok(fabric::Sent::Full) => {
                     self.peers.is_clogged |= peer.sequence.is_answered();
                     return;
@@ -398,24 +398,25 @@ impl Net {
 }
 
 impl Peers {
-    fn get(&self, number: u32) -> Option<&Remote> {
-        self.all.get(self.place(number))?.as_deref()
+    fn get(&self, number: u32) -> Option<&PeerRecord> {
+        self.all.get(self.index(number))?.as_deref()
     }
 
-    fn get_mut(&mut self, number: u32) -> Option<&mut Remote> {
-        let place = self.place(number);
-        self.all.get_mut(place)?.as_deref_mut()
+    fn get_mut(&mut self, number: u32) -> Option<&mut PeerRecord> {
+        let index = self.index(number);
+        self.all.get_mut(index)?.as_deref_mut()
     }
 
     /// The record of a peer, made now if there is none.
-    pub(crate) fn at(&mut self, number: u32) -> &mut Remote {
+    pub(crate) fn at(&mut self, number: u32) -> &mut PeerRecord {
         let segment = &self.segment;
-        let begin = || Box::new(Remote { generation: segment.generation(number), ..Remote::default() });
-        let place = self.place(number);
-        if place >= self.all.len() {
-            self.all.resize_with(place + 1, || None);
+        let begin =
+            || Box::new(PeerRecord { generation: segment.generation(number), ..PeerRecord::default() });
+        let index = self.index(number);
+        if index >= self.all.len() {
+            self.all.resize_with(index + 1, || None);
         }
-        self.all[place].get_or_insert_with(begin)
+        self.all[index].get_or_insert_with(begin)
     }
 
     /// The number of a peer's world, as far as its packets have shown (`Segment::generation`).
@@ -427,7 +428,7 @@ impl Peers {
     fn wire(&mut self, number: u32, header: Header) -> Wire {
         let (source, generation, secret) = (self.rank, self.generation, self.secret);
         let peer = self.at(number);
-        let (consumed, mut stamp) = (peer.returned, peer.sequence.stamp());
+        let (consumed, mut stamp) = (peer.consumed_here, peer.sequence.stamp());
         stamp.wants_answer |= peer.moves_window(&header, stamp.number);
         Wire { source, generation, header, secret, consumed, stamp }
     }
@@ -442,9 +443,9 @@ impl Peers {
 
     pub(crate) fn consume(&mut self, number: u32, amount: u64) {
         let peer = self.at(number);
-        peer.returned = peer.returned.wrapping_add(amount);
-        if peer.must_tell() && !std::mem::replace(&mut peer.is_untold, true) {
-            self.untold.push(number);
+        peer.consumed_here = peer.consumed_here.wrapping_add(amount);
+        if peer.must_report() && !std::mem::replace(&mut peer.needs_reply, true) {
+            self.needing_reply.push(number);
         }
     }
 
@@ -453,29 +454,29 @@ impl Peers {
         self.get(number).filter(|peer| peer.lost.is_none())?.address
     }
 
-    pub(crate) fn put_back(&mut self, number: u32, header: Header, packet: Held) {
+    pub(crate) fn put_back(&mut self, number: u32, header: Header, packet: HeldPacket) {
         self.at(number).inbox.push_front((header, packet));
     }
 
-    pub(crate) fn forget_arrivals(&mut self) {
-        let is_writer = |number: &u32| self.get(*number).is_some_and(|peer| peer.is_writer);
-        self.arrivals = (0..self.ranks as u32).filter(is_writer).collect();
+    pub(crate) fn reset_arrivals(&mut self) {
+        let is_in_arrivals = |number: &u32| self.get(*number).is_some_and(|peer| peer.is_in_arrivals);
+        self.arrivals = (0..self.ranks as u32).filter(is_in_arrivals).collect();
     }
 
     /// The index of a peer's record: the records of proxies follow those of ranks.
-    fn place(&self, number: u32) -> usize {
+    fn index(&self, number: u32) -> usize {
         match number & PROXY {
             0 => number as usize,
             _ => self.ranks + (number & !PROXY) as usize,
         }
     }
 
-    fn number(&self, place: usize) -> u32 {
-        if place < self.ranks { place as u32 } else { PROXY | (place - self.ranks) as u32 }
+    fn number(&self, index: usize) -> u32 {
+        if index < self.ranks { index as u32 } else { PROXY | (index - self.ranks) as u32 }
     }
 
     /// Puts a packet into its queue. `done` gets packets that can be released.
-    fn file(&mut self, packet: Packet, done: &mut Vec<Packet>) {
+    fn file_packet(&mut self, packet: Packet, done: &mut Vec<Packet>) {
         let wire = Wire::read(packet.bytes(), self.secret)
             .filter(|wire| wire.source != self.rank && self.segment.is_endpoint(wire.source));
         let Some(wire) = wire else {
@@ -485,7 +486,7 @@ impl Peers {
         let now = self.now;
         if wire.header.kind == GONE {
             // Before the checks of its number: the report stays true if it comes twice.
-            gone::hear(&self.segment, &wire);
+            proxy_end::receive_report(&self.segment, &wire);
         }
         let peer = self.at(wire.source);
         if wire.generation < peer.generation {
@@ -495,65 +496,67 @@ impl Peers {
         if wire.generation > peer.generation {
             done.extend(peer.renew(wire.generation));
         }
-        if !peer.sequence.answer(wire.stamp.answered, now) {
+        if !peer.sequence.receive_answer(wire.stamp.answered, now) {
             count(Counter::NetRefused, 1);
             return done.push(packet);
         }
-        peer.is_heard = true;
+        peer.has_sent = true;
         // An old packet has an older value.
         if (wire.consumed.wrapping_sub(peer.consumed) as i64) > 0 {
             peer.consumed = wire.consumed;
         }
-        let must_flush = match wire.header.kind {
+        let must_resend = match wire.header.kind {
             PROBE | ANSWER => {
                 done.push(packet);
-                peer.asked_or_answered(&wire, now)
+                peer.take_probe_or_answer(&wire, now)
             }
             _ => {
                 done.extend(peer.arrive(&wire, packet));
                 false
             }
         };
-        let is_new = !peer.inbox.is_empty() && !std::mem::replace(&mut peer.is_writer, true);
-        let is_owed = peer.sequence.owes().is_some() && !std::mem::replace(&mut peer.is_untold, true);
-        let is_edge = !peer.edges.is_empty() && !std::mem::replace(&mut peer.is_edged, true);
+        let is_new = !peer.inbox.is_empty() && !std::mem::replace(&mut peer.is_in_arrivals, true);
+        let is_answer_due =
+            peer.sequence.answer_due().is_some() && !std::mem::replace(&mut peer.needs_reply, true);
+        let is_edge = !peer.edges.is_empty() && !std::mem::replace(&mut peer.is_edge_sender, true);
         self.arrivals.extend(is_new.then_some(wire.source));
-        self.edged.extend(is_edge.then_some(wire.source));
-        self.untold.extend(is_owed.then_some(wire.source));
-        self.is_clogged |= must_flush;
+        self.edge_senders.extend(is_edge.then_some(wire.source));
+        self.needing_reply.extend(is_answer_due.then_some(wire.source));
+        self.is_clogged |= must_resend;
     }
 }
 
-impl Remote {
-    fn must_tell(&self) -> bool {
-        self.returned.wrapping_sub(self.told) >= TELL_BYTES
+impl PeerRecord {
+    fn must_report(&self) -> bool {
+        self.consumed_here.wrapping_sub(self.reported_consumed) >= REPORT_BYTES
     }
 
     /// Makes the record that of a new process. Returns packets of the earlier process that were not taken.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
-        // `is_writer` becomes false, so `arrivals` reports the new process like any peer: the state that the
-        // matcher has of the peer must be made anew before.
-        let Remote { is_open, is_untold, is_edged, .. } = *self;
-        let anew = Remote { generation, is_open, is_untold, is_edged, ..Remote::default() };
+        // `is_in_arrivals` becomes false, so `arrivals` reports the new process like any peer: the state that
+        // the matcher has of the peer must be made anew before.
+        let PeerRecord { is_unsettled, needs_reply, is_edge_sender, .. } = *self;
+        let anew =
+            PeerRecord { generation, is_unsettled, needs_reply, is_edge_sender, ..PeerRecord::default() };
         let before = std::mem::replace(self, anew);
-        let lent = |(_, packet)| if let Held::Lent(packet) = packet { Some(packet) } else { None };
+        let lent = |(_, packet)| if let HeldPacket::InBuffer(packet) = packet { Some(packet) } else { None };
         before.inbox.into_iter().chain(before.edges).filter_map(lent).collect()
     }
 
     /// Files a numbered packet. Returns it if it can be released.
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
-        match self.sequence.arrive(wire.stamp) {
+        match self.sequence.receive(wire.stamp) {
             Arrival::Next => {
-                let left = if is_of_net(&wire.header) {
+                let left = if ends_in_net(&wire.header) {
                     Some(packet)
                 } else {
-                    self.queue(&wire.header).push_back((wire.header, Held::Lent(packet)));
+                    self.queue(&wire.header).push_back((wire.header, HeldPacket::InBuffer(packet)));
                     None
                 };
                 while let Some(early) = self.sequence.next_early() {
                     let header = Wire::read(early.span(), wire.secret).map(|wire| wire.header);
-                    let Some(header) = header.filter(|header| !is_of_net(header)) else { continue };
-                    self.queue(&header).push_back((header, Held::Own(early)));
+                    let Some(header) = header.filter(|header| !ends_in_net(header)) else { continue };
+                    self.queue(&header).push_back((header, HeldPacket::Copied(early)));
                 }
                 return left;
             }
@@ -571,10 +574,10 @@ impl Remote {
     }
 
     /// Takes a probe or an answer. Returns whether packets must be sent again.
-    fn asked_or_answered(&mut self, wire: &Wire, now: u64) -> bool {
+    fn take_probe_or_answer(&mut self, wire: &Wire, now: u64) -> bool {
         let Header { kind, tag, context } = wire.header;
         if kind == PROBE {
-            if !self.sequence.probed(wire.stamp.number) {
+            if !self.sequence.receive_probe(wire.stamp.number) {
                 count(Counter::NetRefused, 1);
             }
             return false;
@@ -582,7 +585,7 @@ impl Remote {
         if tag == 0 {
             return false;
         }
-        let again = self.sequence.probe_answered(wire.stamp.answered, context as u32, now);
+        let again = self.sequence.receive_probe_answer(wire.stamp.answered, context as u32, now);
         count(Counter::NetResent, again as u64);
         again > 0
     }

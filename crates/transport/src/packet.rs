@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Packets and pulls: the types that all routes have in common.
 
-pub use crate::shm::ring::Take;
+pub use crate::shm::ring::Taken;
 use sys::Span;
 
 /// The header of a packet. The protocol above defines what the numbers mean (`p2p/src/packet.rs`).
@@ -47,7 +47,7 @@ pub enum Sent {
 
 /// A range of a peer's memory that the peer says it has exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Far {
+pub struct RemoteRange {
     /// The address of its first byte, as the peer's provider counts.
     pub base: u64,
     /// The provider's key for it.
@@ -72,5 +72,5 @@ pub enum Pull {
 /// inlined.
 pub trait PacketSink {
     /// Looks at a packet and says whether it takes it. The payload is valid during the call only.
-    fn packet(&mut self, header: &Header, payload: Span) -> Take;
+    fn packet(&mut self, header: &Header, payload: Span) -> Taken;
 }

@@ -8,7 +8,7 @@
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
 pub use crate::packet::{
-    EDGE, EDGES, Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take,
+    EDGE, EDGES, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, RemoteRange, Sent, Taken,
 };
 use crate::shm::Segment;
 use crate::{route_fabric, route_shm, sim};
@@ -43,10 +43,10 @@ pub enum Exposed {
 
 impl Exposed {
     /// The numbers that a peer needs to read it.
-    pub fn far(&self) -> Far {
+    pub fn remote_range(&self) -> RemoteRange {
         match self {
-            Exposed::Fabric(exposed) => exposed.far(),
-            Exposed::Sim(exposed) => exposed.far(),
+            Exposed::Fabric(exposed) => exposed.remote_range(),
+            Exposed::Sim(exposed) => exposed.remote_range(),
         }
     }
 }
@@ -145,12 +145,12 @@ impl Reach {
     }
 
     /// Makes `arrivals` report all peers again.
-    pub fn forget_arrivals(&mut self) {
+    pub fn reset_arrivals(&mut self) {
         match self {
-            Reach::Shm(port) => port.forget_arrivals(),
+            Reach::Shm(port) => port.reset_arrivals(),
             Reach::Nodes(ports) => {
-                ports.0.forget_arrivals();
-                ports.1.forget_arrivals();
+                ports.0.reset_arrivals();
+                ports.1.reset_arrivals();
             }
             Reach::Sim(_) => {}
         }
@@ -348,7 +348,7 @@ impl Route {
 
     /// Starts to read exposed memory of the peer from byte `at` on into `to`, which lies in `own`. No one may
     /// use `to`, and `own` must stay, until `Reach::pulled` reports `token`.
-    pub fn pull(&mut self, far: Far, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
+    pub fn pull(&mut self, far: RemoteRange, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
         match (self, own) {
             (Route::Fabric(link), Exposed::Fabric(own)) => link.pull(far, at, to, own, token),
             (Route::Sim(link), Exposed::Sim(_)) => link.pull(far, at, to, token),

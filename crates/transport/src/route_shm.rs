@@ -18,7 +18,7 @@ pub struct Port {
     segment: Segment,
     rank: LocalRank,
     /// The peers that `arrivals` has reported, 64 ranks a word.
-    told: Box<[u64]>,
+    reported: Box<[u64]>,
 }
 
 /// Both directions between this rank and one peer.
@@ -28,7 +28,7 @@ pub struct Link {
     segment: Segment,
     peer: LocalRank,
     /// How many packets had been received when the last packet was sent.
-    heard: u64,
+    received_before: u64,
     /// Whether the peer's memory can be read; tested on first use.
     readable: OnceCell<bool>,
 }
@@ -37,7 +37,7 @@ impl Port {
     /// Makes the port of rank `rank`.
     pub fn new(segment: Segment, rank: LocalRank) -> Port {
         let words = (segment.shape().ranks as usize).div_ceil(64);
-        Port { segment, rank, told: vec![0; words].into() }
+        Port { segment, rank, reported: vec![0; words].into() }
     }
 
     /// The number of this rank.
@@ -47,7 +47,7 @@ impl Port {
 
     /// Moves the port out, and leaves one that must not be used.
     pub(crate) fn take(&mut self) -> Port {
-        Port { segment: self.segment.clone(), rank: self.rank, told: std::mem::take(&mut self.told) }
+        Port { segment: self.segment.clone(), rank: self.rank, reported: std::mem::take(&mut self.reported) }
     }
 
     /// The job's memory.
@@ -79,30 +79,30 @@ impl Port {
             receiver: self.segment.ring_receiver(peer, self.rank)?,
             segment: self.segment.clone(),
             peer,
-            heard: 0,
+            received_before: 0,
             readable: OnceCell::new(),
         })
     }
 
     /// Makes `arrivals` report all peers again.
-    pub fn forget_arrivals(&mut self) {
-        self.told.fill(0);
+    pub fn reset_arrivals(&mut self) {
+        self.reported.fill(0);
     }
 
     /// Whether a peer has sent to this rank that `arrivals` has not reported.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
-        self.told.iter().enumerate().any(|(index, told)| senders.word(index) & !told != 0)
+        self.reported.iter().enumerate().any(|(index, reported)| senders.word(index) & !reported != 0)
     }
 
     /// Calls `each` with each peer that has sent to this rank for the first time.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let senders = &self.segment.rank(self.rank).senders;
-        for (index, told) in self.told.iter_mut().enumerate() {
-            let mut news = senders.word(index) & !*told;
-            *told |= news;
+        for (index, reported) in self.reported.iter_mut().enumerate() {
+            let mut news = senders.word(index) & !*reported;
+            *reported |= news;
             while news != 0 {
                 let peer = index as u32 * 64 + news.trailing_zeros();
                 news &= news - 1;
@@ -133,11 +133,11 @@ impl Link {
         };
         // A rank that has received nothing since its last packet is likely to send more; otherwise the two
         // ranks take turns.
-        let heard = self.receiver.received();
-        if heard == self.heard {
+        let received_before = self.receiver.received();
+        if received_before == self.received_before {
             self.sender.expect_more();
         }
-        self.heard = heard;
+        self.received_before = received_before;
         match answer {
             ring::Sent::Done => Sent::Done,
             ring::Sent::Full => Sent::Full,

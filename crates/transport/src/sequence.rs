@@ -40,35 +40,35 @@ pub(crate) struct Sequence<T> {
     /// The peer has all packets before this number.
     answered: u32,
     /// Copies of packets that are not answered, with their numbers.
-    copies: VecDeque<(u32, Copy<T>)>,
+    copies: VecDeque<(u32, StoredPacket<T>)>,
     copied_bytes: usize,
     /// How many copies, from the front, the provider has taken.
-    away: usize,
+    copies_sent: usize,
     is_young: bool,
     /// When the first answer came.
     answered_first: Option<u64>,
-    patience: Patience,
+    probe_timer: ProbeTimer,
     /// Since when the peer misses a packet of which there is no copy.
     lost_since: Option<u64>,
     /// The number of the peer's next packet.
     expected: u32,
     /// The value of `expected` that the last packet to the peer carried.
-    told: u32,
+    answered_to_peer: u32,
     /// Packets that came before others that must come first.
-    early: BTreeMap<u32, Copy<T>>,
+    early: BTreeMap<u32, StoredPacket<T>>,
     early_bytes: usize,
     /// Whether the peer waits for an answer.
-    owes: bool,
+    owes_answer: bool,
     /// The number of the peer's probe that has no answer yet, if there is one.
-    asked: Option<u32>,
+    unanswered_probe: Option<u32>,
 }
 
 /// A stored packet and its length in bytes.
-pub(crate) type Copy<T> = (T, usize);
+pub(crate) type StoredPacket<T> = (T, usize);
 
 /// When the next probe is due.
 #[derive(Default)]
-struct Patience {
+struct ProbeTimer {
     /// The value of `answered` when the pause started.
     seen: u32,
     /// The length of the pause; 0 if no pause has started.
@@ -123,17 +123,17 @@ impl<T> Default for Sequence<T> {
             answered: 0,
             copies: VecDeque::new(),
             copied_bytes: 0,
-            away: 0,
+            copies_sent: 0,
             is_young: true,
             answered_first: None,
-            patience: Patience::default(),
+            probe_timer: ProbeTimer::default(),
             lost_since: None,
             expected: 0,
-            told: 0,
+            answered_to_peer: 0,
             early: BTreeMap::new(),
             early_bytes: 0,
-            owes: false,
-            asked: None,
+            owes_answer: false,
+            unanswered_probe: None,
         }
     }
 }
@@ -145,7 +145,7 @@ impl<T> Sequence<T> {
     }
 
     /// Whether a copy of each packet must be stored.
-    pub fn keeps(&self) -> bool {
+    pub fn stores_copies(&self) -> bool {
         self.is_young
     }
 
@@ -167,33 +167,33 @@ impl<T> Sequence<T> {
 
     /// Counts the packet with the latest stamp as sent. `is_away`: the provider has taken it; otherwise
     /// `unsent` will return the copy.
-    pub fn sent(&mut self, copy: Option<Copy<T>>, is_away: bool) {
+    pub fn sent(&mut self, copy: Option<StoredPacket<T>>, is_away: bool) {
         if let Some(copy) = copy {
             self.copied_bytes += copy.1;
             self.copies.push_back((self.next, copy));
-            self.away += usize::from(is_away);
+            self.copies_sent += usize::from(is_away);
         }
         self.next = self.next.wrapping_add(1);
-        self.tell();
+        self.note_answered();
     }
 
     /// The stored packet that must leave before any other: its number, and the packet with its length.
-    pub fn unsent(&self) -> Option<&(u32, Copy<T>)> {
-        self.copies.get(self.away)
+    pub fn unsent(&self) -> Option<&(u32, StoredPacket<T>)> {
+        self.copies.get(self.copies_sent)
     }
 
     /// Notes that the provider has taken the packet of `unsent`.
-    pub fn left(&mut self) {
-        self.away += 1;
+    pub fn copy_sent(&mut self) {
+        self.copies_sent += 1;
     }
 
     /// Notes that a packet with the current `expected` has left, which answers the peer.
-    fn tell(&mut self) {
-        (self.told, self.owes) = (self.expected, self.asked.is_some());
+    fn note_answered(&mut self) {
+        (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }
 
     /// Takes the peer's answer that it has all packets before `answered`. False if the number is impossible.
-    pub fn answer(&mut self, answered: u32, now: u64) -> bool {
+    pub fn receive_answer(&mut self, answered: u32, now: u64) -> bool {
         let more = answered.wrapping_sub(self.answered);
         if more > self.next.wrapping_sub(self.answered) {
             // The number in an old packet is smaller than the known one.
@@ -202,12 +202,13 @@ impl<T> Sequence<T> {
         if more == 0 {
             return true;
         }
-        let is_there = |(number, _): &(u32, Copy<T>)| answered.wrapping_sub(*number).wrapping_sub(1) < WINDOW;
+        let is_there =
+            |(number, _): &(u32, StoredPacket<T>)| answered.wrapping_sub(*number).wrapping_sub(1) < WINDOW;
         while self.copies.front().is_some_and(is_there)
             && let Some((_, (_, bytes))) = self.copies.pop_front()
         {
             self.copied_bytes -= bytes;
-            self.away = self.away.saturating_sub(1);
+            self.copies_sent = self.copies_sent.saturating_sub(1);
         }
         self.answered = answered;
         self.answered_first.get_or_insert(now);
@@ -216,7 +217,7 @@ impl<T> Sequence<T> {
     }
 
     /// Decides by its numbers what a packet is that has arrived, and counts it if it is the next.
-    pub fn arrive(&mut self, stamp: Stamp) -> Arrival {
+    pub fn receive(&mut self, stamp: Stamp) -> Arrival {
         let ahead = stamp.number.wrapping_sub(self.expected);
         let arrival = match ahead {
             0 => Arrival::Next,
@@ -228,8 +229,8 @@ impl<T> Sequence<T> {
         if arrival == Arrival::Next {
             self.expected = self.expected.wrapping_add(1);
         }
-        self.owes |= stamp.wants_answer && arrival != Arrival::Refused
-            || self.expected.wrapping_sub(self.told) >= ANSWER_PACKETS;
+        self.owes_answer |= stamp.wants_answer && arrival != Arrival::Refused
+            || self.expected.wrapping_sub(self.answered_to_peer) >= ANSWER_PACKETS;
         arrival
     }
 
@@ -250,37 +251,37 @@ impl<T> Sequence<T> {
     }
 
     /// Takes a probe, with the number of the peer's next packet. False if the number is impossible.
-    pub fn probed(&mut self, number: u32) -> bool {
+    pub fn receive_probe(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.expected);
         let may_be = ahead <= WINDOW || ahead.wrapping_neg() <= WINDOW;
         if may_be {
-            (self.owes, self.asked) = (true, Some(number));
+            (self.owes_answer, self.unanswered_probe) = (true, Some(number));
         }
         may_be
     }
 
     /// Some if the peer waits for an answer, with the number of its probe if it sent one.
-    pub fn owes(&self) -> Option<Option<u32>> {
-        self.owes.then_some(self.asked)
+    pub fn answer_due(&self) -> Option<Option<u32>> {
+        self.owes_answer.then_some(self.unanswered_probe)
     }
 
     /// Notes that the answer has left.
-    pub fn paid(&mut self) {
-        self.asked = None;
-        self.tell();
+    pub fn answer_sent(&mut self) {
+        self.unanswered_probe = None;
+        self.note_answered();
     }
 
-    /// Takes the peer's answer to a probe, after `answer`: of the packets before `asked` the peer has those
-    /// before `answered`. Returns how many packets `unsent` will return again.
-    pub fn probe_answered(&mut self, answered: u32, asked: u32, now: u64) -> usize {
+    /// Takes the peer's answer to a probe, after `receive_answer`: of the packets before `asked` the peer has
+    /// those before `answered`. Returns how many packets `unsent` will return again.
+    pub fn receive_probe_answer(&mut self, answered: u32, asked: u32, now: u64) -> usize {
         let missing = asked.wrapping_sub(answered);
         if answered != self.answered || missing == 0 || missing > self.next.wrapping_sub(answered) {
             return 0;
         }
         if self.copies.front().is_some_and(|(number, _)| *number == answered) {
             // The peer answers now: if the packets are lost again, the next probe must come soon.
-            self.patience = Patience::default();
-            return std::mem::take(&mut self.away);
+            self.probe_timer = ProbeTimer::default();
+            return std::mem::take(&mut self.copies_sent);
         }
         self.lost_since.get_or_insert(now);
         0
@@ -292,14 +293,14 @@ impl<T> Sequence<T> {
             self.is_young = false;
         }
         if self.answered == self.next {
-            self.patience = Patience::default();
+            self.probe_timer = ProbeTimer::default();
             return Due::Settled;
         }
         if self.lost_since.is_some_and(|since| now.saturating_sub(since) >= LOST_NS) {
             return Due::Lost(self.answered);
         }
         let (first, most) = if self.is_young { YOUNG_PAUSES_NS } else { PAUSES_NS };
-        let Patience { seen, pause, ends } = &mut self.patience;
+        let ProbeTimer { seen, pause, ends } = &mut self.probe_timer;
         if *pause == 0 || *seen != self.answered {
             (*seen, *pause, *ends) = (self.answered, first, now + first);
             return Due::Waiting;
@@ -310,7 +311,7 @@ impl<T> Sequence<T> {
         *pause = (*pause * 2).min(most);
         *ends = now + *pause;
         // While copies have not left, the peer cannot answer for them: no probe.
-        if self.away < self.copies.len() { Due::Waiting } else { Due::Probe }
+        if self.copies_sent < self.copies.len() { Due::Waiting } else { Due::Probe }
     }
 }
 
@@ -325,7 +326,7 @@ mod tests {
         (0..packets)
             .map(|_| {
                 let stamp = sender.stamp();
-                let copy = sender.keeps().then_some((stamp.number, 100));
+                let copy = sender.stores_copies().then_some((stamp.number, 100));
                 sender.sent(copy, true);
                 stamp
             })
@@ -333,7 +334,7 @@ mod tests {
     }
 
     fn take(receiver: &mut Sequence<u32>, stamp: Stamp) -> (Arrival, Vec<u32>) {
-        let arrival = receiver.arrive(stamp);
+        let arrival = receiver.receive(stamp);
         if arrival == Arrival::Early {
             receiver.keep_early(stamp.number, stamp.number, 100);
         }
@@ -346,11 +347,11 @@ mod tests {
         let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
         let stamp = send(&mut sender, 1)[0];
         assert_eq!(take(&mut receiver, stamp).0, Arrival::Next);
-        assert!(sender.answer(receiver.stamp().answered, 1));
+        assert!(sender.receive_answer(receiver.stamp().answered, 1));
         assert_eq!(sender.tick(1), Due::Settled);
-        assert!(sender.keeps());
+        assert!(sender.stores_copies());
         assert_eq!(sender.tick(1 + YOUTH_NS), Due::Settled);
-        assert!(!sender.keeps());
+        assert!(!sender.stores_copies());
         (sender, receiver)
     }
 
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(take(&mut receiver, stamps[0]), (Arrival::Next, vec![0, 1, 2]));
         assert_eq!(take(&mut receiver, stamps[1]), (Arrival::Repeated, vec![]));
         assert_eq!(take(&mut receiver, stamps[3]), (Arrival::Next, vec![3]));
-        assert_eq!(receiver.owes(), Some(None), "a young sender wants answers");
+        assert_eq!(receiver.answer_due(), Some(None), "a young sender wants answers");
     }
 
     /// Goal: packets that a young connection loses leave again once the receiver has answered what is
@@ -379,22 +380,22 @@ mod tests {
         assert_eq!(sender.tick(SECOND + YOUNG_PAUSES_NS.0 - 1), Due::Waiting);
         assert_eq!(sender.tick(SECOND + YOUNG_PAUSES_NS.0), Due::Probe);
         assert_eq!(sender.tick(SECOND + 2 * YOUNG_PAUSES_NS.0), Due::Waiting, "the second pause is longer");
-        assert!(receiver.probed(sender.stamp().number));
-        assert_eq!(receiver.owes(), Some(Some(3)));
-        receiver.paid();
-        assert_eq!(receiver.owes(), None);
-        assert!(sender.answer(0, SECOND));
-        assert_eq!(sender.probe_answered(0, 3, SECOND), 3);
+        assert!(receiver.receive_probe(sender.stamp().number));
+        assert_eq!(receiver.answer_due(), Some(Some(3)));
+        receiver.answer_sent();
+        assert_eq!(receiver.answer_due(), None);
+        assert!(sender.receive_answer(0, SECOND));
+        assert_eq!(sender.receive_probe_answer(0, 3, SECOND), 3);
         let mut taken = Vec::new();
         while let Some(&(number, (packet, _))) = sender.unsent() {
             assert_eq!(packet, number);
             taken.extend(take(&mut receiver, Stamp { number, ..sender.stamp() }).1);
-            sender.left();
+            sender.copy_sent();
         }
         assert_eq!(taken, [0, 1, 2]);
-        assert!(sender.answer(3, SECOND));
+        assert!(sender.receive_answer(3, SECOND));
         assert_eq!(sender.tick(2 * SECOND), Due::Settled);
-        assert_eq!((sender.copies.len(), sender.copied_bytes, sender.away), (0, 0, 0));
+        assert_eq!((sender.copies.len(), sender.copied_bytes, sender.copies_sent), (0, 0, 0));
     }
 
     /// Goal: the loss of a packet without a copy is reported after a bounded time, but not if the provider
@@ -408,11 +409,11 @@ mod tests {
             let begin = 3 * SECOND;
             assert_eq!(sender.tick(begin), Due::Waiting);
             assert_eq!(sender.tick(begin + PAUSES_NS.0), Due::Probe);
-            assert!(receiver.probed(3));
-            assert!(sender.answer(1, begin) && sender.probe_answered(1, 3, begin) == 0);
+            assert!(receiver.receive_probe(3));
+            assert!(sender.receive_answer(1, begin) && sender.receive_probe_answer(1, 3, begin) == 0);
             if is_late {
                 assert_eq!(take(&mut receiver, stamps[0]), (Arrival::Next, vec![1, 2]));
-                assert!(sender.answer(receiver.stamp().answered, begin + SECOND));
+                assert!(sender.receive_answer(receiver.stamp().answered, begin + SECOND));
                 send(&mut sender, 1);
             }
             let due = if is_late { Due::Waiting } else { Due::Lost(1) };
@@ -446,13 +447,13 @@ mod tests {
         for number in
             [stamp.number + WINDOW + 1, stamp.number + (1 << 31), stamp.number.wrapping_sub(WINDOW + 1)]
         {
-            assert_eq!(receiver.arrive(Stamp { number, ..stamp }), Arrival::Refused, "{number}");
-            assert!(!receiver.probed(number), "{number}");
+            assert_eq!(receiver.receive(Stamp { number, ..stamp }), Arrival::Refused, "{number}");
+            assert!(!receiver.receive_probe(number), "{number}");
         }
-        assert!(!sender.answer(2, 9), "only one was sent");
-        assert!(sender.answer(0, 9), "an old answer");
-        assert_eq!((receiver.expected, receiver.owes(), sender.answered), (1, Some(None), 1));
-        assert_eq!(sender.probe_answered(1, 9, 9), 0);
+        assert!(!sender.receive_answer(2, 9), "only one was sent");
+        assert!(sender.receive_answer(0, 9), "an old answer");
+        assert_eq!((receiver.expected, receiver.answer_due(), sender.answered), (1, Some(None), 1));
+        assert_eq!(sender.receive_probe_answer(1, 9, 9), 0);
         assert_eq!(sender.lost_since, None, "nobody asked about so many");
     }
 
@@ -460,15 +461,15 @@ mod tests {
     #[test]
     fn many_packets_are_answered_unasked() {
         let (mut sender, mut receiver) = grown();
-        receiver.paid();
+        receiver.answer_sent();
         let mut answers = 0;
         for _ in 0..4 * ANSWER_PACKETS {
             let stamp = send(&mut sender, 1)[0];
             assert_eq!(take(&mut receiver, stamp).0, Arrival::Next);
-            if receiver.owes().is_some() {
+            if receiver.answer_due().is_some() {
                 answers += 1;
-                receiver.paid();
-                assert!(sender.answer(receiver.stamp().answered, 9));
+                receiver.answer_sent();
+                assert!(sender.receive_answer(receiver.stamp().answered, 9));
             }
         }
         assert_eq!(answers, 4);
@@ -479,13 +480,16 @@ mod tests {
     fn numbers_wrap() {
         let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());
         let first = u32::MAX - 1;
-        (sender.next, sender.answered, receiver.expected, receiver.told) = (first, first, first, first);
+        (sender.next, sender.answered, receiver.expected, receiver.answered_to_peer) =
+            (first, first, first, first);
         let stamps = send(&mut sender, 4);
         for at in [3, 1, 2, 0] {
             let _ = take(&mut receiver, stamps[at]);
         }
         assert_eq!(receiver.stamp().answered, 2);
-        assert!(sender.answer(0, 1) && sender.copies.len() == 2);
-        assert!(sender.answer(u32::MAX, 1) && sender.answer(2, 1) && sender.copies.is_empty());
+        assert!(sender.receive_answer(0, 1) && sender.copies.len() == 2);
+        assert!(
+            sender.receive_answer(u32::MAX, 1) && sender.receive_answer(2, 1) && sender.copies.is_empty()
+        );
     }
 }

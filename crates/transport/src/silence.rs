@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long a peer has been silent, and the try of its address.
 #[derive(Default)]
 pub(crate) struct Silence {
-    /// When to try the address; 0 before the first call of `look`.
+    /// When to try the address; 0 before the first call of `check`.
     ends: u64,
     /// The try under way, which stores the reason if the peer cannot be reached.
     trying: Option<Arc<OnceLock<Option<String>>>>,
@@ -29,7 +29,7 @@ pub(crate) struct Silence {
 impl Silence {
     /// Starts or ends a try of the address when it is time. Returns the reason if the peer cannot be reached.
     /// `is_tcp`: the provider itself listens at the address by TCP.
-    pub fn look(
+    pub fn check(
         &mut self,
         now: u64,
         is_tcp: bool,
@@ -86,16 +86,16 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Calls `look` until a try has ended.
+    /// Calls `check` until a try has ended.
     fn verdict(address: SocketAddr, is_tcp: bool) -> Option<String> {
         let mut silence = Silence::default();
-        assert_eq!(silence.look(1, is_tcp, || Some(address)), None);
-        assert_eq!(silence.look(SILENCE_NS, is_tcp, || Some(address)), None, "it is too early");
+        assert_eq!(silence.check(1, is_tcp, || Some(address)), None);
+        assert_eq!(silence.check(SILENCE_NS, is_tcp, || Some(address)), None, "it is too early");
         assert!(silence.trying.is_none());
-        assert_eq!(silence.look(SILENCE_NS + 1, is_tcp, || Some(address)), None);
+        assert_eq!(silence.check(SILENCE_NS + 1, is_tcp, || Some(address)), None);
         let later = SILENCE_NS + 2;
         while silence.trying.is_some() {
-            if let Some(why) = silence.look(later, is_tcp, || Some(address)) {
+            if let Some(why) = silence.check(later, is_tcp, || Some(address)) {
                 return Some(why);
             }
             std::thread::sleep(Duration::from_millis(1));

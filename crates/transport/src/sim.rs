@@ -7,7 +7,7 @@
 //! rank's memory can be read. The same seed gives the same job if the ranks are polled in the same order;
 //! a test draws that order by `Network::below`. A rank that is not polled does nothing.
 
-use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, Sent, Take};
+use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, RemoteRange, Sent, Taken};
 use crate::sequence::{Arrival, Due, Sequence, Stamp};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ pub struct Conditions {
 
 /// The network of one simulated job.
 #[derive(Clone)]
-pub struct Network(Arc<Mutex<State>>);
+pub struct Network(Arc<Mutex<NetworkState>>);
 
 /// A rank's access to the network.
 pub struct Port {
@@ -58,7 +58,7 @@ pub struct Link {
     promised: usize,
 }
 
-struct State {
+struct NetworkState {
     conditions: Conditions,
     random: u64,
     now: u64,
@@ -71,17 +71,17 @@ struct State {
     exposed: HashMap<u64, (u32, usize, u64)>,
     exposed_ever: u64,
     pulled_ever: u64,
-    pulls: Vec<Access>,
+    pulls: Vec<PullUnderWay>,
 }
 
 /// A pull under way.
-struct Access {
+struct PullUnderWay {
     arrives: u64,
     /// The rank that pulls.
     rank: u32,
     /// The rank whose memory it pulls.
     peer: u32,
-    far: Far,
+    far: RemoteRange,
     at: u64,
     to: Span,
     token: u64,
@@ -90,11 +90,11 @@ struct Access {
 /// Memory of a rank that its peers may pull.
 pub struct Exposed {
     network: Network,
-    far: Far,
+    far: RemoteRange,
 }
 
 impl Exposed {
-    pub(crate) fn far(&self) -> Far {
+    pub(crate) fn remote_range(&self) -> RemoteRange {
         self.far
     }
 }
@@ -129,11 +129,11 @@ struct Packet {
 struct Datagram {
     arrives: u64,
     stamp: Stamp,
-    what: What,
+    what: Content,
 }
 
 #[derive(Clone)]
-enum What {
+enum Content {
     Packet(Packet),
     Probe,
     /// An answer, with the number of the probe if a probe asked for it.
@@ -141,7 +141,7 @@ enum What {
 }
 
 impl Ring {
-    fn held(&self) -> usize {
+    fn packets_held(&self) -> usize {
         self.packets.len() + self.missing
     }
 }
@@ -150,7 +150,7 @@ impl Network {
     /// A job of `ranks` ranks.
     pub fn new(ranks: u32, seed: u64, conditions: Conditions) -> Network {
         let rings = (0..ranks * ranks).map(|_| Ring::default()).collect();
-        let state = State {
+        let state = NetworkState {
             conditions,
             random: seed,
             now: 0,
@@ -194,12 +194,12 @@ impl Network {
         ring.used = true;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NetworkState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl NetworkState {
     fn ring(&mut self, from: u32, to: u32) -> &mut Ring {
         &mut self.rings[(from * self.ranks + to) as usize]
     }
@@ -209,10 +209,10 @@ impl State {
     }
 
     /// Sends a datagram, unless it is drawn to be lost.
-    fn launch(&mut self, from: u32, to: u32, stamp: Stamp, what: What) {
+    fn send_datagram(&mut self, from: u32, to: u32, stamp: Stamp, what: Content) {
         let Conditions { lost_percent, repeated_percent, delay_max, is_disordered, .. } = self.conditions;
         // On a connection that is not young any more the network loses no packets.
-        let may_be_lost = stamp.wants_answer || !matches!(what, What::Packet(_));
+        let may_be_lost = stamp.wants_answer || !matches!(what, Content::Packet(_));
         let copies = 1 + usize::from(self.below(100) < repeated_percent);
         for _ in 0..copies {
             if self.below(100) < lost_percent && may_be_lost {
@@ -230,10 +230,10 @@ impl State {
     /// Files all datagrams that have arrived at a rank, and sends what is due.
     fn drive(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
-            if let Some(asked) = self.sequence(rank, peer).owes() {
+            if let Some(asked) = self.sequence(rank, peer).answer_due() {
                 let stamp = self.sequence(rank, peer).stamp();
-                self.launch(rank, peer, stamp, What::Answer(asked));
-                self.sequence(rank, peer).paid();
+                self.send_datagram(rank, peer, stamp, Content::Answer(asked));
+                self.sequence(rank, peer).answer_sent();
             }
             while let Some(datagram) = self.arrived(peer, rank) {
                 self.file(peer, rank, datagram);
@@ -243,14 +243,14 @@ impl State {
                 Due::Settled | Due::Waiting => {}
                 Due::Probe => {
                     let stamp = self.sequence(rank, peer).stamp();
-                    self.launch(rank, peer, stamp, What::Probe);
+                    self.send_datagram(rank, peer, stamp, Content::Probe);
                 }
                 Due::Lost(packet) => panic!("packet {packet} of rank {rank} to rank {peer} is lost"),
             }
             while let Some((number, (packet, _))) = self.sequence(rank, peer).unsent().cloned() {
                 let stamp = Stamp { number, ..self.sequence(rank, peer).stamp() };
-                self.launch(rank, peer, stamp, What::Packet(packet));
-                self.sequence(rank, peer).left();
+                self.send_datagram(rank, peer, stamp, Content::Packet(packet));
+                self.sequence(rank, peer).copy_sent();
             }
         }
     }
@@ -267,17 +267,17 @@ impl State {
     fn file(&mut self, from: u32, to: u32, Datagram { stamp, what, .. }: Datagram) {
         let now = self.now * TICK_NS;
         let sequence = self.sequence(to, from);
-        assert!(sequence.answer(stamp.answered, now), "an answer to what was not sent");
+        assert!(sequence.receive_answer(stamp.answered, now), "an answer to what was not sent");
         let packet = match what {
-            What::Packet(packet) => packet,
-            What::Probe => return assert!(sequence.probed(stamp.number), "a probe out of bounds"),
-            What::Answer(asked) => {
-                asked.map(|asked| sequence.probe_answered(stamp.answered, asked, now));
+            Content::Packet(packet) => packet,
+            Content::Probe => return assert!(sequence.receive_probe(stamp.number), "a probe out of bounds"),
+            Content::Answer(asked) => {
+                asked.map(|asked| sequence.receive_probe_answer(stamp.answered, asked, now));
                 return;
             }
         };
         let mut taken = Vec::new();
-        match sequence.arrive(stamp) {
+        match sequence.receive(stamp) {
             Arrival::Next => {
                 taken.push(packet);
                 taken.extend(std::iter::from_fn(|| sequence.next_early()));
@@ -295,8 +295,8 @@ impl State {
     }
 
     /// Copies the bytes of a pull, unless it is drawn to fail. Returns whether it succeeded.
-    fn complete(&mut self, access: &Access) -> bool {
-        let Access { peer, far, at, to, .. } = access;
+    fn complete(&mut self, access: &PullUnderWay) -> bool {
+        let PullUnderWay { peer, far, at, to, .. } = access;
         let percent = self.conditions.unreadable_percent;
         if self.below(100) < percent {
             return false;
@@ -341,7 +341,7 @@ impl Port {
     pub fn has_arrivals(&self) -> bool {
         let mut state = self.network.state();
         state.drive(self.rank);
-        let has_ended = |access: &Access| access.rank == self.rank && access.arrives <= state.now;
+        let has_ended = |access: &PullUnderWay| access.rank == self.rank && access.arrives <= state.now;
         state.pulls.iter().any(has_ended)
             || (0..state.ranks).any(|peer| {
                 let ring = &state.rings[(peer * state.ranks + self.rank) as usize];
@@ -392,7 +392,7 @@ impl Link {
         if self.promised > 0 {
             self.promised -= 1;
         } else if state.below(100) < refused_percent
-            || state.ring(rank, peer).held() >= ring_packets
+            || state.ring(rank, peer).packets_held() >= ring_packets
             || !state.sequence(rank, peer).has_room(1, bytes)
         {
             return Sent::Full;
@@ -403,10 +403,10 @@ impl Link {
         let sequence = state.sequence(rank, peer);
         let stamp = sequence.stamp();
         let is_away = sequence.unsent().is_none();
-        let copy = (sequence.keeps() || !is_away).then(|| (packet.clone(), bytes));
+        let copy = (sequence.stores_copies() || !is_away).then(|| (packet.clone(), bytes));
         sequence.sent(copy, is_away);
         if is_away {
-            state.launch(rank, peer, stamp, What::Packet(packet));
+            state.send_datagram(rank, peer, stamp, Content::Packet(packet));
         }
         let ring = state.ring(rank, peer);
         ring.missing += 1;
@@ -420,7 +420,7 @@ impl Link {
         let packets = 1 + bytes.div_ceil(chunk_bytes);
         let is_refused = state.below(100) < refused_percent;
         if is_refused
-            || state.ring(self.rank, self.peer).held() + packets > ring_packets
+            || state.ring(self.rank, self.peer).packets_held() + packets > ring_packets
             || !state.sequence(self.rank, self.peer).has_room(packets, bytes)
         {
             return false;
@@ -442,12 +442,12 @@ impl Link {
                 each(header, payload);
             }
             any = true;
-            Take::Last
+            Taken::Last
         });
         any
     }
 
-    pub(crate) fn poll_while(&mut self, mut each: impl FnMut(&Header, Span) -> Take) {
+    pub(crate) fn poll_while(&mut self, mut each: impl FnMut(&Header, Span) -> Taken) {
         loop {
             let mut state = self.network.state();
             state.now += 1;
@@ -455,12 +455,12 @@ impl Link {
             let packets = &mut state.ring(self.peer, self.rank).packets;
             let Some(mut packet) = packets.pop_front() else { return };
             drop(state);
-            let mut taken = Take::Not;
+            let mut taken = Taken::No;
             lend(&mut packet.payload, |span| taken = each(&packet.header, span));
             match taken {
-                Take::Not => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
-                Take::More => continue,
-                Take::Last => (),
+                Taken::No => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
+                Taken::More => continue,
+                Taken::Last => (),
             }
             return;
         }
@@ -489,13 +489,13 @@ impl Link {
             return None;
         }
         state.exposed_ever += 1;
-        let far = Far { base: 0, key: state.exposed_ever, bytes: span.bytes() as u64 };
+        let far = RemoteRange { base: 0, key: state.exposed_ever, bytes: span.bytes() as u64 };
         let whose = (self.rank, span.address(), far.bytes);
         state.exposed.insert(far.key, whose);
         Some(Exposed { network: self.network.clone(), far })
     }
 
-    pub(crate) fn pull(&mut self, far: Far, at: u64, to: Span, token: u64) -> Pull {
+    pub(crate) fn pull(&mut self, far: RemoteRange, at: u64, to: Span, token: u64) -> Pull {
         let mut state = self.network.state();
         let Conditions { refused_percent, delay_max, .. } = state.conditions;
         if state.below(100) < refused_percent {
@@ -503,7 +503,7 @@ impl Link {
         }
         let arrives = state.now + state.below(delay_max + 1);
         let (rank, peer) = (self.rank, self.peer);
-        state.pulls.push(Access { arrives, rank, peer, far, at, to, token });
+        state.pulls.push(PullUnderWay { arrives, rank, peer, far, at, to, token });
         Pull::Started
     }
 

@@ -40,7 +40,7 @@ pub(crate) const PROBE: u8 = 0x7e;
 pub(crate) const ANSWER: u8 = 0x7f;
 
 /// Whether a numbered packet ends in `net.rs` and is not passed up.
-pub(crate) fn is_of_net(header: &Header) -> bool {
+pub(crate) fn ends_in_net(header: &Header) -> bool {
     [CONSUMED, GONE].contains(&header.kind)
 }
 

@@ -32,7 +32,7 @@ fn at(segment: &Segment, rank: u32) -> LocalRank {
 fn rest(segment: &Segment, rank: LocalRank, idle: impl Fn() -> bool) {
     while idle() {
         let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);
-        assert_ne!(rest, outboard_transport::shm::Rest::TimedOut, "rank {rank} missed its bell");
+        assert_ne!(rest, outboard_transport::shm::SleepEnd::TimedOut, "rank {rank} missed its bell");
     }
 }
 

@@ -16,7 +16,7 @@ use error::{Class, Result, fail};
 use objects::{Comm, Context, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
-use transport::shm::launcher::{self, Program, Reader, Request, Spawn, Spawned, Writer};
+use transport::shm::launcher::{self, SpawnProgram, Reader, Request, Spawn, Spawned, Writer};
 
 /// MPI_Comm_spawn
 pub fn comm_spawn(
@@ -64,7 +64,7 @@ pub fn comm_spawn_multiple(
 }
 
 /// One program of a spawn call. Only the root's arguments count.
-fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info: Handle) -> Result<Program> {
+fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info: Handle) -> Result<SpawnProgram> {
     let Some(count) = u64::try_from(maxprocs).ok().filter(|count| *count > 0) else {
         fail!(Class::Arg, "maxprocs is {maxprocs}; it must be positive");
     };
@@ -79,12 +79,12 @@ fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info:
         }
     }
     let info = guard.objects.info_or_empty(info)?.entries().to_vec();
-    Ok(Program { count, words, info })
+    Ok(SpawnProgram { count, words, info })
 }
 
 fn spawn(
     guard: &mut Guard,
-    programs: impl FnOnce(&mut Guard) -> Result<Vec<Program>>,
+    programs: impl FnOnce(&mut Guard) -> Result<Vec<SpawnProgram>>,
     root: i32,
     comm: Handle,
     intercomm: Out<Handle>,
@@ -128,7 +128,7 @@ fn spawn(
 
 /// Has the launcher start the programs; called on the root. The launcher answers when all the processes are
 /// in MPI_Init.
-fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<Spawned> {
+fn start(guard: &mut Guard, parents: &Group, programs: Vec<SpawnProgram>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
     Spawned::from_bytes(&ask(guard, &request)?)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use sys::process::Process;
-use transport::shm::Ask;
+use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
 /// Room for an answer in addition to the request's bytes.
@@ -34,27 +34,27 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let ask = &segment.rank(membership.rank).ask;
     // Only one thread at a time may send a request.
     let free = || {
-        ask.state.compare_exchange(Ask::NOTHING, Ask::WRITING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        ask.state.compare_exchange(LauncherRequest::NOTHING, LauncherRequest::WRITING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
     guard.wait(|_| free().then_some(()));
     let bytes = request.to_bytes();
     let capacity = bytes.len() as u64 + ANSWER_BYTES;
     let memory = guard.job().coll.memory();
     let at = memory.alloc(capacity).and_then(|at| Ok((at, memory.arena().span(at, capacity)?)));
-    let (at, span) = at.inspect_err(|_| ask.state.store(Ask::NOTHING, Ordering::Release))?;
+    let (at, span) = at.inspect_err(|_| ask.state.store(LauncherRequest::NOTHING, Ordering::Release))?;
     span.slice(0, bytes.len()).write(&bytes);
     ask.at.store(at, Ordering::Relaxed);
     ask.capacity.store(capacity, Ordering::Relaxed);
     ask.bytes.store(bytes.len() as u64, Ordering::Relaxed);
-    ask.state.store(Ask::ASKED, Ordering::Release);
+    ask.state.store(LauncherRequest::ASKED, Ordering::Release);
     // Without the nudge the launcher would notice the request only later, such as when a child ends.
     let _ = sys::process::nudge(segment.job().launcher.load(Ordering::Relaxed));
-    guard.wait(|_| (ask.state.load(Ordering::Acquire) == Ask::ANSWERED).then_some(()));
+    guard.wait(|_| (ask.state.load(Ordering::Acquire) == LauncherRequest::ANSWERED).then_some(()));
     let length = ask.bytes.load(Ordering::Relaxed).min(capacity) as usize;
     let mut answer = vec![0; length];
     span.slice(0, length).read(&mut answer);
     guard.job().coll.memory().free(at);
-    ask.state.store(Ask::NOTHING, Ordering::Release);
+    ask.state.store(LauncherRequest::NOTHING, Ordering::Release);
     launcher::answered(&answer)
 }
 

@@ -181,7 +181,7 @@ fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Alloc
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (segment, rank) = (membership.segment, membership.rank);
-    let member = transport::shm::Member::Rank(rank);
+    let member = transport::shm::EndpointOwner::Rank(rank);
     let port = route_fabric::Port::open(segment, member, &route_fabric::ProviderChoice::of(settings))?;
     let is_here = |peer: &u32| segment.local(*peer).is_some();
     if settings.fabric_tell && (0..rank.peer()).find(is_here).is_none() {

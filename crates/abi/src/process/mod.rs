@@ -101,7 +101,7 @@ pub struct Job {
     /// The process's rank, its world, and the segment.
     pub membership: Membership,
     /// The page that all processes of the job share.
-    pub shared: &'static transport::shm::Job,
+    pub shared: &'static transport::shm::JobPage,
     /// Sends and receives.
     pub p2p: P2p,
     /// Collectives.

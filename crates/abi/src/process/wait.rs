@@ -273,7 +273,7 @@ impl Guard {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
         let Some(job) = &self.job else { return };
         let page = job.membership.segment.rank(job.membership.rank);
-        page.wait.begin(since, &text);
+        page.wait.start(since, &text);
         if page.report.is_due() {
             page.report.answer(&report::report(self));
         }

@@ -29,7 +29,7 @@ impl Executor {
         let segment = &self.reach.segment;
         let possible = match segment.local(peer) {
             Some(_) => !segment.has_dpu(),
-            None => segment.has_far_proxies(),
+            None => segment.has_remote_servers(),
         };
         let asked = self.message_bytes_min().is_some_and(|least| bytes >= least);
         asked && possible && peer != self.rank.peer()

@@ -426,7 +426,7 @@ impl Execution {
 mod tests {
     use super::*;
     use crate::engine::fixture;
-    use transport::route::Far;
+    use transport::route::RemoteRange;
 
     const BYTES: u64 = 4096;
 
@@ -438,7 +438,8 @@ mod tests {
             panic!("it asks for its bytes")
         };
         assert_eq!((asked.kind, asked.offset, asked.total), (Kind::Fetch, 0, BYTES));
-        let place = Place { far: Far { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
+        let place =
+            Place { far: RemoteRange { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
         let mut note = Note { kind: Kind::Place, offset: BYTES, ..asked };
         let mut words = place.words();
         change(&mut from, &mut note, &mut words);

@@ -10,7 +10,7 @@ use rand::seq::IteratorRandom;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use sys::{Block, Span};
-use transport::route::{Far, Header, Pull, Sent};
+use transport::route::{Header, Pull, RemoteRange, Sent};
 
 /// A message, known by sender, receiver, context and tag.
 type Key = (u32, u32, u64, i32);
@@ -170,12 +170,12 @@ impl EdgePort for End<'_> {
         Some(Lease(Box::new(())))
     }
 
-    fn expose(&mut self, span: Span) -> Option<(Far, Box<[u8]>, Lease)> {
+    fn expose(&mut self, span: Span) -> Option<(RemoteRange, Box<[u8]>, Lease)> {
         if self.rng.random_ratio(1, 50) {
             return None;
         }
         let lease = Arc::new(());
-        let far = Far { base: 0, key: self.packets.exposed.len() as u64, bytes: span.bytes() as u64 };
+        let far = RemoteRange { base: 0, key: self.packets.exposed.len() as u64, bytes: span.bytes() as u64 };
         self.packets.exposed.push((self.own, span, Arc::downgrade(&lease)));
         let name = self.own.to_ne_bytes();
         Some((far, Box::new(name), Lease(Box::new(lease))))
@@ -184,7 +184,7 @@ impl EdgePort for End<'_> {
     fn pull(
         &mut self,
         (from, name): (u32, &[u8]),
-        (far, at): (Far, u64),
+        (far, at): (RemoteRange, u64),
         to: Span,
         _own: &Lease,
         token: u32,

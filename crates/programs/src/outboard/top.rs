@@ -373,7 +373,7 @@ mod tests {
         let (page, now) = (job.segment.rank(job.segment.require(0).unwrap()), sys::clock::now());
         page.pid.store(std::process::id(), Ordering::Relaxed);
         let sample = |at: u64| Sample { at, ..Sample::of(&job) };
-        page.wait.begin(now - 4_000_000_000, "MPI_Recv");
+        page.wait.start(now - 4_000_000_000, "MPI_Recv");
         let waiting = sample(now);
         // The wait ends half a second later, which counts its 4.5 s; the next sample is a second later.
         page.wait.end(now + 500_000_000);

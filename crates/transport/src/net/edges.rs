@@ -3,15 +3,15 @@
 //!
 //! | state of a peer | who enters it | who leaves it |
 //! |---|---|---|
-//! | edge sender: edge packets of it wait here | `Peers::file`, the first packet | `take_edge`, the last |
-//! | window shut: `WINDOW` packets lack an answer | `Net::send` | `Peers::file`, an answer |
-//! | lost: no packet reaches the peer | `Peers::lose` | `Remote::renew`, a new process |
+//! | edge sender: its edge packets wait here | `Peers::file_packet`, the first | `take_edge`, the last |
+//! | window shut: `WINDOW` packets lack an answer | `Net::send` | `Peers::file_packet`, an answer |
+//! | lost: no packet reaches the peer | `Peers::lose` | `PeerRecord::renew`, a new process |
 //! | broken: lost for `BROKEN_NS`, yet its process lives | time (`broken`) | as lost |
 //!
 //! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. `moves_window` asks the peer for
 //! answers before the window shuts.
 
-use super::{Held, Peers, Remote};
+use super::{HeldPacket, PeerRecord, Peers};
 use crate::packet::Header;
 use std::collections::VecDeque;
 
@@ -30,13 +30,13 @@ const BROKEN_NS: u64 = 10_000_000_000;
 
 impl Peers {
     /// Takes a packet about an edge, from any peer, with the peer's number.
-    pub(crate) fn take_edge(&mut self) -> Option<(u32, Header, Held)> {
-        while let Some(&number) = self.edged.last() {
+    pub(crate) fn take_edge(&mut self) -> Option<(u32, Header, HeldPacket)> {
+        while let Some(&number) = self.edge_senders.last() {
             let peer = self.at(number);
             let next = peer.edges.pop_front();
             if peer.edges.is_empty() {
-                peer.is_edged = false;
-                self.edged.pop();
+                peer.is_edge_sender = false;
+                self.edge_senders.pop();
             }
             if let Some((header, packet)) = next {
                 return Some((number, header, packet));
@@ -56,7 +56,7 @@ impl Peers {
     /// Whether a packet about an edge with `bytes` bytes of payload may leave: the window is open, or the
     /// packet is a note.
     pub(crate) fn has_window(&self, number: u32, bytes: usize) -> bool {
-        let in_flight = |peer: &Remote| peer.sequence.in_flight();
+        let in_flight = |peer: &PeerRecord| peer.sequence.in_flight();
         bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
@@ -64,16 +64,16 @@ impl Peers {
     /// ended.
     pub(crate) fn broken(&self) -> Option<String> {
         let now = sys::clock::now();
-        let lasts = |(place, peer): (usize, &Option<Box<Remote>>)| {
+        let lasts = |(index, peer): (usize, &Option<Box<PeerRecord>>)| {
             let (since, why) = peer.as_ref()?.lost.as_ref()?;
             let is_over = now.saturating_sub(*since) > BROKEN_NS;
-            (is_over && !self.segment.is_gone(self.number(place))).then(|| why.clone())
+            (is_over && !self.segment.is_gone(self.number(index))).then(|| why.clone())
         };
         self.all.iter().enumerate().find_map(lasts)
     }
 }
 
-impl Remote {
+impl PeerRecord {
     /// Whether packet `number` asks for an answer to keep the window open. Mostly packets of the peer have
     /// answered before that.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
@@ -81,7 +81,7 @@ impl Remote {
     }
 
     /// The queue in which a packet with this header waits to be taken.
-    pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, Held)> {
+    pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, HeldPacket)> {
         if header.is_edge() { &mut self.edges } else { &mut self.inbox }
     }
 }

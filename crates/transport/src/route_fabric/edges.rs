@@ -4,7 +4,7 @@
 
 use super::{Exposed, Port, lock};
 use crate::net::EDGE_PULL;
-use crate::packet::{Far, Header, Pull, Sent};
+use crate::packet::{Header, Pull, RemoteRange, Sent};
 use crate::wire::WIRE_BYTES;
 use sys::Span;
 
@@ -32,7 +32,7 @@ impl Port {
     /// Calls `each` with the next packet about an edge and its source; false if none has come.
     pub fn take_edge(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
         let mut net = lock(&self.net);
-        if net.peers.edged.is_empty() {
+        if net.peers.edge_senders.is_empty() {
             net.pump();
         }
         let Some((source, header, packet)) = net.peers.take_edge() else { return false };
@@ -63,7 +63,7 @@ impl Port {
     pub fn pull_edge(
         &mut self,
         (from, name): (u32, &[u8]),
-        far: (Far, u64),
+        far: (RemoteRange, u64),
         to: Span,
         own: &Exposed,
         token: u32,

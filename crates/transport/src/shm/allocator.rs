@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 /// The least length of a freed allocation whose memory goes back to the system, once there is more than the
 /// bound of it. Until then it is *warm*: its pages are still there.
-const DISCARD: u64 = 1 << 20;
+const DISCARD_BYTES_MIN: u64 = 1 << 20;
 /// The first bound on warm bytes. The first touch of a page costs a page fault, several times the time of the
 /// copy, so short-lived staging memory should be warm.
 const WARM_MAX: u64 = 32 << 20;
@@ -38,13 +38,13 @@ pub struct Allocator {
     /// The offset and length of each allocation.
     used: HashMap<u64, u64>,
     used_bytes: u64,
-    /// The offset and length of each warm part of a free stretch (`DISCARD`).
+    /// The offset and length of each warm part of a free stretch (`DISCARD_BYTES_MIN`).
     warm: BTreeMap<u64, u64>,
     warm_bytes: u64,
     /// The bound on warm bytes: with more, all go back to the system.
     warm_max: u64,
     /// Bytes that went back to the system and were not allocated again.
-    given_back: u64,
+    returned: u64,
 }
 
 impl Allocator {
@@ -62,7 +62,7 @@ impl Allocator {
             warm: BTreeMap::new(),
             warm_bytes: 0,
             warm_max: WARM_MAX,
-            given_back: 0,
+            returned: 0,
         }
     }
 
@@ -96,9 +96,9 @@ impl Allocator {
         self.release(at + bytes, start + length - (at + bytes));
         let warm_before = self.warm_bytes;
         self.take_warm(at, at + bytes);
-        if bytes >= DISCARD {
-            let again = (bytes - (warm_before - self.warm_bytes)).min(self.given_back);
-            self.given_back -= again;
+        if bytes >= DISCARD_BYTES_MIN {
+            let again = (bytes - (warm_before - self.warm_bytes)).min(self.returned);
+            self.returned -= again;
             self.warm_max = (self.warm_max + again).min(WARM_LIMIT);
         }
         self.used.insert(at, bytes);
@@ -135,7 +135,7 @@ impl Allocator {
             return false;
         };
         self.used_bytes -= bytes;
-        if bytes >= DISCARD {
+        if bytes >= DISCARD_BYTES_MIN {
             self.keep_warm(offset, bytes);
         }
         let (mut start, mut end) = (offset, offset + bytes);
@@ -175,7 +175,7 @@ impl Allocator {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
         if self.warm_bytes > self.warm_max {
-            self.given_back += self.warm_bytes;
+            self.returned += self.warm_bytes;
             for (start, bytes) in std::mem::take(&mut self.warm) {
                 self.arena.discard(start, bytes);
             }
@@ -311,8 +311,8 @@ mod tests {
     fn what_comes_again_stays_warm_up_to_a_limit() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 30 }).unwrap();
         let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap(), 1 << 30);
-        let first = WARM_MAX + DISCARD;
-        for (bytes, stays) in [(first, true), (WARM_LIMIT + DISCARD, false)] {
+        let first = WARM_MAX + DISCARD_BYTES_MIN;
+        for (bytes, stays) in [(first, true), (WARM_LIMIT + DISCARD_BYTES_MIN, false)] {
             let warm = (0..4).map(|_| {
                 let at = allocator.alloc(bytes).unwrap();
                 assert!(allocator.free(at));

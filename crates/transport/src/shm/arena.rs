@@ -66,12 +66,12 @@ impl Arena {
     }
 
     /// The same words as a value that keeps the segment mapped.
-    pub fn keep(&self, offset: u64, count: usize) -> Result<Words> {
+    pub fn words_ref(&self, offset: u64, count: usize) -> Result<ArenaWords> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
         #[cfg(not(loom))]
-        return Ok(Words { _arena: self.clone(), span });
+        return Ok(ArenaWords { _arena: self.clone(), span });
         #[cfg(loom)]
-        Ok(Words { _arena: self.clone(), span, words: model::words(span) })
+        Ok(ArenaWords { _arena: self.clone(), span, words: model::words(span) })
     }
 
     /// The bytes `[offset, offset + bytes)`. Errors: they are not all inside one extent. The span is valid
@@ -83,13 +83,13 @@ impl Arena {
         if offset <= first && bytes <= first - offset {
             return Ok(self.first.slice(offset as usize, bytes as usize));
         }
-        self.later(offset, bytes)
+        self.in_later_extent(offset, bytes)
     }
 
     /// The rare case of `span`, apart from it so that the common case stays short where it is inlined.
     #[inline(never)]
-    fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
-        self.segment.extents(self.rank).later(offset, bytes)
+    fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
+        self.segment.extents(self.rank).in_later_extent(offset, bytes)
     }
 
     /// The offset of `[address, address + bytes)` of this process, if all of it lies inside one extent.
@@ -122,14 +122,14 @@ impl Arena {
 
 /// Words of an arena, whose bounds have been checked. They keep the segment mapped.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub struct ArenaWords {
     _arena: Arena,
     span: Span,
     #[cfg(loom)]
     words: std::sync::Arc<[super::atomic::AtomicU64]>,
 }
 
-impl Words {
+impl ArenaWords {
     /// The memory of the words, as `Arena::span` returns it.
     #[inline]
     pub fn span(&self) -> Span {
@@ -138,13 +138,13 @@ impl Words {
 }
 
 #[cfg(not(loom))]
-impl std::ops::Deref for Words {
+impl std::ops::Deref for ArenaWords {
     type Target = [AtomicU64];
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
         let (address, bytes) = (self.span.address(), self.span.bytes());
-        // SAFETY: `Arena::keep` found them aligned and in bounds, the arena that is held keeps them mapped,
-        // and atomics are valid whatever they hold.
+        // SAFETY: `Arena::words_ref` found them aligned and in bounds, the arena that is held keeps them
+        // mapped, and atomics are valid whatever they hold.
         unsafe { std::slice::from_raw_parts(address as *const AtomicU64, bytes / 8) }
     }
 }
@@ -153,7 +153,7 @@ impl std::ops::Deref for Words {
 /// and zero at first.
 #[cfg(loom)]
 mod model {
-    use super::{Span, Words};
+    use super::{ArenaWords, Span};
     use crate::shm::atomic::AtomicU64;
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
@@ -168,7 +168,7 @@ mod model {
         all.entry(span.address()).or_insert_with(fresh).clone()
     }
 
-    impl std::ops::Deref for Words {
+    impl std::ops::Deref for ArenaWords {
         type Target = [AtomicU64];
         fn deref(&self) -> &[AtomicU64] {
             &self.words
@@ -197,12 +197,12 @@ mod tests {
         let span = arena.span(64, 8).unwrap();
         span.write(&77u64.to_le_bytes());
         assert_eq!(arena.word(64).unwrap().load(Ordering::Relaxed), 77);
-        let kept = arena.keep(64, 2).unwrap();
+        let held = arena.words_ref(64, 2).unwrap();
         assert_eq!(
-            (kept.len(), kept[0].load(Ordering::Relaxed), kept.span().address()),
+            (held.len(), held[0].load(Ordering::Relaxed), held.span().address()),
             (2, 77, span.address())
         );
-        assert!(arena.keep(end - 8, 2).is_err() && arena.keep(68, 1).is_err());
+        assert!(arena.words_ref(end - 8, 2).is_err() && arena.words_ref(68, 1).is_err());
         assert_eq!(arena.offset_of(span.address(), 8), Some(64));
         assert_eq!(arena.offset_of(span.address() - 65, 1), None);
         assert_eq!(arena.offset_of(span.address() - 64 + end as usize, 1), None);

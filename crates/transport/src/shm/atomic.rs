@@ -27,9 +27,9 @@ pub(crate) fn heavy() -> bool {
 /// A value on cache lines of its own: 128 bytes, because processors fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
-pub struct Line<T>(pub(crate) T);
+pub struct CacheLine<T>(pub(crate) T);
 
-impl<T> std::ops::Deref for Line<T> {
+impl<T> std::ops::Deref for CacheLine<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0

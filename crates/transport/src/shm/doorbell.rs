@@ -29,7 +29,7 @@ const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How `Doorbell::sleep` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum SleepEnd {
     /// The process did not sleep, since there was news already.
     Awake,
     /// The process slept and was woken.
@@ -44,7 +44,7 @@ pub enum Rest {
 pub struct Doorbell {
     word: AtomicU32,
     /// The rings in a row whose signal did not come, for a thread that is woken by signals.
-    missed: AtomicU32,
+    missed_signals: AtomicU32,
     /// The thread that is woken by a signal; 0 if sleepers are woken by the word.
     thread: AtomicU64,
     #[cfg(loom)]
@@ -86,10 +86,10 @@ impl Doorbell {
     /// Sleeps until the bell is rung or `timeout` has passed. Does not sleep if `still_idle`, called once
     /// after the bell is armed, returns false. May wake early. The timeout is for events that ring no bell (a
     /// peer's death).
-    pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
+    pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> SleepEnd {
         match self.arm(|| still_idle().then_some(timeout)) {
             Some((armed, timeout)) => self.wait(armed, timeout),
-            None => Rest::Awake,
+            None => SleepEnd::Awake,
         }
     }
 
@@ -98,7 +98,7 @@ impl Doorbell {
     fn arm(&self, still_idle: impl FnOnce() -> Option<Duration>) -> Option<(u32, Duration)> {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
         // If the fence may not have reached a ringer, a ring can be lost, so the sleep must be short.
-        let is_sure = heavy() && self.missed.load(Ordering::Relaxed) < MISSED_MAX;
+        let is_sure = heavy() && self.missed_signals.load(Ordering::Relaxed) < MISSED_MAX;
         let timeout = still_idle()?;
         Some((armed, if is_sure { timeout } else { timeout.min(UNSURE_MAX) }))
     }
@@ -118,26 +118,26 @@ impl Doorbell {
         waiter: &Waiter,
         fds: &[BorrowedFd],
         may_sleep: impl FnOnce() -> Option<Duration>,
-    ) -> Rest {
-        let Some((armed, timeout)) = self.arm(may_sleep) else { return Rest::Awake };
+    ) -> SleepEnd {
+        let Some((armed, timeout)) = self.arm(may_sleep) else { return SleepEnd::Awake };
         match waiter.wait(fds, timeout) {
             WaitEnd::TimedOut if self.word.load(Ordering::Relaxed) != armed => {
-                self.missed.fetch_add(1, Ordering::Relaxed);
-                Rest::Woken
+                self.missed_signals.fetch_add(1, Ordering::Relaxed);
+                SleepEnd::Woken
             }
-            WaitEnd::TimedOut => Rest::TimedOut,
-            WaitEnd::Ready => Rest::Woken,
+            WaitEnd::TimedOut => SleepEnd::TimedOut,
+            WaitEnd::Ready => SleepEnd::Woken,
             WaitEnd::Woken => {
-                self.missed.store(0, Ordering::Relaxed);
-                Rest::Woken
+                self.missed_signals.store(0, Ordering::Relaxed);
+                SleepEnd::Woken
             }
         }
     }
 
-    fn wait(&self, armed: u32, timeout: Duration) -> Rest {
+    fn wait(&self, armed: u32, timeout: Duration) -> SleepEnd {
         match sys::futex::wait(&self.word, armed, Some(timeout)) {
-            sys::futex::Woken::TimedOut => Rest::TimedOut,
-            _ => Rest::Woken,
+            sys::futex::Woken::TimedOut => SleepEnd::TimedOut,
+            _ => SleepEnd::Woken,
         }
     }
 
@@ -154,7 +154,7 @@ impl Doorbell {
 /// so loom reports a lost wake-up as a deadlock.
 #[cfg(loom)]
 mod kernel {
-    use super::{Doorbell, Duration, Ordering, Rest};
+    use super::{Doorbell, Duration, Ordering, SleepEnd};
     use loom::sync::{Condvar, Mutex};
 
     #[derive(Debug, Default)]
@@ -165,12 +165,12 @@ mod kernel {
     }
 
     impl Doorbell {
-        pub(super) fn wait(&self, armed: u32, _timeout: Duration) -> Rest {
+        pub(super) fn wait(&self, armed: u32, _timeout: Duration) -> SleepEnd {
             let guard = self.kernel.queue.lock().unwrap();
             if self.word.load(Ordering::Relaxed) == armed {
                 drop(self.kernel.awake.wait(guard).unwrap());
             }
-            Rest::Woken
+            SleepEnd::Woken
         }
 
         pub(super) fn wake_all(&self) {
@@ -300,9 +300,9 @@ mod tests {
     #[test]
     fn news_or_time_end_a_sleep() {
         let bell = Doorbell::default();
-        assert_eq!(bell.sleep(Duration::from_secs(100), || false), Rest::Awake);
+        assert_eq!(bell.sleep(Duration::from_secs(100), || false), SleepEnd::Awake);
         bell.ring();
-        assert_eq!(bell.sleep(Duration::from_millis(1), || true), Rest::TimedOut);
+        assert_eq!(bell.sleep(Duration::from_millis(1), || true), SleepEnd::TimedOut);
     }
 
     /// Goal: a ring, a descriptor, or time ends a sleep on descriptors, and a ring that comes before the
@@ -314,20 +314,20 @@ mod tests {
         let fds = [near.as_fd()];
         bell.signal_to(&waiter);
         let long = Duration::from_secs(100);
-        assert_eq!(bell.sleep_on(&waiter, &fds, || None), Rest::Awake);
-        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(Duration::from_millis(1))), Rest::TimedOut);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || None), SleepEnd::Awake);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(Duration::from_millis(1))), SleepEnd::TimedOut);
         bell.ring();
         bell.ring();
-        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), SleepEnd::Woken);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(5));
                 bell.ring();
             });
-            assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+            assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), SleepEnd::Woken);
         });
         drop(far);
-        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), Rest::Woken);
+        assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), SleepEnd::Woken);
     }
 
     /// Goal: sleeps become short if signals go to another thread, as they do from another pid namespace.
@@ -337,13 +337,13 @@ mod tests {
         let other = std::thread::spawn(|| Waiter::new().unwrap().thread()).join().unwrap();
         bell.thread.store(other.0, Ordering::Relaxed);
         let sleep = |timeout: Duration| {
-            let begun = std::time::Instant::now();
+            let started = std::time::Instant::now();
             let rest = bell.sleep_on(&waiter, &[], || {
                 bell.ring();
                 Some(timeout)
             });
-            assert_eq!(rest, Rest::Woken);
-            begun.elapsed()
+            assert_eq!(rest, SleepEnd::Woken);
+            started.elapsed()
         };
         (0..MISSED_MAX).for_each(|_| _ = sleep(Duration::from_millis(1)));
         assert!(sleep(Duration::from_secs(1000)) < Duration::from_secs(500));
@@ -358,7 +358,7 @@ mod tests {
                 let mine = round * 2 + me;
                 let waits = || turn.load(Ordering::Acquire) != mine;
                 while waits() {
-                    assert_ne!(bells[me as usize].sleep(Duration::from_secs(50), waits), Rest::TimedOut);
+                    assert_ne!(bells[me as usize].sleep(Duration::from_secs(50), waits), SleepEnd::TimedOut);
                 }
                 turn.store(mine + 1, Ordering::Release);
                 bells[1 - me as usize].ring();

@@ -2,7 +2,7 @@
 //! The endpoints by which hosts reach each other. The endpoint of a rank has the rank's number; the endpoint
 //! of a proxy has a number with the bit `PROXY`.
 
-use super::pages::{Peer, RANKS_MAX};
+use super::pages::{PeerEntry, RANKS_MAX};
 use super::{LocalRank, Segment};
 use std::sync::atomic::Ordering;
 
@@ -10,24 +10,24 @@ use std::sync::atomic::Ordering;
 pub(crate) const PROXY: u32 = 1 << 31;
 /// The most endpoints of proxies in a job.
 pub(super) const PROXY_ENDPOINTS: u32 = RANKS_MAX;
-/// The value of `Peer::name_bytes` for an endpoint whose process has ended.
+/// The value of `PeerEntry::name_bytes` for an endpoint whose process has ended.
 const GONE: u16 = u16::MAX;
 
 /// A process of this host that has an endpoint.
 #[derive(Clone, Copy, Debug)]
-pub enum Member {
+pub enum EndpointOwner {
     /// A rank.
     Rank(LocalRank),
     /// A proxy, by its number on this host.
     Proxy(u32),
 }
 
-impl Member {
+impl EndpointOwner {
     /// The number of its endpoint.
     pub(crate) fn number(self, segment: &Segment) -> u32 {
         match self {
-            Member::Rank(rank) => rank.peer(),
-            Member::Proxy(proxy) => segment.proxy_endpoint(proxy),
+            EndpointOwner::Rank(rank) => rank.peer(),
+            EndpointOwner::Proxy(proxy) => segment.proxy_endpoint(proxy),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Segment {
     }
 
     /// Whether proxies serve ranks of other hosts in this job. The answer is the same on all hosts.
-    pub fn has_far_proxies(&self) -> bool {
+    pub fn has_remote_servers(&self) -> bool {
         let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
@@ -75,7 +75,7 @@ impl Segment {
     }
 
     /// The endpoints that get a report for all other hosts: the servers of their ranks.
-    pub(crate) fn hearers(&self) -> Vec<u32> {
+    pub(crate) fn report_endpoints(&self) -> Vec<u32> {
         let own = self.job().node.load(Ordering::Relaxed);
         let elsewhere =
             (0..self.shape().ranks).filter(|rank| ![own, u32::MAX].contains(&self.node_of(*rank)));
@@ -106,7 +106,7 @@ impl Segment {
                 .is_none_or(|entry| entry.name_bytes.load(Ordering::Acquire) == GONE)
     }
 
-    pub(super) fn endpoint_entry(&self, number: u32) -> Option<&Peer> {
+    pub(super) fn endpoint_entry(&self, number: u32) -> Option<&PeerEntry> {
         let ranks = self.shape().ranks;
         let at = match number & PROXY {
             0 => Some(number).filter(|rank| *rank < ranks),
@@ -129,16 +129,16 @@ mod tests {
     fn a_proxy_answers_for_its_ranks_until_it_is_gone() {
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 2, arena_bytes: 1 }).unwrap();
         segment.set_nodes(0, 1, &[0; 4], 1);
-        assert!(!segment.has_far_proxies(), "there is one host");
+        assert!(!segment.has_remote_servers(), "there is one host");
         segment.set_nodes(1, 2, &[0, 1, 0, 1], 1);
-        assert!(segment.has_far_proxies());
+        assert!(segment.has_remote_servers());
         let [own, other] = [segment.proxy_endpoint(0), segment.server_of(0)];
         assert_eq!((own & !PROXY, other & !PROXY, segment.server_of(2)), (2, 0, other));
         segment.set_endpoint(other, b"there");
         assert_eq!((segment.endpoint(other), segment.endpoint(0)), (Some(b"there".to_vec()), None));
         segment.set_endpoint(other, &[]);
         assert_eq!((segment.server_of(0), segment.server_of(2), segment.endpoint(other)), (0, 2, None));
-        assert_eq!(segment.hearers(), [0, 2], "the second proxy of host 0 serves nobody");
+        assert_eq!(segment.report_endpoints(), [0, 2], "the second proxy of host 0 serves nobody");
         // A number that no host has is no endpoint, and a rank's endpoint is never gone.
         segment.set_endpoint(1, b"here");
         segment.set_endpoint(1, &[]);

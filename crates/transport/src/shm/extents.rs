@@ -9,7 +9,7 @@
 //! number; a process maps an extent when it first uses it, and keeps it mapped as long as the segment.
 //! Read next: `arena.rs`, `allocator.rs`.
 
-use super::segment::{ARENA_ALIGN, Shared};
+use super::segment::{ARENA_ALIGN, InSharedMemory};
 use error::{Class, Result, fail};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ pub struct ExtentTable {
 }
 
 // SAFETY: atomics only.
-unsafe impl Shared for ExtentTable {}
+unsafe impl InSharedMemory for ExtentTable {}
 
 impl ExtentTable {
     /// The extent with this index among those after the first, if it is there and valid.
@@ -61,7 +61,7 @@ impl ExtentTable {
 
 /// The maps that one process has of one arena.
 #[derive(Debug, Default)]
-pub(super) struct Mapped {
+pub(super) struct MappedExtents {
     first: OnceLock<Map>,
     later: OnceLock<Box<[OnceLock<Map>]>>,
     /// The number of extents, the first included, that the allocators of this process have taken.
@@ -79,7 +79,7 @@ pub(super) trait Mapper {
 /// The extents of one arena, as a process of the job uses them.
 pub(super) struct Extents<'a, M> {
     pub table: &'a ExtentTable,
-    pub mapped: &'a Mapped,
+    pub mapped: &'a MappedExtents,
     pub mapper: M,
     /// The length of the arena's range of offsets.
     pub range: u64,
@@ -96,7 +96,7 @@ impl<M: Mapper> Extents<'_, M> {
     }
 
     /// The bytes `[offset, offset + bytes)` in an extent after the first.
-    pub fn later(&self, offset: u64, bytes: u64) -> Result<Span> {
+    pub fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
             fail!(
                 Class::Intern,

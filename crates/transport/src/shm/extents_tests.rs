@@ -78,7 +78,7 @@ fn the_next_process_in_a_place_finds_its_extents() {
     theirs.arena(RANK).unwrap().span(long, 300 << 20).unwrap();
     let ends = ours.extents(RANK).ends();
     drop(before);
-    ours.begin_world(1, &[0], 5).unwrap();
+    ours.make_world(1, &[0], 5).unwrap();
     // A new process starts in the same way.
     let fd = ours.descriptor().try_clone_to_owned().unwrap();
     let next = Segment::attach(fd).unwrap();

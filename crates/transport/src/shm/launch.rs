@@ -2,7 +2,7 @@
 //! The queue by which a rank offloads instances to its proxy: their offsets in the rank's arena. It has one
 //! writer and one reader.
 
-use super::atomic::Line;
+use super::atomic::CacheLine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of a launch ring.
@@ -14,17 +14,17 @@ const ENTRIES: u64 = 128;
 #[derive(Debug)]
 pub struct LaunchRing {
     /// The number of entries pushed so far; the rank writes it.
-    pushed: Line<AtomicU64>,
+    pushed: CacheLine<AtomicU64>,
     /// The number of entries popped so far; the proxy writes it.
-    popped: Line<AtomicU64>,
+    popped: CacheLine<AtomicU64>,
     entries: [AtomicU64; ENTRIES as usize],
 }
 
 impl Default for LaunchRing {
     fn default() -> LaunchRing {
         LaunchRing {
-            pushed: Line::default(),
-            popped: Line::default(),
+            pushed: CacheLine::default(),
+            popped: CacheLine::default(),
             entries: [const { AtomicU64::new(0) }; ENTRIES as usize],
         }
     }

@@ -45,12 +45,12 @@ pub struct Spawn {
     /// The working directory of the root of the spawn.
     pub directory: Vec<u8>,
     /// The programs to start.
-    pub programs: Vec<Program>,
+    pub programs: Vec<SpawnProgram>,
 }
 
 /// One program of a spawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct SpawnProgram {
     /// The number of processes.
     pub count: u64,
     /// The program and its arguments.
@@ -202,7 +202,7 @@ impl Spawn {
         let parents = reader.each(|reader| Ok(reader.number()? as u32))?;
         let directory = reader.bytes()?;
         let programs = reader.each(|reader| {
-            Ok(Program {
+            Ok(SpawnProgram {
                 count: reader.number()?,
                 words: reader.each(Reader::bytes)?,
                 info: reader.each(|reader| Ok((reader.text()?, reader.text()?)))?,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let program = Program {
+        let program = SpawnProgram {
             count: 3,
             words: vec![b"./a b".to_vec(), vec![], vec![0xff]],
             info: vec![("wdir".into(), "/tmp".into())],

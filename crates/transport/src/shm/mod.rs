@@ -23,16 +23,16 @@ mod wait;
 mod worlds;
 
 pub use allocator::Allocator;
-pub use arena::{Arena, Words};
-pub use atomic::Line;
-pub use doorbell::{Doorbell, Rest};
+pub use arena::{Arena, ArenaWords};
+pub use atomic::CacheLine;
+pub use doorbell::{Doorbell, SleepEnd};
 pub(crate) use endpoints::PROXY;
-pub use endpoints::{Member, proxy_endpoint};
+pub use endpoints::{EndpointOwner, proxy_endpoint};
 pub use extents::FIRST_BYTES as FIRST_EXTENT_BYTES;
 pub use launch::LaunchRing;
 pub use pages::{
-    Ask, Cause, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
-    RankSet, State, World,
+    DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, EndCause, Gate, JobPage, LauncherRequest, PORTS_MAX, ProxyPage,
+    RANKS_MAX, RankPage, RankSet, State, World,
 };
-pub use segment::{KeptPage, LocalRank, Segment, Shape, unmapped};
-pub use wait::{Report, Wait};
+pub use segment::{LocalRank, RankPageRef, Segment, Shape, unmapped};
+pub use wait::{WaitRecord, WaitReport};

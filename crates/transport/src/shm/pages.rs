@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The pages in shared memory: one of the job, one of each rank, one of each proxy. Each is zero at first.
 
-use super::atomic::Line;
+use super::atomic::CacheLine;
 use super::extents::ExtentTable;
-use super::wait::Words;
-use super::{Doorbell, LaunchRing, Report, Wait};
+use super::wait::SharedText;
+use super::{Doorbell, LaunchRing, WaitRecord, WaitReport};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl State {
 /// otherwise.
 #[repr(C, align(4096))]
 #[derive(Debug)]
-pub struct Job {
+pub struct JobPage {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
     /// The build of the library that made the job (`boot::create`).
@@ -87,28 +87,28 @@ pub struct Job {
     /// The secret that all packets between hosts carry.
     pub secret: AtomicU64,
     /// The address by which other hosts know this host; empty if there are no other hosts.
-    pub address: Words<8>,
+    pub address: SharedText<8>,
     /// The settings that only the job's maker and proxies read (`settings::agree`).
-    pub launched: Words<512>,
+    pub launched: SharedText<512>,
     /// The settings on which ranks must agree.
     pub agreed: Agreed,
     /// The tuning table of this machine (`tuning::Tuning::to_words`).
-    pub tuning: Line<[AtomicU64; tuning::WORDS]>,
+    pub tuning: CacheLine<[AtomicU64; tuning::WORDS]>,
     /// Measurements of the first long messages, for values that the table lacks. Any rank writes them.
-    pub probes: Line<[AtomicU64; tuning::PROBE_WORDS]>,
+    pub probes: CacheLine<[AtomicU64; tuning::PROBE_WORDS]>,
     /// The open ports. An entry is 0, or has the rank that opened the port plus 1 in its high half, and a
     /// number that no other port has.
-    pub ports: Line<[AtomicU64; PORTS_MAX]>,
+    pub ports: CacheLine<[AtomicU64; PORTS_MAX]>,
     /// The ports that were closed last, including ports of other hosts.
-    closed: Line<[AtomicU64; PORTS_MAX]>,
+    closed: CacheLine<[AtomicU64; PORTS_MAX]>,
     /// How many ports have been closed.
     closings: AtomicU64,
     /// The first ranks of all worlds, including worlds that have ended until their process numbers are used
     /// again.
-    pub(crate) firsts: Line<RankSet>,
+    pub(crate) firsts: CacheLine<RankSet>,
 }
 
-impl Job {
+impl JobPage {
     /// Whether a wait may spin.
     #[inline]
     pub fn may_spin(&self) -> bool {
@@ -140,21 +140,26 @@ impl Job {
 pub struct Agreed {
     /// The first rank plus 1; 0 before a rank has joined.
     first: AtomicU32,
-    said: Gate,
-    text: Words<512>,
+    published: Gate,
+    text: SharedText<512>,
 }
 
 impl Agreed {
     /// Publishes `text` for `rank` if `rank` is the first, and returns None. Otherwise returns the first rank
     /// and its text. Also returns None if `give_up` ends the wait for the text of the first rank.
-    pub fn say(&self, rank: u32, text: &str, give_up: impl FnMut() -> bool) -> Option<(u32, String)> {
+    pub fn publish_first(
+        &self,
+        rank: u32,
+        text: &str,
+        give_up: impl FnMut() -> bool,
+    ) -> Option<(u32, String)> {
         match self.first.compare_exchange(0, rank + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 self.text.set(text);
-                self.said.arrive();
+                self.published.arrive();
                 None
             }
-            Err(first) => self.said.wait(1, give_up).then(|| (first - 1, self.text.text())),
+            Err(first) => self.published.wait(1, give_up).then(|| (first - 1, self.text.text())),
         }
     }
 }
@@ -172,7 +177,8 @@ pub struct World {
     pub born: Gate,
     /// The gate that all processes pass in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or why the world ends (`Cause`, 2 bits), and the rank (30 bits) and code (32 bits) that ended it.
+    /// 0, or why the world ends (`EndCause`, 2 bits), and the rank (30 bits) and code (32 bits) that ended
+    /// it.
     abort: AtomicU64,
     /// 1 while its statistics have to be printed; the process that sets it to 0 prints them.
     pub statistics: AtomicU32,
@@ -184,7 +190,7 @@ pub struct World {
 
 impl World {
     /// Publishes that the world ends; only the first call counts. `Segment::end` also wakes its processes.
-    pub(crate) fn set_abort(&self, rank: u32, code: i32, cause: Cause) {
+    pub(crate) fn set_abort(&self, rank: u32, code: i32, cause: EndCause) {
         let word = (cause as u64) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
         // If another process was first, the world ends with its code.
         let _ = self.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
@@ -197,19 +203,19 @@ impl World {
     }
 
     /// Why the world ends, if it does.
-    pub fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<EndCause> {
         match self.abort.load(Ordering::Acquire) >> 62 {
             0 => None,
-            1 => Some(Cause::Exit),
-            2 => Some(Cause::Abort),
-            _ => Some(Cause::Error),
+            1 => Some(EndCause::Exit),
+            2 => Some(EndCause::Abort),
+            _ => Some(EndCause::Error),
         }
     }
 
     /// The code with which the processes of a world end, if it ends. An abort never has the code of success.
     pub fn exit_code(&self) -> Option<u8> {
         let (_, code) = self.aborted()?;
-        Some(if self.cause() == Some(Cause::Exit) { code as u8 } else { (code as u8).max(1) })
+        Some(if self.cause() == Some(EndCause::Exit) { code as u8 } else { (code as u8).max(1) })
     }
 
     /// Whether all its processes have reached MPI_Finalize.
@@ -233,7 +239,7 @@ impl World {
 /// Why a world ends before its processes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Cause {
+pub enum EndCause {
     /// A process has ended all, with a code that may mean success (shmem_global_exit).
     Exit = 1,
     /// A process has called MPI_Abort.
@@ -368,46 +374,46 @@ pub struct RankPage {
     /// The thread level that the program asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
     /// What the rank waits for.
-    pub wait: Line<Wait>,
+    pub wait: CacheLine<WaitRecord>,
     /// What the rank waits for in full, on request.
-    pub report: Line<Report>,
+    pub report: CacheLine<WaitReport>,
     /// The first rank of its world, in whose page the world lies.
     pub first: AtomicU32,
     /// The number of its program among the programs started together (MPI_APPNUM).
     pub application: AtomicU32,
     /// The state that a world shares, used in the page of its first rank.
-    pub world: Line<World>,
+    pub world: CacheLine<World>,
     /// The worlds, by their first ranks, to which a comm of this rank leads (MPI 5.0, section 11.10.4).
-    pub connected: Line<RankSet>,
+    pub connected: CacheLine<RankSet>,
     /// The rank's request to its launcher.
-    pub ask: Line<Ask>,
+    pub ask: CacheLine<LauncherRequest>,
     /// The bell that others ring when there is news for the rank.
-    pub bell: Line<Doorbell>,
+    pub bell: CacheLine<Doorbell>,
     /// The offset in its arena at which processes put requests if they cannot reach its private memory
     /// (`rma`); 0 if no thread serves them.
     pub inbox: AtomicU64,
     /// A count that grows before the bell is rung for news about windows (locks, posts, completions).
-    pub window_news: Line<AtomicU64>,
+    pub window_news: CacheLine<AtomicU64>,
     /// The ranks that ever sent to this rank, whose rings it must poll.
-    pub senders: Line<RankSet>,
+    pub senders: CacheLine<RankSet>,
     /// The ends of the extents of its arena, including extents of an earlier process with this number.
-    pub(super) extents: Line<ExtentTable>,
+    pub(super) extents: CacheLine<ExtentTable>,
     /// The ranks whose arenas it could not map when it last needed them.
-    pub unmapped: Line<RankSet>,
+    pub unmapped: CacheLine<RankSet>,
     /// The ranks whose private memory this rank, or its proxy, cannot read: they copy bytes for it to their
     /// arenas.
-    pub unread: Line<RankSet>,
+    pub unread: CacheLine<RankSet>,
     /// The instances that the rank offloads to its proxy.
     pub launches: LaunchRing,
     /// The rank's counters.
-    pub counters: Line<telemetry::Page>,
+    pub counters: CacheLine<telemetry::Page>,
     /// The rank's collectives, if OUTBOARD_STATS asks for them.
-    pub operations: Line<telemetry::Operations>,
+    pub operations: CacheLine<telemetry::Operations>,
     /// The directory by which peers find its instances: for each bucket the offset in its arena of the first
     /// instance, or 0 if the bucket is empty.
-    pub directory: Line<[AtomicU64; DIRECTORY_BUCKETS]>,
+    pub directory: CacheLine<[AtomicU64; DIRECTORY_BUCKETS]>,
     /// Words that the `executor` crate defines.
-    pub scalars: Line<[AtomicU64; 64]>,
+    pub scalars: CacheLine<[AtomicU64; 64]>,
 }
 
 impl RankPage {
@@ -454,7 +460,7 @@ impl RankPage {
         self.exit_code.store(0, Ordering::Relaxed);
         self.probe.store(0, Ordering::Relaxed);
         self.inbox.store(0, Ordering::Relaxed);
-        self.ask.state.store(Ask::NOTHING, Ordering::Relaxed);
+        self.ask.state.store(LauncherRequest::NOTHING, Ordering::Relaxed);
         self.launches.clear();
         self.wait.clear();
         self.report.clear();
@@ -472,7 +478,7 @@ pub const ENDPOINT_BYTES_MAX: usize = 56;
 /// The host and endpoint of a process of the job: an entry of 64 bytes in a table that every host has.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Peer {
+pub struct PeerEntry {
     /// The number of its host.
     pub(super) node: AtomicU32,
     /// The length of its endpoint's name; 0 before the name is known.
@@ -486,7 +492,7 @@ pub struct Peer {
 /// them there.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Ask {
+pub struct LauncherRequest {
     /// The state of the request: one of the constants below.
     pub state: AtomicU32,
     /// The kind of request, as `launcher` defines.
@@ -499,7 +505,7 @@ pub struct Ask {
     pub bytes: AtomicU64,
 }
 
-impl Ask {
+impl LauncherRequest {
     /// There is no request.
     pub const NOTHING: u32 = 0;
     /// A thread of the rank is writing a request.
@@ -523,11 +529,11 @@ pub struct ProxyPage {
     /// The first cpu that the proxy may use.
     pub cpu: AtomicU32,
     /// A count that grows while the proxy lives and does not sleep.
-    pub heartbeat: Line<AtomicU64>,
+    pub heartbeat: CacheLine<AtomicU64>,
     /// The bell that others ring when there is news for the proxy.
-    pub bell: Line<Doorbell>,
+    pub bell: CacheLine<Doorbell>,
     /// The proxy's counters.
-    pub counters: Line<telemetry::Page>,
+    pub counters: CacheLine<telemetry::Page>,
     /// 1 once a rank kills the proxy and reports its end, so that the proxy's parent does not report it
     /// again.
     pub fenced: AtomicU32,

@@ -9,10 +9,10 @@
 //! are cells that both ranks use: the rank that has received in one sends its next packet in it, from its own
 //! cache.
 //!
-//! The protocol is generic over the memory of the ring (`Memory`), so loom checks the code that runs.
+//! The protocol is generic over the memory of the ring (`RingMemory`), so loom checks the code that runs.
 
-use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
-use super::segment::{KeptPage, LocalRank, Segment, Shared, view};
+use super::atomic::{AtomicU32, AtomicU64, CacheLine, Ordering};
+use super::segment::{InSharedMemory, LocalRank, RankPageRef, Segment, view};
 use error::{Class, Result, fail};
 use sys::Span;
 use sys::memory::Map;
@@ -45,7 +45,7 @@ const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
 const RECYCLED_BUFFERS: u32 = 16;
 /// The value of `Slot::window` for recycled buffer 0; buffer `n` has this plus `n`.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
-/// The bit in `ReceiverEnd::recycled` that says that an earlier receiver has stored its buffers there.
+/// The bit in `SharedReceiverEnd::recycled` that says that an earlier receiver has stored its buffers there.
 const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
@@ -71,9 +71,9 @@ pub struct Header {
 
 /// A receiver's answer about a packet that it has looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
+pub enum Taken {
     /// The packet stays in the ring.
-    Not,
+    No,
     /// The packet was taken; the receiver wants the next.
     More,
     /// The packet was taken; the receiver wants no other now.
@@ -109,16 +109,16 @@ pub(super) struct Slot {
 /// The state that both ends share, and that they leave to the next process that takes an end.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Ends {
-    sender: Line<SenderEnd>,
-    receiver: Line<ReceiverEnd>,
-    receiver_claimed: Line<AtomicU32>,
+pub(super) struct SharedEnds {
+    sender: CacheLine<SharedSenderEnd>,
+    receiver: CacheLine<SharedReceiverEnd>,
+    receiver_claimed: CacheLine<AtomicU32>,
 }
 
 /// The state that a sender leaves to the next sender of this ring.
 #[repr(C)]
 #[derive(Debug)]
-struct SenderEnd {
+struct SharedSenderEnd {
     claimed: AtomicU32,
     tail: AtomicU64,
     area_tail: AtomicU64,
@@ -127,7 +127,7 @@ struct SenderEnd {
 /// The state that the receiver publishes for the sender.
 #[repr(C)]
 #[derive(Debug)]
-struct ReceiverEnd {
+struct SharedReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
@@ -143,12 +143,12 @@ struct Recycled {
 }
 
 /// The memory of a ring, and how it announces packets to the receiver.
-pub(super) trait Memory {
+pub(super) trait RingMemory {
     /// The number of slots, a power of two.
     fn slots(&self) -> u64;
     /// Window `number` of the area, or None if there is no such window.
     fn window(&self, number: u64) -> Option<Window>;
-    fn ends(&self) -> &Ends;
+    fn ends(&self) -> &SharedEnds;
     /// The slot at `index`, which is below `slots`.
     fn slot(&self, index: u64) -> &Slot;
     /// The first `bytes` data bytes of a slot.
@@ -208,7 +208,7 @@ impl Window {
 
 /// The sending end.
 #[derive(Debug)]
-pub(super) struct Tail<M: Memory> {
+pub(super) struct SendingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets sent.
     tail: u64,
@@ -222,9 +222,9 @@ pub(super) struct Tail<M: Memory> {
     introduced: bool,
 }
 
-impl<M: Memory> Tail<M> {
+impl<M: RingMemory> SendingEnd<M> {
     /// Takes the sending end; None if it is in use.
-    fn new(memory: M) -> Option<Tail<M>> {
+    fn new(memory: M) -> Option<SendingEnd<M>> {
         let end = &memory.ends().sender;
         if end.claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
@@ -235,7 +235,7 @@ impl<M: Memory> Tail<M> {
         let head_seen = receiver.head.load(Ordering::Acquire);
         let window = memory.window(area_tail >> WINDOW_SHIFT)?;
         let area_head_seen = receiver.area_head.load(Ordering::Acquire).max(window.begin());
-        Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
+        Some(SendingEnd { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
     /// Sends a packet. If `recycled` is given, it is the packet's cell, and then belongs to the receiver.
@@ -323,14 +323,14 @@ impl<M: Memory> Tail<M> {
                 self.area_tail = end;
                 return Some(self.window.offset(start));
             }
-            self.make_room(bytes, end)?;
+            self.find_room(bytes, end)?;
         }
     }
 
     /// Reads how far the receiver is by now. Moves on to the next window if there is still no room; None if
     /// there is no next window.
     #[cold]
-    fn make_room(&mut self, bytes: u64, end: u64) -> Option<()> {
+    fn find_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
         self.area_head_seen = head.max(self.window.begin());
         if bytes > self.window.cell_bytes_max || end.wrapping_sub(self.area_head_seen) > self.window.bytes {
@@ -342,7 +342,7 @@ impl<M: Memory> Tail<M> {
     }
 }
 
-impl<M: Memory> Drop for Tail<M> {
+impl<M: RingMemory> Drop for SendingEnd<M> {
     /// Leaves the positions to the next sender.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
@@ -354,7 +354,7 @@ impl<M: Memory> Drop for Tail<M> {
 
 /// The receiving end.
 #[derive(Debug)]
-pub(super) struct Head<M: Memory> {
+pub(super) struct ReceivingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets received.
     head: u64,
@@ -373,9 +373,9 @@ pub(super) struct Head<M: Memory> {
     awaited_bytes: u64,
 }
 
-impl<M: Memory> Head<M> {
+impl<M: RingMemory> ReceivingEnd<M> {
     /// Takes the receiving end; None if it is in use.
-    fn new(memory: M) -> Option<Head<M>> {
+    fn new(memory: M) -> Option<ReceivingEnd<M>> {
         if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
         }
@@ -389,7 +389,7 @@ impl<M: Memory> Head<M> {
         };
         let (head_published, area_head_published) = (head, area_head);
         let awaited_bytes = 0;
-        Some(Head {
+        Some(ReceivingEnd {
             memory,
             head,
             area_head,
@@ -417,7 +417,7 @@ impl<M: Memory> Head<M> {
         let (mut read, mut result) = (Some(read), None);
         self.poll_while(|header, inline, cell| {
             result = read.take().map(|read| read(header, inline, cell));
-            Take::Last
+            Taken::Last
         })?;
         if result.is_none() {
             self.publish();
@@ -426,7 +426,7 @@ impl<M: Memory> Head<M> {
     }
 
     #[inline(always)]
-    fn poll_while(&mut self, mut read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
+    fn poll_while(&mut self, mut read: impl FnMut(&Header, Span, Span) -> Taken) -> Result<()> {
         let slots = self.memory.slots();
         // A local copy, which stays in a register although `read` writes to memory.
         let mut head = self.head;
@@ -462,7 +462,7 @@ impl<M: Memory> Head<M> {
                     (end, self.awaited_bytes) = (self.area_head, 0);
                 } else {
                     let number = u64::from(window);
-                    if number != self.window.number && !self.move_on(number) {
+                    if number != self.window.number && !self.follow_to_window(number) {
                         return self.corrupt();
                     }
                     let start;
@@ -476,7 +476,7 @@ impl<M: Memory> Head<M> {
                 }
             }
             let taken = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
-            if taken == Take::Not {
+            if taken == Taken::No {
                 return Ok(());
             }
             head = head.wrapping_add(1);
@@ -490,7 +490,7 @@ impl<M: Memory> Head<M> {
             if due {
                 self.publish();
             }
-            if taken == Take::Last {
+            if taken == Taken::Last {
                 break;
             }
         }
@@ -499,7 +499,7 @@ impl<M: Memory> Head<M> {
 
     /// Follows the sender to a later window. False if there is no later window of this number.
     #[cold]
-    fn move_on(&mut self, number: u64) -> bool {
+    fn follow_to_window(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
             Some(window) if number > self.window.number => {
                 self.window = window;
@@ -550,7 +550,7 @@ impl<M: Memory> Head<M> {
     }
 }
 
-impl<M: Memory> Drop for Head<M> {
+impl<M: RingMemory> Drop for ReceivingEnd<M> {
     fn drop(&mut self) {
         self.publish();
         self.memory.ends().receiver.recycled.store(self.recycled | RECYCLED_KNOWN, Ordering::Release);
@@ -560,12 +560,12 @@ impl<M: Memory> Drop for Head<M> {
 
 /// A ring of the segment.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct SegmentRing {
     /// Keeps the memory mapped to which the next two fields refer.
     map: Map,
-    ends: &'static Ends,
+    ends: &'static SharedEnds,
     slots: &'static [Slot; SLOTS as usize],
-    receiver: KeptPage,
+    receiver: RankPageRef,
     from: LocalRank,
     to: LocalRank,
     /// The pair's recycled buffers; None at the sending end.
@@ -575,13 +575,13 @@ pub(super) struct Mapped {
 // SAFETY: atomics, and bytes that are only reached by `Span`.
 unsafe impl Sync for Slot {}
 // SAFETY: likewise.
-unsafe impl Shared for Slot {}
+unsafe impl InSharedMemory for Slot {}
 // SAFETY: an array of slots.
-unsafe impl Shared for [Slot; SLOTS as usize] {}
+unsafe impl InSharedMemory for [Slot; SLOTS as usize] {}
 // SAFETY: atomics only.
-unsafe impl Shared for Ends {}
+unsafe impl InSharedMemory for SharedEnds {}
 
-impl Memory for Mapped {
+impl RingMemory for SegmentRing {
     #[inline]
     fn slots(&self) -> u64 {
         SLOTS
@@ -591,7 +591,7 @@ impl Memory for Mapped {
         Some(Window { number, offset, bytes: end - offset, cell_bytes_max: (end - offset) / 8 })
     }
     #[inline]
-    fn ends(&self) -> &Ends {
+    fn ends(&self) -> &SharedEnds {
         self.ends
     }
     #[inline]
@@ -635,7 +635,7 @@ impl Memory for Mapped {
 
 /// The sending end of a ring: packets to one peer.
 #[derive(Debug)]
-pub struct Sender(Tail<Mapped>);
+pub struct Sender(SendingEnd<SegmentRing>);
 
 impl Sender {
     /// Sends a packet if there is room, and wakes the receiver if it sleeps. `write` gets the memory of the
@@ -684,7 +684,7 @@ impl Sender {
 
 /// The receiving end of a ring: packets from one peer.
 #[derive(Debug)]
-pub struct Receiver(Head<Mapped>);
+pub struct Receiver(ReceivingEnd<SegmentRing>);
 
 impl Receiver {
     /// Receives the next packet: `read` gets its header, inline bytes and cell, which belong to the sender
@@ -704,7 +704,7 @@ impl Receiver {
     /// Receives packets as `poll` does, until `read` wants no more. Room is returned to the sender only by
     /// quarters of the ring.
     #[inline(always)]
-    pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
+    pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Taken) -> Result<()> {
         self.0.poll_while(read)
     }
 
@@ -730,16 +730,16 @@ impl Receiver {
 }
 
 impl Segment {
-    fn ring(&self, from: LocalRank, to: LocalRank) -> Result<Mapped> {
+    fn ring(&self, from: LocalRank, to: LocalRank) -> Result<SegmentRing> {
         let map = self.ring_map(from, to, 0..RECYCLED_OFFSET)?;
         let (ends, slots) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET));
-        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, recycled: None })
+        Ok(SegmentRing { map, ends, slots, receiver: self.rank_page_ref(to), from, to, recycled: None })
     }
 
     /// The sending end of the ring `from -> to`. Errors: it is in use. After it is dropped, a later call
     /// takes it where it was left.
     pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
-        match Tail::new(self.ring(from, to)?) {
+        match SendingEnd::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
             None => fail!(Class::Intern, "the sending end of the ring {from} -> {to} is in use already"),
         }
@@ -749,7 +749,7 @@ impl Segment {
     /// takes it where it was left.
     pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
-        match Head::new(Mapped { recycled: Some(recycled), ..self.ring(from, to)? }) {
+        match ReceivingEnd::new(SegmentRing { recycled: Some(recycled), ..self.ring(from, to)? }) {
             Some(head) => Ok(Receiver(head)),
             None => fail!(Class::Intern, "the receiving end of the ring {from} -> {to} is in use already"),
         }

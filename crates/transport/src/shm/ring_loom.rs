@@ -17,7 +17,7 @@ const PLACE: u64 = CELL_ALIGN;
 
 #[derive(Debug)]
 struct Model {
-    ends: Ends,
+    ends: SharedEnds,
     slots: Vec<Slot>,
     /// The inline bytes: loom reports a read that is not ordered after the write, or the other way round.
     inline: Vec<UnsafeCell<u64>>,
@@ -30,8 +30,8 @@ struct Model {
 /// The index of the first recycled buffer among the cells.
 const FIRST_RECYCLED: u64 = 3;
 
-fn line<T>(value: T) -> Line<T> {
-    Line(value)
+fn line<T>(value: T) -> CacheLine<T> {
+    CacheLine(value)
 }
 
 impl Model {
@@ -56,9 +56,9 @@ impl Model {
             window: AtomicU32::new(0),
         };
         let (zero, area) = (|| AtomicU64::new(0), || AtomicU64::new(window << WINDOW_SHIFT));
-        let ends = Ends {
-            sender: line(SenderEnd { claimed: AtomicU32::new(0), tail: zero(), area_tail: area() }),
-            receiver: line(ReceiverEnd {
+        let ends = SharedEnds {
+            sender: line(SharedSenderEnd { claimed: AtomicU32::new(0), tail: zero(), area_tail: area() }),
+            receiver: line(SharedReceiverEnd {
                 head: zero(),
                 area_head: area(),
                 consumed: zero(),
@@ -75,7 +75,7 @@ fn places(count: usize) -> Vec<UnsafeCell<u64>> {
     (0..count).map(|_| UnsafeCell::new(0)).collect()
 }
 
-impl Memory for Arc<Model> {
+impl RingMemory for Arc<Model> {
     fn slots(&self) -> u64 {
         self.slots.len() as u64
     }
@@ -87,7 +87,7 @@ impl Memory for Arc<Model> {
             cell_bytes_max: CELL.into(),
         })
     }
-    fn ends(&self) -> &Ends {
+    fn ends(&self) -> &SharedEnds {
         &self.ends
     }
     fn slot(&self, index: u64) -> &Slot {
@@ -118,7 +118,7 @@ fn header(number: u64, cell_bytes: u16) -> Header {
 
 fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
     let model = memory.clone();
-    let mut to = Tail::new(memory).unwrap();
+    let mut to = SendingEnd::new(memory).unwrap();
     for number in 0..PACKETS {
         let header = header(number, cell_bytes(number));
         while to.send(&header, None, |inline, cell| {
@@ -137,7 +137,7 @@ fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
 
 fn receive_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
     let model = memory.clone();
-    let mut from = Head::new(memory).unwrap();
+    let mut from = ReceivingEnd::new(memory).unwrap();
     for number in 0..PACKETS {
         loop {
             let got = from.poll(|seen, inline, cell| {
@@ -195,7 +195,7 @@ fn loom_mixed_packets() {
 /// One rank sends and receives so many packets by turns, in the recycled buffer when it holds it.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();
-    let (mut tail, mut head) = (Tail::new(to).unwrap(), Head::new(from).unwrap());
+    let (mut tail, mut head) = (SendingEnd::new(to).unwrap(), ReceivingEnd::new(from).unwrap());
     for turn in 0..2 * PACKETS {
         if (turn % 2 == 0) == begins {
             let recycled = head.recycled(LONG.into()).expect("it came back");

@@ -15,7 +15,7 @@ fn header(inline_bytes: u8, cell_bytes: u16, context: u64) -> Header {
 fn a_slot_is_one_cache_line_with_24_bytes_of_header() {
     assert_eq!(size_of::<Slot>(), 64);
     assert_eq!(std::mem::offset_of!(Slot, inline), 24);
-    assert!(size_of::<Ends>() <= SLOTS_OFFSET as usize);
+    assert!(size_of::<SharedEnds>() <= SLOTS_OFFSET as usize);
     assert_eq!(BYTES % 4096, 0);
 }
 
@@ -61,7 +61,7 @@ fn packets_stay_that_are_not_wanted() {
     );
     (0..5).for_each(|i| assert_eq!(to.send(&header(0, 1, i), |_, _| ()), Sent::Done));
     let mut seen = vec![];
-    let mut look = |taken: [Take; 5]| {
+    let mut look = |taken: [Taken; 5]| {
         let polled = from.poll_while(|header, _, _| {
             seen.push(header.context);
             taken[header.context as usize]
@@ -69,11 +69,11 @@ fn packets_stay_that_are_not_wanted() {
         polled.unwrap();
         (from.received(), std::mem::take(&mut seen))
     };
-    assert_eq!(look([Take::Not; 5]), (0, vec![0]));
-    assert_eq!(look([Take::More, Take::More, Take::Not, Take::Not, Take::Not]), (2, vec![0, 1, 2]));
-    assert_eq!(look([Take::Last; 5]), (3, vec![2]));
-    assert_eq!(look([Take::More; 5]), (5, vec![3, 4]));
-    assert_eq!(look([Take::More; 5]), (5, vec![]));
+    assert_eq!(look([Taken::No; 5]), (0, vec![0]));
+    assert_eq!(look([Taken::More, Taken::More, Taken::No, Taken::No, Taken::No]), (2, vec![0, 1, 2]));
+    assert_eq!(look([Taken::Last; 5]), (3, vec![2]));
+    assert_eq!(look([Taken::More; 5]), (5, vec![3, 4]));
+    assert_eq!(look([Taken::More; 5]), (5, vec![]));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_recycled_buffer_stays_where_the_packet_was_not_sent_or_not_taken() {
     assert_eq!(zero.0.send_back(&header(0, 300, 0), &mut zero.1, |_, _| panic!()), Sent::Full);
     assert_eq!(zero.1.0.recycled, before);
     assert_eq!(one.0.send_back(&header(0, 300, 0), &mut one.1, |_, _| ()), Sent::Done);
-    for take in [Take::Not, Take::Not, Take::Last] {
+    for take in [Taken::No, Taken::No, Taken::Last] {
         assert_eq!(zero.1.0.recycled, before);
         zero.1.poll_while(|_, _, _| take).unwrap();
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
 //!
-//! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x all][ring x ranks x ranks][arena x ranks]`, at
-//! offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and
-//! each extent of an arena (`extents.rs`) is a map of its own, made on first use, so a process takes address
-//! space and locked memory only for what it uses. Before each map the inode of the descriptor is checked: the
-//! program may have closed it and opened a file of its own under the same number.
+//! `[JobPage][RankPage x ranks][ProxyPage x proxies][PeerEntry x all][ring x ranks x ranks][arena x ranks]`,
+//! at offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring
+//! and each extent of an arena (`extents.rs`) is a map of its own, made on first use, so a process takes
+//! address space and locked memory only for what it uses. Before each map the inode of the descriptor is
+//! checked: the program may have closed it and opened a file of its own under the same number.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
 use super::endpoints::PROXY_ENDPOINTS;
-use super::extents::{Extents, Mapped, Mapper};
-use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
+use super::extents::{Extents, MappedExtents, Mapper};
+use super::pages::{ENDPOINT_BYTES_MAX, PeerEntry, RANKS_MAX};
 use super::ring;
-use super::{Job, ProxyPage, RankPage};
+use super::{JobPage, ProxyPage, RankPage};
 use error::{Class, Error, Result, fail};
 use std::fmt;
 use std::ops::Range;
@@ -102,11 +102,11 @@ impl Shape {
         if arena_bytes == 0 || arena_bytes > 1 << 46 {
             fail!(Class::Arg, "an arena of {arena_bytes} bytes per rank: 1 to 2^46 are possible");
         }
-        let rank_pages = size_of::<Job>() as u64;
+        let rank_pages = size_of::<JobPage>() as u64;
         let proxy_pages = rank_pages + u64::from(ranks) * size_of::<RankPage>() as u64;
         let peers = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
         let entries = u64::from(ranks) + u64::from(if proxies > 0 { PROXY_ENDPOINTS } else { 0 });
-        let pages_end = peers + entries * size_of::<Peer>() as u64;
+        let pages_end = peers + entries * size_of::<PeerEntry>() as u64;
         let rings = pages_end.next_multiple_of(RING_ALIGN);
         let rings_end = rings + u64::from(ranks) * u64::from(ranks) * RING_STRIDE;
         let arenas = rings_end.next_multiple_of(ARENA_ALIGN);
@@ -145,17 +145,18 @@ impl Layout {
 
 /// Types that may lie in shared memory at a mapped, aligned address.
 ///
-/// # Safety Every bit pattern must be valid, and every field must be an atomic or bytes that are reached by
+/// # Safety
+/// Every bit pattern must be valid, and every field must be an atomic or bytes that are reached by
 /// `Span` only.
-pub(super) unsafe trait Shared {}
+pub(super) unsafe trait InSharedMemory {}
 // SAFETY: atomics only.
-unsafe impl Shared for Job {}
+unsafe impl InSharedMemory for JobPage {}
 // SAFETY: atomics only.
-unsafe impl Shared for RankPage {}
+unsafe impl InSharedMemory for RankPage {}
 // SAFETY: atomics only.
-unsafe impl Shared for ProxyPage {}
+unsafe impl InSharedMemory for ProxyPage {}
 // SAFETY: atomics only.
-unsafe impl Shared for Peer {}
+unsafe impl InSharedMemory for PeerEntry {}
 
 /// A process of this segment, by its process number. Pages, arenas, rings, bells, flat collectives and
 /// cross-memory attach take a `LocalRank`. Only [`Segment::local`] makes one from a peer; it returns None for
@@ -191,12 +192,12 @@ pub struct Segment {
 
 /// A rank's page, whose bounds have been checked. It keeps the segment mapped.
 #[derive(Clone, Debug)]
-pub struct KeptPage {
+pub struct RankPageRef {
     page: &'static RankPage,
     _segment: Segment,
 }
 
-impl std::ops::Deref for KeptPage {
+impl std::ops::Deref for RankPageRef {
     type Target = RankPage;
     #[inline]
     fn deref(&self) -> &RankPage {
@@ -210,7 +211,7 @@ struct Inner {
     shape: Shape,
     layout: Layout,
     pages: Map,
-    arenas: Box<[Mapped]>,
+    arenas: Box<[MappedExtents]>,
 }
 
 impl Segment {
@@ -257,11 +258,11 @@ impl Segment {
             );
         }
         let bytes = memory::length(&fd).map_err(unreadable)?;
-        if bytes < size_of::<Job>() as u64 {
+        if bytes < size_of::<JobPage>() as u64 {
             fail!(Class::Other, "the job's memory has {bytes} bytes, less than its header");
         }
-        let header = Map::shared(&fd, 0, size_of::<Job>()).map_err(unreadable)?;
-        let job = view::<Job>(header.span(), 0);
+        let header = Map::shared(&fd, 0, size_of::<JobPage>()).map_err(unreadable)?;
+        let job = view::<JobPage>(header.span(), 0);
         let magic = job.magic.load(Ordering::Acquire);
         let version = job.version.load(Ordering::Relaxed);
         if magic != MAGIC {
@@ -296,7 +297,7 @@ impl Segment {
     fn map(fd: OwnedFd, shape: Shape, layout: Layout) -> Result<Segment> {
         let fd = Memfd::new(fd).map_err(unreadable)?;
         let pages = map(&fd, 0..layout.pages_end, || "the job's pages".into())?;
-        let arenas = (0..shape.ranks).map(|_| Mapped::default()).collect();
+        let arenas = (0..shape.ranks).map(|_| MappedExtents::default()).collect();
         Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, pages, arenas }) })
     }
 
@@ -306,7 +307,7 @@ impl Segment {
 
     /// The job's page.
     #[inline]
-    pub fn job(&self) -> &Job {
+    pub fn job(&self) -> &JobPage {
         view(self.inner.pages.span(), 0)
     }
 
@@ -341,8 +342,8 @@ impl Segment {
     }
 
     /// A rank's page as a value that keeps the segment mapped.
-    pub fn keep_rank(&self, rank: LocalRank) -> KeptPage {
-        KeptPage { page: self.page(rank), _segment: self.clone() }
+    pub fn rank_page_ref(&self, rank: LocalRank) -> RankPageRef {
+        RankPageRef { page: self.page(rank), _segment: self.clone() }
     }
 
     /// A rank's page, for a caller that keeps this segment for `'a`.
@@ -368,13 +369,13 @@ impl Segment {
         pages.slice((&raw const *page.heartbeat).addr() - pages.address(), size_of::<u64>())
     }
 
-    pub(super) fn peer(&self, peer: u32) -> Option<&Peer> {
+    pub(super) fn peer(&self, peer: u32) -> Option<&PeerEntry> {
         (peer < self.inner.shape.ranks).then(|| self.entry(peer))
     }
 
     /// An entry of the table of peers; the caller has checked that the table has this entry.
-    pub(super) fn entry(&self, at: u32) -> &Peer {
-        let offset = self.inner.layout.peers + u64::from(at) * size_of::<Peer>() as u64;
+    pub(super) fn entry(&self, at: u32) -> &PeerEntry {
+        let offset = self.inner.layout.peers + u64::from(at) * size_of::<PeerEntry>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
@@ -558,11 +559,11 @@ fn unreadable(error: std::io::Error) -> Error {
 
 /// The `T` at `offset` in mapped memory. The caller keeps the map alive for `'a`.
 #[inline]
-pub(super) fn view<'a, T: Shared>(span: Span, offset: u64) -> &'a T {
+pub(super) fn view<'a, T: InSharedMemory>(span: Span, offset: u64) -> &'a T {
     let place = span.slice(offset as usize, size_of::<T>());
     assert!(place.address().is_multiple_of(align_of::<T>()), "a shared page at a crooked address");
     // SAFETY: mapped (contract of `Span::claim`), aligned (above), in bounds (`slice`), valid whatever it
-    // holds (`Shared`).
+    // holds (`InSharedMemory`).
     unsafe { &*(place.address() as *const T) }
 }
 

@@ -2,7 +2,7 @@
 //! Tests of the job's segment.
 
 use super::*;
-use crate::shm::Cause;
+use crate::shm::EndCause;
 use std::sync::atomic::AtomicU64;
 
 const SHAPE: Shape = Shape { ranks: 3, proxies: 2, arena_bytes: 5 << 20 };
@@ -49,7 +49,7 @@ fn strange_descriptors_are_refused() {
     assert!(sentence(file.into()).contains("no sealed memfd"));
     assert!(sentence(memory::create("test", 100).unwrap()).contains("100 bytes"));
     assert!(sentence(memory::create("test", 1 << 20).unwrap()).contains("not made by Outboard"));
-    let spoil = |change: fn(&Job)| {
+    let spoil = |change: fn(&JobPage)| {
         let (segment, fd) = Segment::create(SHAPE).unwrap();
         change(segment.job());
         sentence(fd)
@@ -85,15 +85,18 @@ fn arenas_fit_the_limits() {
 fn the_first_abort_counts() {
     let (segment, _fd) = Segment::create(SHAPE).unwrap();
     assert_eq!(segment.world(0).aborted(), None);
-    segment.end(LocalRank(0), -3, Cause::Error);
-    segment.end(LocalRank(1), 4, Cause::Abort);
-    assert_eq!((segment.world(0).aborted(), segment.world(0).cause()), (Some((0, -3)), Some(Cause::Error)));
+    segment.end(LocalRank(0), -3, EndCause::Error);
+    segment.end(LocalRank(1), 4, EndCause::Abort);
+    assert_eq!(
+        (segment.world(0).aborted(), segment.world(0).cause()),
+        (Some((0, -3)), Some(EndCause::Error))
+    );
 }
 
 #[test]
 fn an_exit_may_say_that_all_is_well_and_an_abort_may_not() {
     for (code, cause, says) in
-        [(0, Cause::Exit, 0), (256, Cause::Abort, 1), (0, Cause::Error, 1), (7, Cause::Exit, 7)]
+        [(0, EndCause::Exit, 0), (256, EndCause::Abort, 1), (0, EndCause::Error, 1), (7, EndCause::Exit, 7)]
     {
         let (segment, _fd) = Segment::create(SHAPE).unwrap();
         assert_eq!(segment.world(0).exit_code(), None);

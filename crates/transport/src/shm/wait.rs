@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// A short text in shared memory. A read during a write returns a mixture of both texts.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Words<const N: usize> {
+pub struct SharedText<const N: usize> {
     bytes: AtomicU32,
     words: [AtomicU64; N],
 }
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> SharedText<N> {
     /// Stores as much of the text as fits.
     pub fn set(&self, text: &str) {
         let bytes = &text.as_bytes()[..text.len().min(8 * N)];
@@ -37,17 +37,17 @@ impl<const N: usize> Words<N> {
 /// The latest wait of a rank that lasted long enough to be published.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Wait {
+pub struct WaitRecord {
     /// When the wait started, by `sys::clock::now`; 0 while the rank does not wait.
     since: AtomicU64,
     /// When the wait ended.
     ended: AtomicU64,
-    text: Words<24>,
+    text: SharedText<24>,
 }
 
-impl Wait {
+impl WaitRecord {
     /// Publishes a wait that started at `since`; `text` says in which call and for what.
-    pub fn begin(&self, since: u64, text: &str) {
+    pub fn start(&self, since: u64, text: &str) {
         self.text.set(text);
         self.since.store(since, Ordering::Release);
     }
@@ -84,13 +84,13 @@ impl Wait {
 /// call.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Report {
+pub struct WaitReport {
     asked: AtomicU32,
     answered: AtomicU32,
-    text: Words<1024>,
+    text: SharedText<1024>,
 }
 
-impl Report {
+impl WaitReport {
     /// Requests a report; the caller then rings the rank's bell.
     pub fn ask(&self) {
         self.asked.fetch_add(1, Ordering::AcqRel);
@@ -130,7 +130,7 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 }).unwrap();
         let page = segment.rank(LocalRank(0));
         assert_eq!((page.wait.since(), page.wait.ended(), page.wait.text()), (None, None, String::new()));
-        page.wait.begin(5, "MPI_Recv on MPI_COMM_WORLD");
+        page.wait.start(5, "MPI_Recv on MPI_COMM_WORLD");
         assert_eq!((page.wait.since(), page.wait.text().as_str()), (Some(5), "MPI_Recv on MPI_COMM_WORLD"));
         page.wait.end(9);
         assert_eq!((page.wait.since(), page.wait.ended()), (None, Some(9)));

@@ -4,7 +4,7 @@
 //!
 //! Read next: `segment.rs`, `pages.rs`.
 
-use super::{Cause, LocalRank, Segment, World};
+use super::{EndCause, LocalRank, Segment, World};
 use error::Result;
 use std::sync::atomic::Ordering;
 
@@ -51,7 +51,7 @@ impl Segment {
 
     /// Makes a new world of the ranks from `first` on, which have not attached yet; `node_of` has the host of
     /// each. `mpirun` calls it on every host once no process uses these numbers.
-    pub fn begin_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
+    pub fn make_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
         let size = node_of.len() as u32;
         (first..first + size).for_each(|rank| self.job().firsts.remove(rank));
         for (rank, node) in (first..).zip(node_of) {
@@ -124,7 +124,7 @@ impl Segment {
     }
 
     /// Ends the world of `rank`: publishes the cause, the rank and the code, and wakes all its processes.
-    pub fn end(&self, rank: LocalRank, code: i32, cause: Cause) {
+    pub fn end(&self, rank: LocalRank, code: i32, cause: EndCause) {
         let first = self.rank(rank).first.load(Ordering::Relaxed);
         self.world(first).set_abort(rank.peer(), code, cause);
         self.members(first).for_each(|rank| self.rank(rank).bell.ring());

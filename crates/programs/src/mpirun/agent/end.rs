@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use sys::process::Process;
 use sys::signal::name;
-use transport::shm::{Cause, State};
+use transport::shm::{EndCause, State};
 
 use super::guardian::{Guardian, carries};
 use super::job::{Job, Member, World};
@@ -133,7 +133,7 @@ impl Job {
     /// A proxy's death costs nothing but speed: ranks carry its operations on.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
-        if self.segment.has_far_proxies() {
+        if self.segment.has_remote_servers() {
             let endpoint = self.segment.proxy_endpoint(proxy);
             self.segment.set_endpoint(endpoint, &[]);
             self.tell(Up::Names(vec![(endpoint, Vec::new())]));
@@ -163,8 +163,8 @@ impl Job {
         let Some((rank, code)) = world.aborted() else { return };
         let pid = self.page(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
         let (failed, what) = match world.cause() {
-            Some(Cause::Error) => (true, "had a fatal error of"),
-            Some(Cause::Exit) => (false, "ends all with"),
+            Some(EndCause::Error) => (true, "had a fatal error of"),
+            Some(EndCause::Exit) => (false, "ends all with"),
             _ => (false, "called MPI_Abort with"),
         };
         // The code of a fatal error is a class of the standard, unless the program added it.

@@ -17,7 +17,7 @@ use error::{Class, Error, Result, fail};
 use rustix::process::Signal;
 use sys::Span;
 use transport::shm::launcher::{self, Spawn};
-use transport::shm::{Arena, Ask, State};
+use transport::shm::{Arena, LauncherRequest, State};
 
 use super::job::{Job, World};
 use super::start::Place;
@@ -31,10 +31,10 @@ impl Job {
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
             let state = &self.page(rank).ask.state;
-            if state.load(Ordering::Acquire) != Ask::ASKED {
+            if state.load(Ordering::Acquire) != LauncherRequest::ASKED {
                 continue;
             }
-            state.store(Ask::TAKEN, Ordering::Relaxed);
+            state.store(LauncherRequest::TAKEN, Ordering::Relaxed);
             match self.request(rank) {
                 Ok(request) => self.tell(Up::Ask { rank, request }),
                 Err(error) => self.reply(rank, &launcher::answer(&Err(error))),
@@ -67,7 +67,7 @@ impl Job {
     pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
         let Some(place) = self.segment.local(rank) else { return };
         let page = self.segment.rank(place);
-        if page.ask.state.load(Ordering::Acquire) != Ask::TAKEN {
+        if page.ask.state.load(Ordering::Acquire) != LauncherRequest::TAKEN {
             return;
         }
         let Ok((_arena, span)) = self.letter(rank) else { return };
@@ -79,7 +79,7 @@ impl Job {
         }
         span.slice(0, answer.len()).write(answer);
         page.ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
-        page.ask.state.store(Ask::ANSWERED, Ordering::Release);
+        page.ask.state.store(LauncherRequest::ANSWERED, Ordering::Release);
         page.bell.ring();
     }
 
@@ -99,7 +99,7 @@ impl Job {
             );
         }
         segment.job().nodes.store(begin.nodes, Ordering::Relaxed);
-        segment.begin_world(first, &begin.node_of, begin.id)?;
+        segment.make_world(first, &begin.node_of, begin.id)?;
         segment.job().worlds.store(begin.id, Ordering::Release);
         // A mirror's ranks run elsewhere.
         let here = segment.members(first).filter(|_| !self.is_dpu);
@@ -189,7 +189,7 @@ impl Job {
         let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
         let stand = PathBuf::from(OsString::from_vec(spawn.directory.clone()));
-        let one = |program: &launcher::Program| {
+        let one = |program: &launcher::SpawnProgram| {
             let info = |key: &str| {
                 program.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
             };

@@ -157,7 +157,8 @@ mod tests {
     }
 
     fn wants(counts: &[u64]) -> Spawn {
-        let program = |count: &u64| transport::shm::launcher::Program { count: *count, ..Default::default() };
+        let program =
+            |count: &u64| transport::shm::launcher::SpawnProgram { count: *count, ..Default::default() };
         Spawn { programs: counts.iter().map(program).collect(), ..Spawn::default() }
     }
 

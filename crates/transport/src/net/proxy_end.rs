@@ -11,27 +11,27 @@ use crate::wire::Wire;
 const LOOK_NS: u64 = 1_000_000;
 
 /// A rank's reports about its proxy.
-pub(super) struct Teller {
+pub(super) struct ProxyEndReports {
     /// The number of the proxy's endpoint.
     pub proxy: u32,
     /// The endpoints that have the report.
-    pub told: Vec<u32>,
+    pub reported: Vec<u32>,
     /// Whether an endpoint still needs the report.
     pub has_news: bool,
     looks_at: u64,
 }
 
-impl Teller {
+impl ProxyEndReports {
     /// The reports of endpoint `number`; None for a proxy, or where `mpirun` does it.
-    pub fn of(segment: &Segment, number: u32) -> Option<Teller> {
+    pub fn of(segment: &Segment, number: u32) -> Option<ProxyEndReports> {
         let is_needed =
-            segment.has_far_proxies() && !segment.has_launcher() && segment.local(number).is_some();
+            segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();
         let proxy = segment.proxy_endpoint_of(number);
-        is_needed.then(|| Teller { proxy, told: Vec::new(), has_news: false, looks_at: 0 })
+        is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), has_news: false, looks_at: 0 })
     }
 
     /// The endpoints to which the rank must report the end of its proxy now.
-    pub fn untold(&mut self, segment: &Segment) -> Vec<u32> {
+    pub fn unreported(&mut self, segment: &Segment) -> Vec<u32> {
         if !segment.is_gone(self.proxy) {
             return Vec::new();
         }
@@ -40,15 +40,15 @@ impl Teller {
             return Vec::new();
         }
         self.looks_at = now + LOOK_NS;
-        let mut all = segment.hearers();
-        all.retain(|number| !self.told.contains(number));
+        let mut all = segment.report_endpoints();
+        all.retain(|number| !self.reported.contains(number));
         self.has_news = !all.is_empty();
         all
     }
 }
 
 /// Takes a rank's report that its proxy has ended, if the rank is on another host and the proxy serves it.
-pub(super) fn hear(segment: &Segment, wire: &Wire) {
+pub(super) fn receive_report(segment: &Segment, wire: &Wire) {
     let proxy = wire.header.tag as u32;
     let is_theirs = segment.local(wire.source).is_none() && segment.proxy_endpoint_of(wire.source) == proxy;
     if is_theirs && !segment.is_gone(proxy) {
@@ -75,21 +75,21 @@ mod tests {
     #[test]
     fn a_rank_tells_the_proxies_of_other_hosts_once_its_own_has_ended() {
         let segment = host();
-        let mut teller = Teller::of(&segment, 1).unwrap();
-        assert!(teller.untold(&segment).is_empty() && !teller.has_news);
+        let mut reports = ProxyEndReports::of(&segment, 1).unwrap();
+        assert!(reports.unreported(&segment).is_empty() && !reports.has_news);
         segment.set_endpoint(segment.proxy_endpoint(0), &[]);
         let there = segment.proxy_endpoint_of(2);
-        assert_eq!((teller.untold(&segment), teller.has_news), (vec![there], true));
-        teller.told.push(there);
+        assert_eq!((reports.unreported(&segment), reports.has_news), (vec![there], true));
+        reports.reported.push(there);
         // If the other host's proxy has ended, too, its ranks must get the report.
         segment.set_endpoint(there, &[]);
-        teller.looks_at = 0;
-        assert_eq!((teller.untold(&segment), teller.has_news), (vec![2, 3], true));
-        teller.told.extend([2, 3]);
-        teller.looks_at = 0;
-        assert!(teller.untold(&segment).is_empty() && !teller.has_news);
+        reports.looks_at = 0;
+        assert_eq!((reports.unreported(&segment), reports.has_news), (vec![2, 3], true));
+        reports.reported.extend([2, 3]);
+        reports.looks_at = 0;
+        assert!(reports.unreported(&segment).is_empty() && !reports.has_news);
         segment.job().launcher.store(1, std::sync::atomic::Ordering::Relaxed);
-        assert!(Teller::of(&segment, 1).is_none(), "mpirun tells them");
+        assert!(ProxyEndReports::of(&segment, 1).is_none(), "mpirun tells them");
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let say = |source, proxy: u32| {
             let header = Header { kind: GONE, tag: proxy as i32, context: 0 };
             let stamp = Stamp { number: 0, answered: 0, wants_answer: false };
-            hear(&segment, &Wire { source, generation: 0, header, secret: 1, consumed: 0, stamp });
+            receive_report(&segment, &Wire { source, generation: 0, header, secret: 1, consumed: 0, stamp });
             (segment.is_gone(own), segment.is_gone(theirs))
         };
         for (source, proxy) in [(2, own), (1, own), (1, theirs), (theirs, theirs), (2, 3), (2, theirs + 1)] {

@@ -1,43 +1,46 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Contact with a peer: its address, whether a packet of it has come, and whether it is lost.
 
-use super::{Net, Peers, Remote, TICK_NS};
+use super::{Net, PeerRecord, Peers, TICK_NS};
 use crate::packet::{Header, Sent};
 use crate::wire::{ANSWER, GONE, PROBE};
 use fabric::Address;
 
 /// How often this process probes a peer of which no packet has come yet.
-const ASK_NS: u64 = 20_000_000;
+const PROBE_NS: u64 = 20_000_000;
 
 impl Net {
     /// Whether a packet of a peer has come. If not, this process probes the peer now and then and sends
     /// nothing else to it. Else a send could complete although its bytes wait here until the next MPI call,
     /// since a provider connects only while it is called (MPI 5.0, section 3.5, "Progress").
-    pub(super) fn is_met(&mut self, number: u32) -> bool {
+    pub(super) fn is_in_contact(&mut self, number: u32) -> bool {
         let peer = self.peers.at(number);
-        if peer.is_heard {
+        if peer.has_sent {
             return true;
         }
         let now = sys::clock::now();
-        if now >= peer.asked_next {
-            if !std::mem::replace(&mut peer.is_open, true) {
-                self.peers.open.push(number);
+        if now >= peer.next_probe {
+            if !std::mem::replace(&mut peer.is_unsettled, true) {
+                self.peers.unsettled.push(number);
             }
-            let is_asked = self.send_loose(number, Header { kind: PROBE, tag: 0, context: 0 });
-            self.peers.at(number).asked_next = now + if is_asked { ASK_NS } else { TICK_NS };
+            let has_left = self.send_unnumbered(number, Header { kind: PROBE, tag: 0, context: 0 });
+            self.peers.at(number).next_probe = now + if has_left { PROBE_NS } else { TICK_NS };
         }
         false
     }
 
     /// Reports to other hosts once this rank's proxy has ended.
-    pub(super) fn tell_of_proxy(&mut self) {
-        let Some(teller) = &mut self.teller else { return };
-        let header = Header { kind: GONE, tag: teller.proxy as i32, context: 0 };
-        for number in teller.untold(&self.peers.segment) {
+    pub(super) fn report_proxy_end(&mut self) {
+        let Some(reports) = &mut self.proxy_end_reports else { return };
+        let header = Header { kind: GONE, tag: reports.proxy as i32, context: 0 };
+        for number in reports.unreported(&self.peers.segment) {
             // A process that cannot be reached will not ask this rank for anything.
             let is_over =
                 self.peers.is_lost(number) || self.send(number, false, &header, 0, |_| ()) == Sent::Done;
-            self.teller.iter_mut().filter(|_| is_over).for_each(|teller| teller.told.push(number));
+            self.proxy_end_reports
+                .iter_mut()
+                .filter(|_| is_over)
+                .for_each(|reports| reports.reported.push(number));
         }
     }
 
@@ -46,8 +49,8 @@ impl Net {
     pub(super) fn resolve(&mut self, number: u32) -> Option<Address> {
         self.peers.lose_if_gone(number);
         match self.peers.get(number) {
-            Some(Remote { lost: Some(_), .. }) => None,
-            Some(Remote { address: Some(address), .. }) => Some(*address),
+            Some(PeerRecord { lost: Some(_), .. }) => None,
+            Some(PeerRecord { address: Some(address), .. }) => Some(*address),
             _ => self.connect(number),
         }
     }
@@ -72,7 +75,7 @@ impl Net {
         if self.endpoint.has_target_packets()
             && let Some(target) = self.target(number, name)
         {
-            self.send_loose_to(target, number, Header { kind: ANSWER, tag: 0, context: 0 });
+            self.send_unnumbered_to(target, number, Header { kind: ANSWER, tag: 0, context: 0 });
         }
     }
 
@@ -103,10 +106,10 @@ impl Peers {
     /// young connection, where the packet is sent again.
     pub(super) fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =
-            |peer: &Option<Box<Remote>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
-        if let Some(place) = self.all.iter().position(is_there) {
-            let number = self.number(place);
-            if !self.at(number).sequence.keeps() {
+            |peer: &Option<Box<PeerRecord>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
+        if let Some(index) = self.all.iter().position(is_there) {
+            let number = self.number(index);
+            if !self.at(number).sequence.stores_copies() {
                 self.lose(number, said);
             }
         }
@@ -122,12 +125,12 @@ impl Peers {
 
     /// Marks a peer as lost. The next poll of a rank that is lost returns the reason as an error.
     pub(super) fn lose(&mut self, number: u32, why: &str) {
-        let (is_rank, now) = (self.place(number) < self.ranks, self.now);
+        let (is_rank, now) = (self.index(number) < self.ranks, self.now);
         let peer = self.at(number);
         if peer.lost.is_none() {
             peer.lost = Some((now, why.to_owned()));
-            peer.fault = Some(why.to_owned());
-            if is_rank && !std::mem::replace(&mut peer.is_writer, true) {
+            peer.unreported_loss = Some(why.to_owned());
+            if is_rank && !std::mem::replace(&mut peer.is_in_arrivals, true) {
                 self.arrivals.push(number);
             }
         }
