@@ -474,7 +474,8 @@ fn identity() -> String {
 /// name. Empty if neither name has an address that others can reach.
 fn address() -> String {
     let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
-    let names = named.iter().filter_map(|name| settings::launcher_variables::variable(name)?.into_string().ok());
+    let names =
+        named.iter().filter_map(|name| settings::launcher_variables::variable(name)?.into_string().ok());
     let addresses = names.chain([sys::host::name()]).flat_map(|name| {
         let found = (name.as_str(), 0).to_socket_addrs();
         found.into_iter().flatten().map(|address| address.ip()).collect::<Vec<IpAddr>>()

@@ -16,7 +16,7 @@ use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
 use crate::vector::{Backoff, Vector};
 use error::{Class, Result, fail};
 use std::sync::atomic::Ordering;
-use transport::shm::{Allocator, Arena, Segment, ArenaWords, cma};
+use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
 use tuning::{Distance, Load, Probes, Way};
 
 /// The distance between words: processors fetch cache lines in pairs.

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Doorbell, RankPageRef, LocalRank, ArenaWords};
+use transport::shm::{ArenaWords, Doorbell, LocalRank, RankPageRef};
 
 /// The longest contribution that lies beside the word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;

@@ -5,7 +5,7 @@ use crate::channel::HandoffKey;
 use crate::spares::Spares;
 use std::mem::MaybeUninit;
 use transport::owned::Memory;
-use transport::route::{RemoteRange, INLINE_BYTES};
+use transport::route::{INLINE_BYTES, RemoteRange};
 use tuning::Distance;
 
 /// A message whose receive is not yet known.

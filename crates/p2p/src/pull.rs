@@ -14,7 +14,7 @@ use crate::lane::Outgoing;
 use crate::request::{FINAL, PIECES_MAX, Pulling, Request, Stage};
 use crate::state::{Matcher, P2p, known};
 use telemetry::Counter;
-use transport::route::{RemoteRange, Pull, Route};
+use transport::route::{Pull, RemoteRange, Route};
 
 impl Request {
     /// Exposes a send's memory on the first call; returns where a peer can read it. Returns None if the

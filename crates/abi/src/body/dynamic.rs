@@ -16,7 +16,7 @@ use error::{Class, Result, fail};
 use objects::{Comm, Context, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
-use transport::shm::launcher::{self, SpawnProgram, Reader, Request, Spawn, Spawned, Writer};
+use transport::shm::launcher::{self, Reader, Request, Spawn, SpawnProgram, Spawned, Writer};
 
 /// MPI_Comm_spawn
 pub fn comm_spawn(
@@ -64,7 +64,13 @@ pub fn comm_spawn_multiple(
 }
 
 /// One program of a spawn call. Only the root's arguments count.
-fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info: Handle) -> Result<SpawnProgram> {
+fn program(
+    guard: &mut Guard,
+    command: Text,
+    argv: Address,
+    maxprocs: i32,
+    info: Handle,
+) -> Result<SpawnProgram> {
     let Some(count) = u64::try_from(maxprocs).ok().filter(|count| *count > 0) else {
         fail!(Class::Arg, "maxprocs is {maxprocs}; it must be positive");
     };

@@ -9,7 +9,7 @@ use crate::args::Handle;
 use crate::process::{Guard, Process};
 use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
-use ccl::{Communicator, Library, MemoryKind, ExchangePart, LibraryStep};
+use ccl::{Communicator, ExchangePart, Library, LibraryStep, MemoryKind};
 use coll::carrier::{CallFacts, CallMode};
 use coll::{Call, CallBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};

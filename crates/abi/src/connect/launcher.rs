@@ -34,7 +34,14 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let ask = &segment.rank(membership.rank).ask;
     // Only one thread at a time may send a request.
     let free = || {
-        ask.state.compare_exchange(LauncherRequest::NOTHING, LauncherRequest::WRITING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        ask.state
+            .compare_exchange(
+                LauncherRequest::NOTHING,
+                LauncherRequest::WRITING,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
     };
     guard.wait(|_| free().then_some(()));
     let bytes = request.to_bytes();

@@ -3,7 +3,7 @@
 //! them.
 
 use super::{Completion, to_bytes, to_words};
-use ccl::{Communicator, PendingResult, Id, Library, LibraryStep};
+use ccl::{Communicator, Id, Library, LibraryStep, PendingResult};
 use coll::{Coll, CollTicket};
 use error::{Class, Error, Result};
 use std::collections::HashMap;
