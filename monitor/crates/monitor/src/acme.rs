@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Certificates by ACME (RFC 8555): an authority asks back over TLS (RFC 8737, tls-alpn-01) whether this page
-//! is the host whose certificate is asked for.
+//! Certificates by ACME (RFC 8555). The authority connects back over TLS (RFC 8737, tls-alpn-01) to see
+//! whether this page runs on the host that the certificate names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acme {
-    /// The names that browsers use for this host. The authority comes to their port 443.
+    /// The names that browsers use for this host. The authority connects to port 443 of each.
     domains: Vec<String>,
-    /// Where the authority writes to, as `mailto:ops@site`.
+    /// The address to which the authority writes, such as `mailto:ops@site`.
     #[serde(default)]
     contact: Vec<String>,
-    /// The authority's directory.
+    /// The URL of the authority's directory.
     #[serde(default = "lets_encrypt")]
     directory: String,
-    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    /// A PEM file with certificates to trust for the authority. Without it the browsers' certificates are
+    /// trusted.
     trusted: Option<PathBuf>,
 }
 
@@ -34,7 +35,7 @@ fn lets_encrypt() -> String {
 }
 
 impl Acme {
-    /// Says what is wrong with the section.
+    /// Returns what is wrong with the section.
     pub fn check(&self) -> Result<(), String> {
         if self.domains.is_empty() || self.domains.iter().any(String::is_empty) {
             return Err("acme.domains: the names of this host are needed".into());
@@ -45,8 +46,9 @@ impl Acme {
         self.trusted.as_deref().map_or(Ok(()), |file| asker(file).map(|_| ()))
     }
 
-    /// How the page is served, and what asks for certificates, also for the next ones in time. That is to
-    /// begin once the page is served, where the authority asks back at once. What there is is in the folder.
+    /// The configuration with which the page is served, and the work that requests certificates and renews
+    /// them. Start the work only once the page is served, because the authority connects at once.
+    /// Certificates are kept in the folder.
     pub fn open(&self, folder: &Path) -> Result<(Arc<ServerConfig>, Asking), String> {
         let mut asked = AcmeConfig::new(&self.domains);
         if let Some(file) = &self.trusted {
@@ -80,10 +82,10 @@ impl Acme {
     }
 }
 
-/// Asks an authority for good, in a thread of its own.
+/// The work that requests certificates for as long as the monitor runs, in a thread of its own.
 pub type Asking = Box<dyn FnOnce() + Send>;
 
-/// How an authority is asked that browsers do not know.
+/// The TLS configuration for an authority that browsers do not know.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {
     let named = |why: String| format!("{}: {why}", trusted.display());
     let mut roots = RootCertStore::empty();

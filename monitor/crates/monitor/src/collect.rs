@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fabric's collector: a thread that discovers, sweeps, writes into the store, and tells the pages.
+//! The fabric's collector: a thread that discovers, sweeps, writes into the store, and updates the pages.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -16,26 +16,27 @@ use crate::live::Live;
 use crate::store::{Writer, field};
 use crate::time::{now_ms, seconds};
 
-/// How long a fabric that cannot be reached is left alone.
+/// How long the collector waits before it tries again to reach a fabric.
 const RETRY: Duration = Duration::from_secs(10);
 
 pub struct Collector {
     config: Config,
     live: Arc<Live>,
     writer: Writer,
-    /// What the first attempt to open the port gave.
+    /// The result of the first attempt to open the port.
     opened: Option<Result<umad::Port, String>>,
 }
 
 impl Collector {
-    /// Opens the port, too: it must be done before other threads read `/sys/class/infiniband`, as ibsim's
-    /// library (libumad2sim 0.10) sets itself up at the first file of it, and dies if two threads are first.
+    /// Makes the collector and opens the port. The port must be opened before other threads read
+    /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself at the first file of it, and
+    /// dies if two threads do so at once.
     pub fn new(config: Config, live: Arc<Live>, writer: Writer) -> Collector {
         let opened = Some(open(&config));
         Collector { config, live, writer, opened }
     }
 
-    /// Collects for good. A port that fails is opened again.
+    /// Collects for as long as the monitor runs. A port that fails is opened again.
     pub fn run(mut self) {
         loop {
             let Err(why) = self.collect();
@@ -51,7 +52,7 @@ impl Collector {
     fn collect(&mut self) -> Result<std::convert::Infallible, String> {
         let port = match self.opened.take() {
             Some(opened) => opened?,
-            // libibumad complains on standard error each time that it finds no adapter.
+            // libibumad prints a complaint on standard error each time that it finds no adapter.
             None if std::fs::read_dir("/sys/class/infiniband")
                 .map_or(true, |mut all| all.next().is_none()) =>
             {
@@ -66,7 +67,7 @@ impl Collector {
         loop {
             let begun = Instant::now();
             let fabric = Arc::new(discover(&mut exchange)?);
-            // The port is kept: it takes MADs, and what is behind it may come back.
+            // The port stays open: it takes MADs, and the fabric behind it may come back.
             if fabric.nodes.is_empty() {
                 self.live.now().fabric.error = "this host's own port does not answer".into();
                 std::thread::sleep(RETRY);
@@ -151,7 +152,7 @@ fn open(config: &Config) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 
-/// A sweep as rows of `port_samples`. What is not known stays empty.
+/// A sweep as rows of `port_samples`. Unknown values stay empty.
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A program's output, within a time and a size.
+//! The output of a program, within bounds of time and size.
 
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program prints that must succeed, as `run` says. If it fails, the error has the last that it said.
+/// What a program prints, within the bounds of `run`. If the program fails, the error has the last line that
+/// it wrote to standard error.
 pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, String>> {
     read_of(program, input, TIME, |out| {
         let mut bytes = Vec::new();
@@ -14,7 +15,8 @@ pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, 
     })
 }
 
-/// What is read of what a program prints that must succeed within a time. Nothing: it is not installed.
+/// What `read` makes of a program's output, within a time, or None if the program is not installed. A program
+/// that fails is an error.
 pub fn read_of<T: Send + 'static>(
     program: &mut Command,
     input: &[u8],
@@ -32,11 +34,11 @@ pub fn read_of<T: Send + 'static>(
 
 const TIME: Duration = Duration::from_secs(10);
 const BYTES_MAX: u64 = 64 << 20;
-/// How much of what a program says on its standard error is kept.
+/// The most characters of standard error that are kept.
 const SAID_CHARS_MAX: usize = 300;
 
-/// Runs a program for at most 10 s: how it ended, and what it printed, up to 64 MiB. Nothing: it is not
-/// installed. The input must fit a pipe (64 KiB).
+/// Runs a program for at most 10 s. Returns how it ended and what it printed (up to 64 MiB), or None if it is
+/// not installed. The input must fit into a pipe (64 KiB).
 pub fn run(program: &mut Command, input: &[u8]) -> Option<Result<(ExitStatus, Vec<u8>), String>> {
     let read = |out: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -49,7 +51,7 @@ pub fn run(program: &mut Command, input: &[u8]) -> Option<Result<(ExitStatus, Ve
 
 type Done<T> = (ExitStatus, String, Result<T, String>);
 
-/// How a program ended, the last line of its standard error, and what was read of what it printed.
+/// How a program ended, the last line of its standard error, and what `read` made of its output.
 fn carried_out<T: Send + 'static>(
     program: &mut Command,
     input: &[u8],
@@ -68,12 +70,12 @@ fn carried_out<T: Send + 'static>(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => return Some(Err(format!("{name} cannot be started: {error}"))),
     };
-    // A program need not read what it is told.
+    // A program need not read its input.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input);
     let mut out = child.stdout.take().expect("it is a pipe");
     let reader = std::thread::spawn(move || {
         let read = read(&mut out);
-        // It may have more to say than was read.
+        // The program may print more than was read.
         let _ = std::io::copy(&mut out, &mut std::io::sink());
         read
     });
@@ -91,7 +93,7 @@ fn carried_out<T: Send + 'static>(
             Ok(Some(status)) => break Ok(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
             Ok(None) => {
-                // It may have ended meanwhile; then there is nothing to kill.
+                // If the program has ended meanwhile, there is nothing to kill.
                 let _ = child.kill();
                 let _ = child.wait();
                 let seconds = time.as_secs();

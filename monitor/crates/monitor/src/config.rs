@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The configuration file (TOML). Everything has a default, so that a bare machine needs none.
+//! The configuration file (TOML). Every field has a default, so that a bare machine needs no file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use crate::issuer::Issuer;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the page is served.
+    /// The address at which the page is served.
     pub listen: SocketAddr,
-    /// The path below which a proxy serves the page, as `/monitor`.
+    /// The path below which a proxy serves the page, such as `/monitor`.
     pub base_path: String,
-    /// Without it the page is served in plain HTTP.
+    /// Certificate and key. Without them the page is served in plain HTTP.
     pub tls: Option<Tls>,
-    /// In place of `tls`: an authority gives certificates.
+    /// Certificates from an authority, in place of `tls`.
     pub acme: Option<Acme>,
-    /// Proxies whose words are believed: for whom they ask (X-Forwarded-For, -Host, -Proto).
+    /// The proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
-    /// So many connections one address may have; a proxy may have more.
+    /// The most connections of one address; a proxy may have more.
     pub connections_each: usize,
-    /// The folder for everything that is kept.
+    /// The folder for everything that the monitor stores.
     pub data: PathBuf,
     pub fabric: Fabric,
     pub store: Store,
     pub jobs: Jobs,
     pub agent: Agent,
-    /// Where accounts are besides those that are kept here.
+    /// A directory of accounts, besides those that are stored here.
     pub ldap: Option<Directory>,
     pub oidc: Option<Issuer>,
-    /// Who is told of alerts, by names.
+    /// The channels that get alerts, by name.
     pub notify: Vec<Notify>,
     pub mail: Mail,
 }
@@ -45,21 +45,21 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// PEM files: the certificate with those that vouch for it, and its key.
+    /// PEM files: the certificate with its chain, and its key.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
-/// A way to tell people.
+/// A channel by which people are notified.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
     pub name: String,
-    /// Addresses.
+    /// The addresses that get mail.
     pub mail: Vec<String>,
-    /// Gets the alerts as JSON by POST.
+    /// A URL to which the alerts are sent as JSON by POST.
     pub webhook: Option<String>,
-    /// A program with its arguments; it gets the alerts as JSON on its standard input.
+    /// A program with its arguments, which gets the alerts as JSON on its standard input.
     pub command: Vec<String>,
 }
 
@@ -67,7 +67,8 @@ pub struct Notify {
 #[serde(default, deny_unknown_fields)]
 pub struct Mail {
     pub from: String,
-    /// As `smtp://mail.site:25` or `smtps://name:password@mail.site`; nothing: by `sendmail`.
+    /// The server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail goes
+    /// through `sendmail`.
     pub smtp: Option<String>,
     pub sendmail: PathBuf,
 }
@@ -82,9 +83,9 @@ impl Default for Mail {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fabric {
-    /// As `mlx5_0`; nothing: the first with an active port.
+    /// The adapter, such as `mlx5_0`. Without it the first adapter with an active port is used.
     pub device: Option<String>,
-    /// 0: the first active port.
+    /// The number of the port; 0 is the first active port.
     pub port: u8,
     pub discover_s: u64,
     pub sweep_s: u64,
@@ -98,28 +99,30 @@ pub struct Fabric {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// Of a ClickHouse server, as `http://db.site:8123`; nothing: chDB, in the data folder.
+    /// The URL of a ClickHouse server, such as `http://db.site:8123`. Without it the store is chDB in the
+    /// data folder.
     pub url: Option<String>,
     pub user: Option<String>,
     /// A file with the user's password.
     pub key_file: Option<PathBuf>,
-    /// Where chDB's Python environment is, or will be made; nothing: in the data folder.
+    /// The folder of chDB's Python environment, which is made if it is missing. The default is in the data
+    /// folder.
     pub venv: Option<PathBuf>,
-    /// The folder in which rows wait for the store; nothing: in the data folder.
+    /// The folder in which rows wait for the store. The default is in the data folder.
     pub spool: Option<PathBuf>,
     pub spool_mb: u64,
-    /// A store that has not answered for so long is away.
+    /// A store that has not answered for this time counts as away.
     pub answer_s: u64,
     pub keep: Keep,
 }
 
-/// For how many days the store keeps what.
+/// How many days the store keeps each kind of data.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
     /// Samples of ports, hosts and ranks, as they came.
     pub samples_days: u32,
-    /// What follows from them for each minute, and each ten of them.
+    /// Sums of samples for each minute and for each ten minutes.
     pub minutes_days: u32,
     pub tens_days: u32,
     pub jobs_days: u32,
@@ -142,44 +145,46 @@ impl Default for Store {
 #[serde(default, deny_unknown_fields)]
 pub struct Jobs {
     pub interval_s: u64,
-    /// Of a Kubernetes whose MPIJobs are shown; nothing: of none.
+    /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. Without it no MPIJobs are
+    /// shown.
     pub kubeconfig: Option<PathBuf>,
-    /// Asked for Slurm's jobs; nothing: `squeue` and `sacct` are.
+    /// The daemon that is asked for Slurm's jobs. Without it `squeue` and `sacct` are run.
     pub slurmrestd: Option<Slurmrestd>,
     /// Whether Slurm's accounting is asked how jobs ended.
     pub accounting: bool,
-    /// Users see only hosts on which jobs run that they see (as Slurm's PrivateData = nodes).
+    /// Whether users see only hosts on which jobs run that they may see (as with Slurm's PrivateData =
+    /// nodes).
     pub private_hosts: bool,
 }
 
-/// Where Slurm's REST daemon is.
+/// The address of Slurm's REST daemon.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slurmrestd {
-    /// As `http://head.site:6820`.
+    /// The daemon's URL, such as `http://head.site:6820`.
     pub url: String,
-    /// Of its interface, as `v0.0.38`.
+    /// The version of the daemon's interface, such as `v0.0.38`.
     pub version: String,
-    /// Whose token it is.
+    /// The user to whom the token belongs.
     pub user: String,
-    /// What `scontrol token` prints; read anew for each question.
+    /// The file with what `scontrol token` prints; it is read again for each question.
     pub token_file: PathBuf,
 }
 
-/// What a host tells of itself, and to whom.
+/// What a host reports of itself, and the collector that gets the report.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {
-    /// The collector, as `http://head.site:8270`.
+    /// The collector's URL, such as `http://head.site:8270`.
     pub to: Option<String>,
     /// A file with this host's key.
     pub key_file: Option<PathBuf>,
     pub interval_s: u64,
-    /// Sources and links that are left alone, as `gpu` or `eth1`.
+    /// Sources and links that are not read, such as `gpu` or `eth1`.
     pub skip: Vec<String>,
-    /// This host's name; nothing: its own.
+    /// The name under which this host reports. The default is its own name.
     pub host: Option<String>,
-    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    /// A PEM file with certificates to trust. Without it the browsers' certificates are trusted.
     pub trusted: Option<PathBuf>,
 }
 
@@ -283,8 +288,8 @@ impl Config {
 }
 
 impl Config {
-    /// What the configuration names has to be there, and to be what it shall be. An error has a line for each
-    /// thing that is wrong.
+    /// Checks that the files and programs that the configuration names exist and are what they must be. An
+    /// error has a line for each that is not.
     pub fn check_places(&self) -> Result<(), String> {
         let mut wrong = Vec::new();
         let mut file = |name: &str, path: Option<&PathBuf>| {
@@ -371,7 +376,7 @@ impl Config {
     }
 }
 
-/// Whether it can be started: a path, or a name in PATH.
+/// Whether the program can be started: a path to a file, or a name in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     name.contains('/') && Path::new(name).is_file()

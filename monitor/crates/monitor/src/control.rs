@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What people decide and what was told to them, in SQLite (`control.db` of the data folder, which only the
-//! monitor's user reads): accounts, tokens, criteria, alerts, messages on their way, and who did what.
+//! The decisions of people and the messages to them, in SQLite (`control.db` of the data folder, which only
+//! the monitor's user may read): accounts, tokens, criteria, alerts, messages that wait for delivery, and a
+//! log of who did what.
 //!
-//! Two connections, each behind a lock: all of it is small. One changes things; another process
-//! (`add-account`) may do so at the same time, and SQLite then waits for it, at most 10 s. The other reads,
-//! and waits for nobody who writes: every request asks it whose session it has.
+//! There are two connections, each behind a lock, because all of this is small. One changes rows. Another
+//! process (`add-account`) may do so at the same time, and SQLite then waits for it, at most 10 s. The other
+//! connection reads and never waits for a writer: every request asks it whose session it has.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::time::now_ms;
 
-/// Steps by version, as the store's schema has them; the file keeps its version as `user_version`.
+/// The statements that lead to each version, as for the store's schema. The file keeps its version as
+/// `user_version`.
 const VERSIONS: [&str; 1] = ["
     CREATE TABLE accounts (name TEXT PRIMARY KEY, role TEXT NOT NULL, projects TEXT NOT NULL, hash TEXT NOT NULL);
     CREATE TABLE tokens (hash TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, name TEXT NOT NULL,
@@ -33,7 +35,7 @@ const VERSIONS: [&str; 1] = ["
         due INTEGER NOT NULL, error TEXT NOT NULL);
 "];
 
-/// So many entries of the log are kept.
+/// How many entries of the log are kept.
 const AUDIT_MAX: i64 = 1_000_000;
 
 pub struct Control {
@@ -45,7 +47,7 @@ impl Control {
     pub fn open(data: &Path) -> Result<Control, String> {
         let path = data.join("control.db");
         let named = |why: String| format!("{}: {why}", path.display());
-        // SQLite would make it readable for others.
+        // SQLite would let others read the file.
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         options.open(&path).map_err(|error| named(error.to_string()))?;
@@ -59,13 +61,13 @@ impl Control {
         Ok(Control { writer: Mutex::new(connection), reader: Mutex::new(reader) })
     }
 
-    /// Reads what is there; never waits for a disk or for who writes.
+    /// Reads rows. A read never waits for a disk or for a writer.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         work(&reader).map_err(|error| format!("control.db: {error}"))
     }
 
-    /// Does some work as one transaction: all of it, or nothing.
+    /// Does some work as one transaction: all of it or no part of it.
     pub fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = || {
@@ -78,7 +80,7 @@ impl Control {
         (whole)().map_err(|error: rusqlite::Error| format!("control.db: {error}"))
     }
 
-    /// Notes who did what. If the disk does not take it, standard error does.
+    /// Adds to the log who did what. If the disk refuses the entry, it goes to standard error.
     pub fn audit(&self, who: &str, what: &str) {
         let noted = self.with(|db| {
             db.execute("INSERT INTO audit VALUES (?, ?, ?)", params![now_ms() as i64, who, what])?;
@@ -106,7 +108,7 @@ impl Control {
 fn migrate(connection: &mut Connection) -> Result<(), String> {
     let words = |error: rusqlite::Error| error.to_string();
     connection.busy_timeout(Duration::from_secs(10)).map_err(words)?;
-    // A write-ahead log: who reads does not wait for who writes.
+    // With a write-ahead log a reader does not wait for a writer.
     connection.pragma_update(None, "journal_mode", "WAL").map_err(words)?;
     let steps =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(words)?;

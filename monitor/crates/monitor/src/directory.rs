@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Accounts of a directory: who may log in, and as what, by LDAP (RFC 4511).
+//! Accounts of a directory (LDAP, RFC 4511): who may log in, and in which role.
 //!
-//! A person is searched for by name and checked by a bind with the password; the person's groups give the
-//! role. The directory keeps the passwords, and none is kept here.
+//! A person's entry is searched by name, and the password is checked by a bind. The person's groups give the
+//! role. The directory keeps the passwords; the monitor stores none.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::people::{Grant, Who};
 
-/// What one question to the directory may take.
+/// The longest time for one question to the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// LDAP's result code for a wrong password (RFC 4511, appendix A.1).
 const INVALID_CREDENTIALS: u32 = 49;
@@ -22,24 +22,24 @@ const INVALID_CREDENTIALS: u32 = 49;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Directory {
-    /// As `ldaps://ldap.site`, or `ldap://ldap.site` with `starttls`.
+    /// The directory's URL, such as `ldaps://ldap.site`, or `ldap://ldap.site` with `starttls`.
     url: String,
     #[serde(default)]
     starttls: bool,
-    /// Below which entry people are.
+    /// The entry below which people are searched.
     people: String,
     /// The attribute that has a person's name.
     #[serde(default = "uid")]
     name: String,
-    /// What a person must match besides, as `(memberOf=cn=hpc,ou=groups,dc=site)`.
+    /// A filter that a person must match besides, such as `(memberOf=cn=hpc,ou=groups,dc=site)`.
     #[serde(default)]
     filter: String,
-    /// Below which entry groups are; needed for `role`.
+    /// The entry below which groups are searched; needed for `role`.
     groups: Option<String>,
-    /// Who searches; nothing: anybody may.
+    /// The account that searches. Without it the search is anonymous.
     bind_dn: Option<String>,
     pub bind_password_file: Option<PathBuf>,
-    /// The roles of groups. Who is in several has the highest; who is in none is a user.
+    /// The roles of groups. A person who is in several gets the highest; a person who is in none is a user.
     #[serde(default)]
     role: Vec<Grant>,
 }
@@ -49,7 +49,7 @@ fn uid() -> String {
 }
 
 impl Directory {
-    /// Says what is wrong with the section.
+    /// Returns what is wrong with the section.
     pub fn check(&self) -> Result<(), String> {
         if !["ldap://", "ldaps://", "ldapi://"].iter().any(|scheme| self.url.starts_with(scheme)) {
             return Err(format!(
@@ -77,9 +77,10 @@ impl Directory {
         Ok(())
     }
 
-    /// Who has this name and password. An error: the directory does not answer as it should.
+    /// The person with this name and password, or None if there is none. It is an error if the directory does
+    /// not answer as it should.
     pub fn log_in(&self, name: &str, password: &str) -> Result<Option<Who>, String> {
-        // A bind without a password is one as nobody, and succeeds (RFC 4513, 5.1.2).
+        // A bind without a password is an anonymous bind, which succeeds (RFC 4513, 5.1.2).
         if password.is_empty() {
             return Ok(None);
         }
@@ -93,7 +94,7 @@ impl Directory {
         }
     }
 
-    /// Who has this name now.
+    /// The person who has this name now.
     pub fn named(&self, name: &str) -> Result<Option<Who>, String> {
         let mut asked = self.connect()?;
         Ok(self.find(&mut asked, name)?.map(|(_, who)| who))
@@ -111,12 +112,12 @@ impl Directory {
         Ok(asked)
     }
 
-    /// The entry of a person, and what the person is here.
+    /// The entry of a person, and the person's role here.
     fn find(&self, asked: &mut LdapConn, name: &str) -> Result<Option<(String, Who)>, String> {
         let filter = format!("(&({}={}){})", self.name, ldap_escape(name), self.filter);
         let found = search(asked, &self.people, &filter, &self.name)?;
         let [entry] = found.as_slice() else {
-            // Two of one name: nobody knows whose the password is.
+            // Two people have this name, so it is unknown whose the password is.
             return Ok(None);
         };
         // Directories compare names without case; jobs and roles here do not.
@@ -129,7 +130,7 @@ impl Directory {
         Ok(Some((entry.dn.clone(), who)))
     }
 
-    /// What the groups of a person give.
+    /// The roles that the groups of a person give.
     fn granted(&self, asked: &mut LdapConn, dn: &str, name: &str) -> Result<Vec<&Grant>, String> {
         let Some(groups) = self.groups.as_ref().filter(|_| !self.role.is_empty()) else {
             return Ok(Vec::new());
@@ -154,7 +155,7 @@ fn search(
     Ok(rows.into_iter().filter(|row| !row.is_ref()).map(SearchEntry::construct).collect())
 }
 
-/// An entry's name without what does not count: case, and blanks after a comma.
+/// An entry's name without what LDAP ignores: case, and blanks after a comma.
 fn plain(dn: &str) -> String {
     dn.split(',').map(|part| part.trim().to_ascii_lowercase()).collect::<Vec<_>>().join(",")
 }

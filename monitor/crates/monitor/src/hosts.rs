@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Hosts as they last told of themselves (`agent/`), and what became of their counters since the report
-//! before.
+//! Hosts by their last reports (`agent/`), and the growth of their counters since the report before.
 //!
-//! A host that has not told for three of its intervals is *unreachable*: a state of its own. Its jobs stay
-//! as they were; after an hour it is forgotten.
+//! A host without a report for three of its intervals is *unreachable*, which is a state of its own. Its jobs
+//! stay as they were. After an hour the host is forgotten.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,20 +16,21 @@ use crate::store::{Writer, field, literal};
 use crate::time::seconds;
 
 const HOSTS_MAX: usize = 50_000;
-/// A report of another time is none of now: somebody's clock is wrong, or somebody repeats it.
+/// The largest difference between the time of a report and now. With a larger one a clock is wrong, or an old
+/// report is sent again.
 const CLOCKS_APART_MS: u64 = 600_000;
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
-/// A report may have so many bytes.
+/// The most bytes of a report.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// When the last report came, by this host's clock, in milliseconds since 1970.
+    /// When the last report was received, by this host's clock, in milliseconds since 1970.
     pub seen: u64,
     pub report: Report,
-    /// What its counters grew by in a second, since the report before.
+    /// The growth of each counter in a second, since the report before.
     pub rates: BTreeMap<String, f64>,
-    /// Jobs that its last reports no longer have, until the jobs' collector has seen that.
+    /// Jobs that are missing in the last report, until the collector of jobs has seen this.
     pub gone: Vec<Job>,
 }
 
@@ -40,15 +40,15 @@ pub struct Summary {
     pub name: String,
     pub state: &'static str,
     pub seen: u64,
-    /// Shares, 0 to 1.
+    /// Shares from 0 to 1.
     pub cpu: Option<f64>,
     pub memory: Option<f64>,
     /// Bytes a second over all links.
     pub sent: f64,
     pub received: f64,
-    /// Of packages and GPUs, as far as they tell.
+    /// The watts of packages and GPUs, as far as they are reported.
     pub watts: f64,
-    /// Bytes a second from and to Lustre.
+    /// Bytes a second from Lustre and to it.
     pub read: f64,
     pub written: f64,
     pub errors: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ impl Host {
         self.seen + 3000 * self.report.interval_s + 5000 < at
     }
 
-    /// The share of its processors' time that was used.
+    /// The share of the processors' time that was used.
     pub fn cpu(&self) -> Option<f64> {
         Some(
             (self.rates.get("cpu.busy_ms")? / 1000.0 / self.report.part.gauges.get("cpu.count")?)
@@ -78,7 +78,7 @@ impl Host {
             let each = self.rates.iter().filter(|(name, _)| {
                 name.rsplit_once('.').is_some_and(|(group, quantity)| is_meant(group, quantity))
             });
-            // The sum of nothing is -0.
+            // The sum of no numbers is -0.
             each.map(|(_, rate)| rate).sum::<f64>() + 0.0
         };
         let is_link = |group: &str| facts.contains_key(&format!("{group}.kind"));
@@ -89,7 +89,7 @@ impl Host {
             .gauges
             .iter()
             .filter(|(name, _)| name.starts_with("gpu") && name.ends_with(".watts"));
-        // A part of a package is in the package already.
+        // A part of a package is counted with the package.
         let packages = sum(&|group, quantity| {
             group == "energy" && quantity.starts_with("package-") && !quantity.contains('/')
         });
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Its numbers as one row of `host_samples`: gauges as they are, counters as what they grew by in a
+    /// The host's numbers as one row of `host_samples`: gauges as they are, counters by their growth in a
     /// second.
     fn row(&self) -> String {
         let numbers = self.report.part.gauges.iter().chain(&self.rates);
@@ -118,7 +118,8 @@ impl Host {
     }
 }
 
-/// A report that came, as its sender says from `host`, with this signature. An error says why it is refused.
+/// Reads a report whose sender claims to be `host`, and checks the signature. An error is the reason why the
+/// report is refused.
 pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Report, String> {
     if !secret::same(&signature(&host_key(secret, host), body), given) {
         return Err(format!("the signature is not that of {host:?}"));
@@ -134,7 +135,7 @@ pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     Err("its time is more than 10 minutes from the collector's: set the clocks".into())
 }
 
-/// Takes a report that came now. An error says why it is refused.
+/// Takes a report that was received now. An error is the reason why the report is refused.
 pub fn take(
     hosts: &mut BTreeMap<String, Host>,
     writer: &Writer,
@@ -148,7 +149,7 @@ pub fn take(
     }
     let mut before = hosts.remove(&report.host).unwrap_or_default();
     if before.report.at > at && report.at <= before.report.at {
-        // Its clock was ahead and has been set right. How long ago the last report was nobody knows.
+        // The host's clock was ahead and has been set right, so the time since the last report is unknown.
         before.report.part.counters.clear();
         before.report.at = report.at.saturating_sub(1);
     }
@@ -163,12 +164,12 @@ pub fn take(
     Ok(())
 }
 
-/// What is known of a host with a new report.
+/// The state of a host after a new report.
 fn followed(before: Host, mut report: Report, at: u64) -> Host {
     let s = (report.at - before.report.at) as f64 / 1000.0;
     let old = &before.report.part;
     let rate = |(name, value): (&String, &u64)| {
-        // One that fell began anew: how far it came before that nobody knows.
+        // A counter that fell has started again, and its growth before that is unknown.
         let more = value.checked_sub(*old.counters.get(name)?)?;
         Some((name.clone(), more as f64 / s))
     };
@@ -177,19 +178,19 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
         report.part.jobs.iter().any(|new| (new.source, &new.id) == (job.source, &job.id))
     };
     let mut gone = before.gone;
-    // One that is back was not over.
+    // A job that is reported again was not over.
     gone.retain(|job| !is_told(&report, job));
     for job in before.report.part.jobs {
         if is_told(&report, &job) {
             continue;
         }
-        // Of a source that does not answer nothing is known to be over.
+        // A source that does not answer does not prove that its jobs are over.
         if report.errors.contains_key(job.source) { report.part.jobs.push(job) } else { gone.push(job) }
     }
     Host { seen: at, report, rates, gone }
 }
 
-/// The collector's secret, of which each host's key is made.
+/// The collector's secret, from which each host's key is made.
 pub fn secret_of(data: &Path) -> Result<String, String> {
     secret::kept(&data.join("agent-secret"))
 }
@@ -270,7 +271,7 @@ mod tests {
             ahead["n1"].rates.is_empty()
                 && take(&mut ahead, &writer, report(at + 9, &[], &[]), at + 10).is_err()
         );
-        // Its source does not answer: the job stays.
+        // The source does not answer, so the job stays.
         let mut silent = report(at + 1, &[], &[]);
         silent.errors.insert("watch".into(), "no answer".into());
         take(&mut hosts, &writer, silent, at + 1).unwrap();

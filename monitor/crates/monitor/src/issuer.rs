@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! People of an OpenID issuer (OpenID Connect Core 1.0): the browser goes to the issuer, which asks for
-//! whatever it wants, and comes back with a code for which the issuer tells who it is.
+//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks for
+//! what it needs, and comes back with a code. In exchange for the code the issuer says who the person is.
 //!
-//! Between the two the browser keeps what belongs to the attempt (`Attempt`), in a cookie; here nothing is
-//! kept. Signatures, times and the issuer's keys are the library's business (openidconnect).
+//! Meanwhile the browser keeps the data of the attempt (`Attempt`) in a cookie; the monitor keeps none. The
+//! library (openidconnect) checks signatures, times and the issuer's keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use ureq::tls::TlsConfig;
 use crate::http::{is_url, trusted};
 use crate::people::{Grant, Who, is_name};
 
-/// What one question to the issuer may take, and how much of an answer is read.
+/// The longest time for one question to the issuer, and the most bytes of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
@@ -34,25 +34,25 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
-    /// As `https://login.site/realms/hpc`.
+    /// The issuer's URL, such as `https://login.site/realms/hpc`.
     issuer: String,
     client_id: String,
-    /// Nothing: the issuer knows this client as a public one.
+    /// A file with the client's secret. Without it the issuer knows this client as a public one.
     pub client_secret_file: Option<PathBuf>,
-    /// Where browsers find the page, as `https://head.site/monitor`; the issuer knows `/api/oidc/back`
-    /// below it.
+    /// The URL at which browsers find the page, such as `https://head.site/monitor`. The issuer must know
+    /// `/api/oidc/back` below it.
     page: String,
     /// The claims that have a person's name and groups.
     #[serde(default = "preferred_username")]
     name: String,
     #[serde(default = "groups")]
     groups: String,
-    /// What is asked for besides `openid`.
+    /// The scopes that are requested besides `openid`.
     #[serde(default = "profile")]
     scopes: Vec<String>,
-    /// A PEM file with certificates that are trusted; nothing: those that browsers trust.
+    /// A PEM file with certificates to trust. Without it the browsers' certificates are trusted.
     pub trusted: Option<PathBuf>,
-    /// Who may; nothing: whoever the issuer knows.
+    /// The group whose members may log in. Without it everybody whom the issuer knows may.
     only: Option<String>,
     #[serde(default)]
     role: Vec<Grant>,
@@ -70,7 +70,7 @@ fn profile() -> Vec<String> {
     vec!["profile".into()]
 }
 
-/// What the library does not know by name, as groups.
+/// The claims that the library does not know by name, such as groups.
 #[derive(Debug, Deserialize, Serialize)]
 struct Others {
     #[serde(flatten)]
@@ -87,7 +87,7 @@ type Fields = IdTokenFields<
     CoreJwsSigningAlgorithm,
 >;
 
-/// The library's client for `Others`, of an issuer that was asked where its parts are.
+/// The library's client with `Others`, for an issuer whose endpoints are known.
 type Client = openidconnect::Client<
     Others,
     CoreAuthDisplay,
@@ -108,7 +108,7 @@ type Client = openidconnect::Client<
     EndpointMaybeSet,
 >;
 
-/// What belongs to one attempt to log in. The browser keeps it until it comes back.
+/// The data of one attempt to log in. The browser keeps it until it comes back.
 pub struct Attempt {
     state: String,
     nonce: String,
@@ -116,7 +116,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// As the text of a cookie. All three are in base64 for addresses, or empty.
+    /// The data as the text of a cookie. All three parts are in base64 for URLs, or empty.
     pub fn text(&self) -> String {
         format!("{}.{}.{}", self.state, self.nonce, self.verifier)
     }
@@ -126,14 +126,14 @@ impl Attempt {
         Some(Attempt { state: words.next()?, nonce: words.next()?, verifier: words.next()? })
     }
 
-    /// Whether it is the one that an answer belongs to.
+    /// Whether an answer with this state belongs to the attempt.
     pub fn is_of(&self, state: &str) -> bool {
         !state.is_empty() && crate::secret::same(&self.state, state)
     }
 }
 
 impl Issuer {
-    /// Says what is wrong with the section.
+    /// Returns what is wrong with the section.
     pub fn check(&self) -> Result<(), String> {
         for (name, url) in [("issuer", &self.issuer), ("page", &self.page)] {
             is_url(url).map_err(|why| format!("oidc.{name}: {why}"))?;
@@ -145,7 +145,7 @@ impl Issuer {
         Ok(())
     }
 
-    /// Where a browser goes, and what it keeps.
+    /// The URL to which a browser goes, and the data that it keeps.
     pub fn begin(&self) -> Result<(String, Attempt), String> {
         let client = self.client(&self.http()?)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -166,7 +166,7 @@ impl Issuer {
         Ok((url.into(), attempt))
     }
 
-    /// Who came back with a code.
+    /// The person who came back with a code.
     pub fn end(&self, code: &str, attempt: Attempt) -> Result<Who, String> {
         let http = self.http()?;
         let client = self.client(&http)?;
@@ -181,7 +181,7 @@ impl Issuer {
         let nonce = Nonce::new(attempt.nonce);
         let claims = token.claims(&client.id_token_verifier(), &nonce).map_err(|error| refused(&error))?;
         let mut told = serde_json::to_value(claims).map_err(|error| error.to_string())?;
-        // Some issuers tell little in the token, and the rest if asked.
+        // Some issuers put few claims into the token, and return the others when they are asked.
         let is_told = |told: &Value| told.get(&self.name).is_some() && told.get(&self.groups).is_some();
         let asked = client.user_info(answer.access_token().clone(), Some(claims.subject().clone()));
         if let (false, Ok(asked)) = (is_told(&told), asked) {
@@ -212,7 +212,7 @@ impl Issuer {
     }
 
     fn http(&self) -> Result<ureq::Agent, String> {
-        // The issuer says where its parts are; nobody else says where else to ask.
+        // Only the issuer's own document names other URLs, so redirects are not followed.
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
@@ -222,7 +222,7 @@ impl Issuer {
         Ok(agent.new_agent())
     }
 
-    /// Asks the issuer anew each time, so that new keys of it are known.
+    /// Makes a client. The issuer is asked again each time, so that its new keys are known.
     fn client(&self, http: &ureq::Agent) -> Result<Client, String> {
         let url = IssuerUrl::new(self.issuer.clone()).map_err(|error| refused(&error))?;
         let ask = |request| carry_out(http, request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job and its ranks, as their source last told of them.
+//! A job and its ranks, as their source last reported them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// One of `SOURCES`.
 pub type Source = &'static str;
-/// Who tells of jobs.
+/// The sources that report jobs.
 pub const SOURCES: [Source; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
 
 fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
@@ -16,7 +16,7 @@ fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
     known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
 }
 
-/// A job, as its source last told of it. Times are milliseconds since 1970.
+/// A job, as its source last reported it. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Job {
@@ -24,7 +24,7 @@ pub struct Job {
     #[serde(deserialize_with = "source")]
     pub source: Source,
     pub user: String,
-    /// What it is accounted to; empty: nothing tells.
+    /// The project to which the job is accounted; empty if it is unknown.
     pub project: String,
     pub name: String,
     pub nodes: Vec<String>,
@@ -32,11 +32,11 @@ pub struct Job {
     pub ranks_count: u32,
     pub state: String,
     pub start: u64,
-    /// Nothing: it runs.
+    /// The time of the end, or None while the job runs.
     pub end: Option<u64>,
-    /// The job of a batch system in which its processes run, as `slurm/7`.
+    /// The job of a batch system in which the processes run, such as `slurm/7`.
     pub inside: Option<String>,
-    /// When it was last written into the store.
+    /// When the job was last written into the store.
     #[serde(skip)]
     pub stored: u64,
 }
@@ -53,7 +53,7 @@ pub struct Rank {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Collectives that nobody leaves before all have come: names of their counters, and of the call.
+/// Collectives that no rank leaves before all have entered: the names of their counters and of the call.
 const SYMMETRIC: [(&str, &str); 5] = [
     ("barrier", "MPI_Barrier"),
     ("allreduce", "MPI_Allreduce"),
@@ -61,9 +61,9 @@ const SYMMETRIC: [(&str, &str); 5] = [
     ("alltoall", "MPI_Alltoall"),
     ("reduce_scatter", "MPI_Reduce_scatter"),
 ];
-/// Fewer calls tell nothing.
+/// The fewest calls from which a verdict follows.
 const CALLS_MIN: u64 = 20;
-/// What the others have to have waited on average, in nanoseconds.
+/// The least average time, in nanoseconds, that the other ranks must have waited.
 const WAIT_MIN_NS: u64 = 500_000_000;
 
 impl Rank {
@@ -73,14 +73,14 @@ impl Rank {
 }
 
 impl Job {
-    /// All texts in it but the counters' names.
+    /// All texts of the job except the names of counters.
     pub fn words(&self) -> impl Iterator<Item = &String> {
         let ranks = self.ranks.iter().flat_map(|rank| [&rank.host, &rank.state, &rank.waiting_for]);
         let own = [&self.id, &self.user, &self.project, &self.name, &self.state];
         own.into_iter().chain(&self.nodes).chain(&self.inside).chain(ranks)
     }
 
-    /// What stands out in its counters, in words. `at`: now, in milliseconds since 1970.
+    /// What is striking in the job's counters, in words. `at` is now, in milliseconds since 1970.
     pub fn verdicts(&self, at: u64) -> Vec<String> {
         let mut verdicts: Vec<String> =
             SYMMETRIC.iter().filter_map(|(name, call)| self.late(name, call)).collect();
@@ -89,7 +89,7 @@ impl Job {
         verdicts
     }
 
-    /// Who arrives last in a collective: it finds the others there, so that it does not wait.
+    /// The rank that arrives last in a collective. It finds the others there, so it does not wait.
     fn late(&self, name: &str, call: &str) -> Option<String> {
         let (calls, waits) = (format!("{name}_calls"), format!("{name}_waits"));
         let time = format!("{name}_wait_ns");
@@ -98,7 +98,8 @@ impl Job {
         let sum: u64 = self.ranks.iter().map(|rank| rank.value(&time)).fold(0, u64::saturating_add);
         let mean = (sum - last.value(&time)).checked_div(others)?;
         let count = last.value(&calls);
-        // Who waits a third of what the others wait is waited for; noise is more alike.
+        // A rank that waits at most a third as long as the others is the one they wait for; noise differs
+        // less.
         if count < CALLS_MIN || mean < WAIT_MIN_NS || mean < last.value(&time).saturating_mul(3) {
             return None;
         }
@@ -113,7 +114,7 @@ impl Job {
         ))
     }
 
-    /// How much of its time it waits.
+    /// The share of its time that the job waits.
     fn waits(&self, at: u64) -> Option<String> {
         let whole = self.end.unwrap_or(at).saturating_sub(self.start) as f64 / 1e3;
         let sum = self.ranks.iter().map(|rank| rank.value("wait_ns") as f64 / 1e9).sum::<f64>();
@@ -130,7 +131,7 @@ impl Job {
         })
     }
 
-    /// Whether messages mostly come before their receives are posted, which costs a copy.
+    /// Whether messages mostly arrive before their receives are posted, which costs a copy.
     fn unexpected(&self) -> Option<String> {
         let sum = |names: &[&str]| -> u64 {
             let each = self.ranks.iter().flat_map(|rank| names.iter().map(|name| rank.value(name)));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-monitor`, which `outboard monitor` starts: collectors, store, and web page of the monitor.
 //!
-//! It stands beside the library: nothing of it is in a rank. The fabric's collector (`collect.rs` over
-//! `fabric/`) asks by MADs; hosts tell of themselves and of their jobs' ranks (`agent/`, taken by
-//! `hosts.rs`); `jobs/` joins these with what Slurm says. All write into the store (`store/`: ClickHouse's
-//! SQL over HTTP) and into what is known now (`live.rs`), which the page (`web/`) shows to people
-//! (`people.rs`). `alerts/` watches it and tells them; what they decide is in `control.rs`.
+//! The monitor stands beside the library: no rank contains any of it. The fabric's collector (`collect.rs`
+//! over `fabric/`) asks by MADs. Hosts report themselves and the ranks of their jobs (`agent/`, received by
+//! `hosts.rs`), and `jobs/` joins these with Slurm's data. All of them write into the store (`store/`:
+//! ClickHouse's SQL over HTTP) and into the present state (`live.rs`), which the page (`web/`) shows to
+//! people (`people.rs`). `alerts/` watches the state and notifies people; `control.rs` has their decisions.
 //!
-//! Invariant: MADs, map files, JSON and requests are strangers' words: read within bounds, and refused by a
-//! sentence. Read next: `run.rs` (who starts what), `config.rs`, `fabric/mod.rs`.
+//! Invariant: MADs, map files, JSON and requests are not trusted: they are read within bounds, and refused
+//! with a sentence. Read next: `run.rs` (what is started in which order), `config.rs`, `fabric/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod acme;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is known now: the collectors write it, the page reads it.
+//! The present state: the collectors write it, the page reads it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::job::Job;
 /// What the fabric's collector does.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
-    /// Why there is no fabric; empty: there is one.
+    /// Why there is no fabric; empty if there is one.
     pub error: String,
     pub sweeps: u64,
     pub ports: usize,
@@ -26,18 +26,18 @@ pub struct FabricStatus {
     pub last_sweep: u64,
     /// Nodes that do not answer, by GUID.
     pub unreachable: Vec<String>,
-    /// Ports behind which nobody answered the discovery.
+    /// Ports behind which no node answered the discovery.
     pub unanswered: Vec<String>,
-    /// Switches whose forwarding table is known.
+    /// The number of switches whose forwarding table is known.
     pub forwarding: usize,
-    /// Nodes that are not asked.
+    /// The number of nodes that are not asked.
     pub skipped: usize,
     pub mads: Counts,
     /// Lines of the map file that cannot be read.
     pub map_errors: Vec<String>,
 }
 
-/// The last sample of a port, in words of the page.
+/// The last sample of a port, under the names of the page.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortNow {
     pub sent: Option<f32>,
@@ -51,19 +51,19 @@ pub struct PortNow {
 #[derive(Default)]
 pub struct Now {
     pub topology: Arc<Topology>,
-    /// What the topology was made of.
+    /// The fabric from which the topology was made.
     pub walked: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
-    /// What happened at ports since the alerts' last look, which may be several sweeps ago.
+    /// What happened at ports since the last look of the alerts, which may be several sweeps ago.
     pub unwatched: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
-    /// Ports whose link is up and behind which nobody answered the discovery.
+    /// Ports whose link is up and behind which no node answered the discovery.
     pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
-    /// Hosts that tell of themselves, by name.
+    /// Hosts that send reports, by name.
     pub hosts: BTreeMap<String, Host>,
-    /// Why a source of jobs does not answer, by its name.
+    /// For each source of jobs that does not answer, by its name, the reason.
     pub job_errors: BTreeMap<&'static str, String>,
 }
 
@@ -88,16 +88,16 @@ impl Live {
         self.frames.subscribe()
     }
 
-    /// Tells all pages what the links do.
+    /// Sends the present use of all links to all pages.
     pub fn publish(&self) {
         let frame = self.now().frame();
         self.frames.send_replace(Arc::new(frame));
     }
 }
 
-/// A frame, little endian: version and time as f64, numbers of links and nodes as u32; per link its use
-/// from the lower to the upper end and back as f32 (NaN: not known); a byte per link (1: errors, 2:
-/// cleared, 4: latched); a byte per node (1: unreachable).
+/// A frame, little endian. First version and time as f64, then the numbers of links and of nodes as u32. Then
+/// for each link its use from the lower to the upper end and back as f32 (NaN if unknown). Then a byte for
+/// each link (1: errors, 2: cleared, 4: latched) and a byte for each node (1: unreachable).
 pub fn frame(
     topology: &Topology,
     ports: &HashMap<(u64, u8), Sample>,
@@ -115,7 +115,7 @@ pub fn frame(
     for link in links {
         let from = ports.get(&(guids[link.from], link.from_port));
         let to = ports.get(&(guids[link.to], link.to_port));
-        // What one end sends the other receives; either may not be known.
+        // What one end sends, the other receives; either number may be unknown.
         let way = |sender: Option<&Sample>, receiver: Option<&Sample>| {
             sender.and_then(|end| end.sent).or(receiver.and_then(|end| end.received))
         };
@@ -138,13 +138,13 @@ impl Now {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
-    /// A sweep has found these.
+    /// Takes the samples of a sweep.
     pub fn swept(&mut self, samples: Vec<Sample>) {
         samples.iter().for_each(|sample| self.watch(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
     }
 
-    /// Alerts have to look at this.
+    /// Adds a sample to those that the alerts have not seen.
     pub fn watch(&mut self, sample: &Sample) {
         let known = self.unwatched.entry((sample.node, sample.port));
         known.and_modify(|known| known.join(sample)).or_insert_with(|| sample.clone());
@@ -209,9 +209,10 @@ mod tests {
         let float = |at: usize| f32::from_le_bytes(frame[at..at + 4].try_into().unwrap());
         let double = |at: usize| f64::from_le_bytes(frame[at..at + 8].try_into().unwrap());
         assert_eq!((double(0), double(8), frame[16], frame[20]), (9.0, 1234.0, 2, 2));
-        // Up: what the lower end sends. Down: the upper sends nothing that is known, the lower receives.
+        // Upwards the lower end's sends are known. Downwards the upper end's are not, but the lower end's
+        // receives are.
         assert_eq!((float(24), float(28)), (0.25, 0.5));
-        // Of the second link's lower end nothing is known.
+        // The lower end of the second link has no sample.
         assert!(float(32).is_nan());
         assert_eq!(float(36), 0.125);
         assert_eq!(frame[40..], [1 | 2, 4, 0, 1]);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Accounts, roles, and sessions.
 //!
-//! Accounts are kept by `control.rs`, passwords as Argon2 hashes. There is none at first, and no default
-//! password: who can read `key` in the data folder is the administrator. Programs come with a token of an
-//! account instead: 128 random bits, of which the hash is kept. A person of a directory (`directory.rs`) or
-//! of an OpenID issuer (`issuer.rs`) gets an account without a password when that has checked who it is.
+//! `control.rs` stores the accounts, with passwords as Argon2 hashes. At first there is no account and no
+//! default password: whoever can read `key` in the data folder is the administrator. Programs use a token of
+//! an account: 128 random bits, of which the hash is stored. A person of a directory (`directory.rs`) or an
+//! OpenID issuer (`issuer.rs`) gets an account without a password once the directory or issuer has checked
+//! who it is.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,51 +26,52 @@ use crate::job::Job;
 use crate::secret;
 use crate::time::now_ms;
 
-/// What a person may see. Each sees what the one before sees.
+/// What a person may see. Each role sees what the one before it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The fabric, and his own jobs.
+    /// Sees the fabric and his own jobs.
     User,
-    /// The jobs of his projects, too.
+    /// Sees also the jobs of his projects.
     Manager,
-    /// All jobs, and acknowledges notifications.
+    /// Sees all jobs, and acknowledges alerts.
     Support,
-    /// Everything.
+    /// Sees and changes everything.
     Admin,
 }
 
-/// Who asks.
+/// The person who asks.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
     pub role: Role,
-    /// A manager's.
+    /// The projects of a manager.
     pub projects: Vec<String>,
 }
 
 impl Who {
-    /// Whether a job may be shown to him.
+    /// Whether the person may see a job.
     pub fn sees(&self, job: &Job) -> bool {
         let is_of_project = self.role == Role::Manager && self.projects.contains(&job.project);
         self.role >= Role::Support || self.name == job.user || is_of_project
     }
 }
 
-/// What a group of a directory or an issuer gives to who is in it.
+/// What membership of a group of a directory or an issuer gives.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The group's name; in a directory its entry, as `cn=admins,ou=groups,dc=site`.
+    /// The group's name; for a directory the group's entry, such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
-    /// Whose jobs a manager sees.
+    /// The projects whose jobs a manager sees.
     #[serde(default)]
     project: Vec<String>,
 }
 
 impl Who {
-    /// Who is in several groups has the highest role; who is in none is a user.
+    /// The rights of a person. A person in several groups has the highest of their roles; a person in none is
+    /// a user.
     pub fn of<'a>(name: &str, grants: impl IntoIterator<Item = &'a Grant>) -> Who {
         let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
         for grant in grants {
@@ -82,7 +84,7 @@ impl Who {
     }
 }
 
-/// Who else knows people, and checks who they are.
+/// The other places that know people and check who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     Directory,
@@ -90,7 +92,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// What an account has in place of a password's hash. It is no hash, so no password fits it.
+    /// The text that an account has in place of a password's hash. No password fits it, because it is no
+    /// hash.
     fn mark(self) -> &'static str {
         match self {
             Elsewhere::Directory => "directory",
@@ -107,14 +110,14 @@ struct Account {
 }
 
 impl Account {
-    /// Who knows the password: `here`, `directory` or `issuer`.
+    /// The place that knows the password: `here`, `directory` or `issuer`.
     fn kept(&self) -> &'static str {
         let elsewhere = [Elsewhere::Directory, Elsewhere::Issuer].map(Elsewhere::mark);
         elsewhere.into_iter().find(|mark| self.hash == *mark).unwrap_or(HERE)
     }
 }
 
-/// An account as a list has it.
+/// An account in the list of accounts.
 #[derive(Serialize)]
 pub struct Listed {
     #[serde(flatten)]
@@ -122,11 +125,11 @@ pub struct Listed {
     pub kept: &'static str,
 }
 
-/// Whose session it is that the administrator's key began; no account has such a name.
+/// The name in sessions that the administrator's key began; no account has this name.
 const KEY_HOLDER: &str = "admin (key)";
-/// An account's password is kept by the monitor itself.
+/// The mark of an account whose password the monitor itself stores.
 const HERE: &str = "here";
-/// Who does what is done on the command line.
+/// The name in the log for what is done on the command line.
 pub const THIS_HOST: &str = "(this host)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
@@ -136,7 +139,7 @@ const TOKENS_MAX: i64 = 100;
 pub const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_CHARS_MAX: usize = 1024;
 
-/// Whether an account can be called so.
+/// Whether an account can have this name.
 pub fn is_name(name: &str) -> bool {
     let is_known = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_known)
@@ -144,7 +147,7 @@ pub fn is_name(name: &str) -> bool {
 
 struct Session {
     who: Who,
-    /// As it was when the session began; nothing: the administrator's key began it.
+    /// The account when the session began, or None if the administrator's key began it.
     account: Option<Account>,
     end: Instant,
 }
@@ -153,7 +156,7 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// Changes with each log-out, for pages that listen.
+    /// A value that changes with each log-out, for pages that listen.
     log_outs: watch::Sender<()>,
 }
 
@@ -163,7 +166,7 @@ impl People {
         Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
-    /// The administrator's key, with which a page is opened without an account.
+    /// The administrator's key, which opens the page without an account.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -176,7 +179,8 @@ impl People {
         account(found.ok()??).map(|(_, account)| account)
     }
 
-    /// Adds an account, or gives it another role and password; without one the account keeps the one it has.
+    /// Adds an account, or changes its role and password. Without a password an account keeps its present
+    /// one.
     pub fn add(&self, by: &str, who: &Who, password: Option<&str>) -> Result<(), String> {
         let name = &who.name;
         if !is_name(name) {
@@ -215,12 +219,12 @@ impl People {
         Ok(rows.into_iter().filter_map(account).map(listed).collect())
     }
 
-    /// Whether the account is not of the directory, or not of it any more.
+    /// Whether the account belongs to another place, or has left this one.
     pub fn is_not_of(&self, elsewhere: Elsewhere, name: &str) -> bool {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// A new session for who was checked elsewhere, with the role that it has there.
+    /// Begins a session for a person who was checked elsewhere, with the role that the person has there.
     pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
         if self.is_not_of(by, &who.name) {
             return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
@@ -229,7 +233,7 @@ impl People {
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person who is checked elsewhere its present role.
+    /// Gives the account of a person who is checked elsewhere the person's present role.
     fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
         let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };
@@ -237,8 +241,8 @@ impl People {
         if is_so { Ok(()) } else { self.keep(&format!("({})", by.mark()), &who.name, &now) }
     }
 
-    /// Asks what people are elsewhere now, each by name. Who is not there any more loses account and tokens.
-    /// If nobody answers they stay.
+    /// Asks the other place for the present role of each of its people. A person who is not there any more
+    /// loses account and tokens. If the place does not answer, all stay.
     pub fn refresh(
         &self,
         elsewhere: Elsewhere,
@@ -257,7 +261,7 @@ impl People {
         Ok(())
     }
 
-    /// Removes an account, and its tokens with it.
+    /// Removes an account and its tokens.
     pub fn remove(&self, by: &str, name: &str) -> Result<(), String> {
         let removed = self.control.with(|db| {
             db.execute("DELETE FROM tokens WHERE account = ?", [name])?;
@@ -270,15 +274,15 @@ impl People {
         Ok(())
     }
 
-    /// A new session for a name and password.
+    /// Begins a session for a name and password.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
         let account = self.checked(name, password)?;
         Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
-    /// The account that has this password. It takes as long for a name that is not known.
+    /// The account that has this password. For an unknown name the check takes as long.
     fn checked(&self, name: &str, password: &str) -> Option<Account> {
-        // Of nobody's password.
+        // The hash of a password that nobody has.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
                               AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
         let account = self.account(name);
@@ -289,7 +293,7 @@ impl People {
         account.filter(|_| is_right)
     }
 
-    /// A new session for who has the administrator's key.
+    /// Begins a session for a person who has the administrator's key.
     pub fn log_in_by_key(&self, key: &str) -> Option<(String, Who)> {
         let who = Who { name: KEY_HOLDER.into(), role: Role::Admin, projects: Vec::new() };
         secret::same(key, &self.key).then(|| self.begin(who))
@@ -309,7 +313,8 @@ impl People {
         (id, who)
     }
 
-    /// Whose session this is. An account that was removed or has another role or password since has none.
+    /// The person of this session. A session ends when its account is removed or gets another role or
+    /// password.
     pub fn session(&self, id: &str) -> Option<Who> {
         let (who, account) = {
             let sessions = self.sessions();
@@ -319,12 +324,12 @@ impl People {
         (self.account(&who.name) == account).then_some(who)
     }
 
-    /// Who has this account now.
+    /// The person who has this account now.
     fn named(&self, name: &str) -> Option<Who> {
         self.account(name).map(|now| Who { name: name.into(), role: now.role, projects: now.projects })
     }
 
-    /// Whose token this is. It is worth what its account is now.
+    /// The person of this token, with the present rights of the account.
     pub fn bearer(&self, token: &str) -> Option<Who> {
         let found = self.control.read(|db| {
             let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
@@ -334,7 +339,7 @@ impl People {
         self.named(&found.ok()??)
     }
 
-    /// A new token of an account. It is shown once; nobody can read it later.
+    /// A new token of an account. The token is shown once; nobody can read it later.
     pub fn add_token(&self, who: &Who, name: &str, days: u64) -> Result<String, String> {
         if self.named(&who.name).is_none() {
             return Err("a token belongs to an account; the administrator's key has none".into());
@@ -356,7 +361,7 @@ impl People {
         if is_added { Ok(token) } else { Err(format!("an account has at most {TOKENS_MAX} tokens")) }
     }
 
-    /// The tokens of an account, without what they are.
+    /// The tokens of an account, without their secrets.
     pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
         self.control.read(|db| {
             let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
@@ -370,7 +375,7 @@ impl People {
         })
     }
 
-    /// False: the account has no such token.
+    /// Removes a token. Returns false if the account has no such token.
     pub fn remove_token(&self, account: &str, id: &str) -> Result<bool, String> {
         let sql = "DELETE FROM tokens WHERE account = ? AND id = ?";
         self.control.with(|db| db.execute(sql, [account, id])).map(|removed| removed > 0)
@@ -397,7 +402,8 @@ impl People {
         self.add(by, &Who { name: name.into(), role, projects }, Some(password))
     }
 
-    /// The same by who has the account, and knows its password; all its sessions end, and this is a new one.
+    /// Changes a password for the person who knows the old one. All sessions of the account end, and a new
+    /// one begins.
     pub fn change_password(&self, name: &str, old: &str, new: &str) -> Result<(String, Who), String> {
         let Account { role, projects, .. } = self.checked(name, old).ok_or("the old password is wrong")?;
         let who = Who { name: name.into(), role, projects };
@@ -412,7 +418,7 @@ impl People {
 
 type Row = (String, String, String, String);
 
-/// Name, role, projects and hash, as they are kept.
+/// The name, role, projects and hash, as they are stored.
 fn row(row: &rusqlite::Row) -> rusqlite::Result<Row> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

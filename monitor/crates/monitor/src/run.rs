@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The program: its arguments, and who is started in which order.
+//! The program: its arguments, and what is started in which order.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -86,7 +86,7 @@ enum Task {
     Completion { shell: clap_complete::Shell },
 }
 
-/// The program: `words` begin with its own name; returns the exit code.
+/// Runs the program. `words` begin with its name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
     match carry_out(Arguments::parse_from(words)) {
         Ok(()) => 0,
@@ -171,7 +171,7 @@ fn people(config: &Config) -> Result<People, String> {
     People::open(&config.data, Arc::new(Control::open(&config.data)?))
 }
 
-/// Without a configuration: root's is the system's, a user's is in his home.
+/// The folder without a configuration: the system's for root, otherwise a folder in the user's home.
 fn own_folder() -> PathBuf {
     match std::env::var_os("HOME") {
         Some(home) if !rustix::process::getuid().is_root() => {
@@ -181,7 +181,7 @@ fn own_folder() -> PathBuf {
     }
 }
 
-/// The data folder is its owner's alone: it holds keys and hashes of passwords.
+/// Makes the data folder readable for its owner alone, because it holds keys and hashes of passwords.
 fn make_private(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let named = |why: String| format!("{}: {why}", folder.display());
@@ -200,7 +200,8 @@ fn make_private(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One monitor has a data folder. The lock lasts as long as the file that is returned.
+/// Locks the data folder, so that only one monitor uses it. The lock lasts as long as the returned file is
+/// open.
 fn lock(folder: &Path) -> Result<std::fs::File, String> {
     let path = folder.join("lock");
     let named = |why: String| format!("{}: {why}", path.display());
@@ -216,11 +217,11 @@ fn lock(folder: &Path) -> Result<std::fs::File, String> {
     }
 }
 
-/// How often the directory is asked what its people are now.
+/// How often the directory is asked for the present roles of its people.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
-/// Accounts of the directory follow it, in a thread of their own. A directory or an issuer that is none any
-/// more has no people.
+/// Updates the accounts of the directory and the issuer, in a thread of its own. One that is no longer
+/// configured has no people.
 fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
     if config.oidc.is_none() {
         people.refresh(Elsewhere::Issuer, |_| Ok(None))?;
@@ -240,7 +241,7 @@ fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Where certificates come from, and what asks for them; nothing: the page is in plain HTTP.
+/// The source of certificates, and the work that requests them. Both are None if the page is in plain HTTP.
 fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
         (Some(tls), _) => {
@@ -255,7 +256,7 @@ fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
     }
 }
 
-/// Says where the page is; the first time with the key.
+/// Prints the address of the page; the first time with the key.
 fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
@@ -266,7 +267,7 @@ fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key
     }
 }
 
-/// Starts those who watch for alerts and tell of them; what they know the page shows.
+/// Starts the threads that watch for alerts and deliver them; the page shows their state.
 fn begin_alerts(
     config: &Config,
     control: &Arc<Control>,
@@ -288,7 +289,7 @@ fn begin_alerts(
     (links, delivered)
 }
 
-/// How often the store is asked how large its tables are.
+/// How often the store is asked for the sizes of its tables.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 fn measure(store: Arc<Store>) {
@@ -300,7 +301,7 @@ fn measure(store: Arc<Store>) {
     });
 }
 
-/// Starts everything and serves until it is told to end.
+/// Starts all parts and serves until a signal ends the program.
 fn serve(config: &Config) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
@@ -372,7 +373,7 @@ fn serve(config: &Config) -> Result<(), String> {
     served
 }
 
-/// SIGINT or SIGTERM.
+/// Waits for SIGINT or SIGTERM.
 async fn ended() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =
@@ -383,7 +384,7 @@ async fn ended() {
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
 }
 
-/// Where the page's files are installed: beside the programs.
+/// The folder of the page's files, which are installed beside the programs.
 fn share() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random words that nobody guesses.
+//! Random secrets that cannot be guessed.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The secret in a file that nobody else can read; the first time it is made. One that cannot be read is not
-/// made anew: what was signed with it, or is known by it, would be refused without a word.
+/// The secret in a file that only its owner can read; the file is made if it is missing. A file that cannot
+/// be read is not replaced: otherwise what was signed with the old secret would be refused without a word.
 pub fn kept(path: &Path) -> Result<String, String> {
     let why = |error: std::io::Error| format!("{}: {error}", path.display());
     match std::fs::read_to_string(path) {
@@ -24,7 +24,7 @@ pub fn kept(path: &Path) -> Result<String, String> {
     opened.and_then(|mut file| file.write_all(format!("{secret}\n").as_bytes())).map(|()| secret).map_err(why)
 }
 
-/// 128 bits in hexadecimal.
+/// A random number of 128 bits in hexadecimal.
 pub fn random() -> String {
     let mut bytes = [0u8; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -35,7 +35,7 @@ pub fn random() -> String {
     })
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Whether two secrets are equal. The time of the comparison does not depend on where they differ.
 pub fn same(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     one.len() == other.len() && pairs.fold(0, |sum, (one, other)| sum | (one ^ other)) == 0

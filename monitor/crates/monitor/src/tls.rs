@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! TLS of the page: a certificate and its key from two files (PEM), read anew when they have changed; or
-//! whatever ACME brings (`acme.rs`).
+//! TLS of the page. The certificate and its key come from two files (PEM), which are read again when they
+//! have changed, or from ACME (`acme.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 pub enum Tls {
     Files(Files),
-    /// It brings the next certificate into the same place.
+    /// ACME puts each new certificate into this configuration.
     Acme(Arc<ServerConfig>),
 }
 
@@ -58,7 +58,7 @@ impl Files {
             now.looked = Instant::now();
             let changed = changed(&self.certificate, &self.key);
             if changed != now.changed {
-                // Of two files one may be new already: both are read again at the next look.
+                // One of the two files may be new already, so both are read again at the next check.
                 match read(&self.certificate, &self.key) {
                     Ok(config) => (now.config, now.changed) = (config, changed),
                     Err(why) => eprintln!("outboard monitor: the certificate of before stays: {why}"),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MADs (management datagrams of InfiniBand) through libibumad, which is loaded at run time.
 //!
-//! A `Port` is this host's way into a fabric. It sends a MAD of 256 bytes and gets the answers of all; who
-//! asked what is the caller's business. What comes back is a stranger's word: it is handed out as bytes.
+//! A `Port` is this host's access to a fabric. It sends MADs of 256 bytes and receives all answers; the
+//! caller finds out which request an answer belongs to. The contents of an answer are not checked here, only
+//! passed on as bytes.
 //!
-//! Invariant: nothing here waits longer than it was told to. The kernel's own retries are off: whoever sends
-//! keeps the time. `record.rs` is the kernel's record around a MAD (`struct ib_user_mad`), which never
-//! changes.
+//! Invariant: no function waits longer than its caller allows. The kernel's own retries are off, so the
+//! sender keeps the time. `record.rs` has the kernel's record around a MAD (`struct ib_user_mad`), which
+//! never changes.
 
 mod record;
 
@@ -29,12 +30,12 @@ pub enum Class {
 
 const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Performance, 0x04, 1)];
 
-/// What came in.
+/// What a port has received.
 #[derive(Debug)]
 pub enum Received {
-    /// A MAD.
+    /// An answer, or a request of another node.
     Mad(Box<Mad>),
-    /// The kernel gave up one that was sent; its header is as it was sent.
+    /// A request that the kernel gave up. Its header is as it was sent.
     Unanswered(Box<Mad>),
 }
 
@@ -88,8 +89,8 @@ impl Functions {
 }
 
 impl Port {
-    /// Opens a port: of `device` (as `mlx5_0`), or of the first device with an active port; 0 is its first
-    /// active port.
+    /// Opens a port of `device` (such as `mlx5_0`), or of the first device with an active port. Port 0 is the
+    /// first active port of the device.
     pub fn open(device: Option<&str>, port: u8) -> Result<Port, String> {
         let named = match device {
             Some(device) => Some(CString::new(device).map_err(|_| "a device's name has no zero byte")?),
@@ -118,7 +119,7 @@ impl Port {
         Ok(opened)
     }
 
-    /// Sends a MAD. `timeout`: for how long the kernel keeps the request for its answer.
+    /// Sends a MAD. The kernel keeps the request for its answer during `timeout`.
     pub fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String> {
         let mut record = write(to, mad);
         let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");
@@ -131,12 +132,12 @@ impl Port {
         if code < 0 { Err(format!("a MAD cannot be sent: {}", reason(-code))) } else { Ok(()) }
     }
 
-    /// The next MAD that came in, or nothing within `wait`.
+    /// The next MAD that was received, or None if there was none within `wait`.
     pub fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String> {
         const NOTHING: [c_int; 3] = [-11, -110, -4]; // EAGAIN, ETIMEDOUT, EINTR
         let mut record = [0; RECORD_BYTES];
         let mut length = MAD_BYTES as c_int;
-        // 0 would not ask first whether there is something to read.
+        // With 0 the library would not ask first whether there is a MAD to read.
         let milliseconds = wait.as_millis().clamp(1, 60_000) as c_int;
         // SAFETY: the record has room for the header and for `length` bytes, which is what it may write.
         let agent =

@@ -8,12 +8,12 @@ pub type Mad = [u8; MAD_BYTES];
 const HEAD_BYTES: usize = 64;
 pub const RECORD_BYTES: usize = HEAD_BYTES + MAD_BYTES;
 
-/// Where a MAD goes.
+/// The address of a MAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// Along the path that the MAD holds.
+    /// The path that the MAD itself holds.
     Path,
-    /// To the port of this LID: queue pair 1 with its well-known key.
+    /// The port of this LID: queue pair 1 with its well-known key.
     Lid(u16),
 }
 
@@ -33,7 +33,7 @@ pub fn write(to: To, mad: &Mad) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// The kernel's status (0, or an errno) and the MAD.
+/// The kernel's status (0 or an errno) and the MAD.
 pub fn read(record: &[u8; RECORD_BYTES]) -> (u32, Box<Mad>) {
     let status = u32::from_ne_bytes(record[4..8].try_into().expect("four bytes"));
     let mut mad = Box::new([0; MAD_BYTES]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `liboutboard_watch.so`: counts the calls of programs of any MPI, for `outboard monitor`.
 //!
-//! `LD_PRELOAD` puts its `MPI_X` before the library's; each calls `PMPI_X` (MPI 5.0, section 15.2). One
-//! binary serves the standard ABI and MPICH's: what it does not read it hands on as words. A handle is a
-//! pointer in one and an `int` in the other, and both travel in one register or one slot of 8 bytes of the
-//! stack (System V on x86-64, AAPCS64).
+//! `LD_PRELOAD` puts its `MPI_X` before the library's. Each counts and calls `PMPI_X` (MPI 5.0, section
+//! 15.2). One binary serves the standard ABI and MPICH's: it passes arguments that it does not read on as
+//! words. A handle is a pointer in one ABI and an `int` in the other. Both travel in one register or one slot
+//! of 8 bytes of the stack (System V on x86-64, AAPCS64).
 //!
-//! Invariant: the program's calls do what they did before; what cannot be counted is not.
-//! Read next: `page.rs`, `world.rs`; `crates/watch_page` has the page's form.
+//! Invariant: the program's calls do what they did before; what cannot be counted is left out. Read next:
+//! `page.rs`, `world.rs`; `crates/watch_page` has the format of the page.
 
 mod page;
 mod real;
@@ -20,12 +20,12 @@ use page::About;
 use real::{NOT_THERE, pass, real};
 use watch_page::Call;
 
-/// A function that is counted: what it moves, by its words.
+/// Defines functions that are counted; the last expression says what a call moves, given its words.
 macro_rules! counted {
     ($(fn $mpi:ident as $pmpi:literal, $call:ident ($($word:ident),*) => $about:expr;)*) => { $(
         /// # Safety
         ///
-        /// As MPI's.
+        /// The contract is MPI's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $mpi($($word: usize),*) -> c_int {
             let begun = page::now_ns();
@@ -36,12 +36,12 @@ macro_rules! counted {
     )* };
 }
 
-/// A count that C passes as an `int`: the upper half of its word means nothing.
+/// A count that C passes as an `int`: the upper half of its word has no meaning.
 fn int(word: usize) -> u64 {
     u64::try_from(word as u32 as i32).unwrap_or(0)
 }
 
-/// A count of `MPI_Count`.
+/// A count of type `MPI_Count`.
 fn large(word: usize) -> u64 {
     u64::try_from(word as isize).unwrap_or(0)
 }
@@ -58,7 +58,7 @@ fn all(count: u64, datatype: usize) -> About {
     About { bytes: world::bytes(count, datatype), node: None, sends: false }
 }
 
-/// A collective whose counts are arrays: nothing is read that a member need not give.
+/// A collective whose counts are arrays. They are not read, because not every member must pass them.
 fn some() -> About {
     About { bytes: 0, node: None, sends: false }
 }
@@ -125,7 +125,7 @@ counted! {
 
 /// # Safety
 ///
-/// As MPI's.
+/// The contract is MPI's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     let (argc, argv) = (argc as usize, argv as usize);
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
 
 /// # Safety
 ///
-/// As MPI's.
+/// The contract is MPI's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Init_thread(
     argc: *mut c_int,
@@ -151,12 +151,12 @@ pub unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// A function that ends a comm, given by its handle's address.
+/// Defines functions that end a comm, which they get as the address of its handle.
 macro_rules! ends_comm {
     ($($mpi:ident as $pmpi:literal;)*) => { $(
         /// # Safety
         ///
-        /// As MPI's.
+        /// The contract is MPI's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $mpi(comm: *mut c_void) -> c_int {
             // SAFETY: MPI's contract: the program gives the address of a handle; 4 bytes of it are read.
@@ -175,7 +175,7 @@ ends_comm! {
 
 /// # Safety
 ///
-/// As MPI's.
+/// The contract is MPI's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     page::end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! This process's page: a file in /dev/shm, mapped, into which calls are counted.
+//! This process's page: a mapped file in /dev/shm, into which calls are counted.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use watch_page::{Call, FILE_PREFIX, Head, MOMENT_NS, TEXT_BYTES, WORDS, at, class, node_at};
 
-/// A reader that came within this time, in milliseconds, takes the page away after the end.
+/// A reader that came within this time, in milliseconds, removes the page after the end of the process.
 const READER_MS: u64 = 60_000;
 
 struct Page {
@@ -17,7 +17,7 @@ struct Page {
     file: PathBuf,
 }
 
-/// Nothing: there is no page, and nothing is counted.
+/// The page; without one no call is counted.
 static PAGE: OnceLock<Page> = OnceLock::new();
 
 pub fn now_ns() -> u64 {
@@ -29,11 +29,11 @@ fn now_ms() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Makes the page. What fails leaves the process unwatched.
+/// Makes the page. After a failure the process runs on unwatched.
 pub fn begin(head: &[(Head, u64)], host: &str) {
     let pid = std::process::id();
     let file = Path::new("/dev/shm").join(format!("{FILE_PREFIX}{pid}"));
-    // A process of the same number may have died here.
+    // A process with the same number may have died and left a file here.
     let _ = std::fs::remove_file(&file);
     let Some(words) = map(&file) else { return };
     for (word, value) in
@@ -54,7 +54,7 @@ pub fn begin(head: &[(Head, u64)], host: &str) {
             words[word as usize + index].store(u64::from_ne_bytes(word_bytes), Ordering::Relaxed);
         }
     }
-    // The last: with it the page is whole.
+    // This word is written last: with it the page is complete.
     words[Head::Magic as usize].store(watch_page::MAGIC, Ordering::Release);
     let _ = PAGE.set(Page { words, file });
 }
@@ -71,14 +71,14 @@ fn map(file: &Path) -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), WORDS) })
 }
 
-/// What a call moves, and where to or from: a node, if there is one peer.
+/// What a call moves, and its peer's node if there is one peer.
 pub struct About {
     pub bytes: u64,
     pub node: Option<usize>,
     pub sends: bool,
 }
 
-/// Counts a call that began then and is over now. `about` is asked if there is a page.
+/// Counts a call that started at `begun` and is over now. `about` is called only if there is a page.
 pub fn count(call: Call, begun: u64, about: impl FnOnce() -> About) {
     let Some(page) = PAGE.get() else { return };
     let time = now_ns().saturating_sub(begun);
@@ -97,13 +97,14 @@ pub fn count(call: Call, begun: u64, about: impl FnOnce() -> About) {
     }
 }
 
-/// The process ends: a reader that is there reads the last words and removes the file, else it goes now.
+/// Ends the page. If a reader is there, it reads the last words and removes the file; otherwise the file is
+/// removed now.
 pub fn end() {
     let Some(page) = PAGE.get() else { return };
     page.words[Head::State as usize].store(2, Ordering::Relaxed);
     let seen = page.words[Head::Seen as usize].load(Ordering::Relaxed);
     if seen + READER_MS < now_ms() {
-        // If it stays, the next process of this number removes it.
+        // If the file stays, the next process with this number removes it.
         let _ = std::fs::remove_file(&page.file);
     }
 }

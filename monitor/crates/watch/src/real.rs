@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The function of the MPI library that does the work. 0: it has none of this name.
+/// The address of the MPI library's function that does the work, or 0 if the library has none of this name.
 pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     match found.load(Ordering::Relaxed) {
         0 => {
@@ -17,10 +17,11 @@ pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     }
 }
 
-/// MPI_ERR_INTERN of both ABIs differs; what is not there cannot have been linked, so nobody gets this.
+/// The code for a missing function. MPI_ERR_INTERN differs between the ABIs, but a program that was linked
+/// cannot call a function that is missing.
 pub const NOT_THERE: c_int = 16;
 
-/// Calls `PMPI_...` with words as they came.
+/// Calls `PMPI_...` with the words of the caller.
 macro_rules! pass {
     ($name:literal, ($($word:ident),*)) => {{
         static FOUND: AtomicUsize = AtomicUsize::new(0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who is where: the nodes of MPI_COMM_WORLD's ranks, and of the ranks of other comms; sizes of datatypes.
+//! Where ranks are: the nodes of MPI_COMM_WORLD's ranks and of the ranks of other comms; also sizes of
+//! datatypes.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
@@ -23,7 +24,7 @@ const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
 const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
 
 struct World {
-    /// The node of each rank, in the order of the lowest rank on each.
+    /// The node of each rank. Nodes are numbered in the order of the lowest rank on each.
     nodes: Vec<u32>,
     group: usize,
 }
@@ -43,7 +44,7 @@ pub fn bytes(count: u64, datatype: usize) -> u64 {
     }
 }
 
-/// Which ABI the library has, by the name of the file that holds its functions.
+/// The ABI of the library, by the name of the file that holds its functions.
 fn abi() -> &'static Abi {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let address = real(c"PMPI_Comm_rank", &FOUND);
@@ -63,7 +64,7 @@ fn abi() -> &'static Abi {
     }
 }
 
-/// MPI was initialised with this code: learns who is where, and makes the page.
+/// Learns where ranks are and makes the page, if `code` says that MPI was initialised.
 pub fn begin(code: c_int) {
     if code != 0 || WORLD.get().is_some() {
         return;
@@ -113,14 +114,14 @@ pub fn begin(code: c_int) {
     let _ = WORLD.set(World { nodes, group });
 }
 
-/// A handle as an ABI's function writes it: 4 bytes, or 8.
+/// The comm's group, by its handle. An ABI's function writes a handle of 4 or 8 bytes.
 fn group_of(comm: usize) -> Option<usize> {
     let mut group = 0usize;
     let to = &raw mut group as usize;
     (pass!(c"PMPI_Comm_group", (comm, to)) == 0).then_some(group)
 }
 
-/// The node of a comm's rank. Nothing: MPI_PROC_NULL, or it cannot be known.
+/// The node of a comm's rank, or None for MPI_PROC_NULL and for a rank whose node is unknown.
 pub fn node(peer: usize, comm: usize) -> Option<usize> {
     let peer = usize::try_from(peer as u32 as i32).ok()?;
     let world = WORLD.get()?;
@@ -142,7 +143,7 @@ fn abi_world() -> u32 {
     *FOUND.get_or_init(|| abi().comm_world as u32)
 }
 
-/// A comm is freed: its handle may come again as another's.
+/// Forgets a comm that is freed, since another comm may get its handle.
 pub fn forget(handle: u32) {
     if let Ok(mut comms) = COMMS.write()
         && let Some(comms) = comms.as_mut()
@@ -151,7 +152,7 @@ pub fn forget(handle: u32) {
     }
 }
 
-/// The nodes of a comm's ranks, or of its remote group's. Nothing: the library says no.
+/// The nodes of a comm's ranks or of its remote group's, or None if a call to the library fails.
 fn nodes_of(comm: usize, world: &World) -> Option<Vec<u32>> {
     let mut is_inter: c_int = 0;
     let to = &raw mut is_inter as usize;
@@ -169,7 +170,7 @@ fn nodes_of(comm: usize, world: &World) -> Option<Vec<u32>> {
     let mut own = group;
     let at = &raw mut own as usize;
     let _ = pass!(c"PMPI_Group_free", (at));
-    // A process of another world has no node here.
+    // A process of another world has no node in this table.
     let node = |rank: &c_int| usize::try_from(*rank).ok().and_then(|rank| world.nodes.get(rank)).copied();
     is_known.then(|| found.iter().map(|rank| node(rank).unwrap_or(u32::MAX)).collect())
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The page of `liboutboard_watch.so`: what a process of any MPI does, call by call, in a file of /dev/shm.
 //!
-//! A file of 64-bit words in the machine's order: the head, then for each call, size class and place four
-//! words (calls, bytes, nanoseconds, calls that took longer than a moment), then bytes sent to each node. The
-//! process writes; `outboard-monitor` reads, and writes one word: that it does (`Head::Seen`).
+//! A page consists of 64-bit words in the machine's order. First comes the head. Then each call, size class
+//! and place (same node or another) has four words: calls, bytes, nanoseconds, and calls that took longer
+//! than `MOMENT_NS`. The bytes sent to each node follow. The process writes the page. `outboard-monitor`
+//! reads it, and writes only the word `Head::Seen`, the time of its visit.
 #![forbid(unsafe_code)]
 
 macro_rules! calls {
@@ -15,10 +16,10 @@ macro_rules! calls {
         pub enum Call { $($name),* }
 
         impl Call {
-            /// All of them, in the order of the page.
+            /// All calls, in the order of the page.
             pub const ALL: &[Call] = &[$(Call::$name),*];
 
-            /// MPI's name without `MPI_`, in small letters.
+            /// The name of the call without `MPI_`, in small letters.
             pub fn name(self) -> String {
                 let name = match self { $(Call::$name => stringify!($name)),* };
                 name.to_ascii_lowercase()
@@ -47,9 +48,9 @@ pub fn class(bytes: u64) -> usize {
     CLASSES.iter().position(|most| bytes <= *most).unwrap_or(CLASSES.len())
 }
 
-/// Where a peer is: on the same node, or another. Calls without one peer have the first.
+/// The places of a peer: on the same node, or on another. Calls without one peer count for the first.
 pub const PLACES: usize = 2;
-/// A call that takes longer has waited.
+/// A call that takes longer than this has waited.
 pub const MOMENT_NS: u64 = 50_000;
 
 /// Words of the head.
@@ -61,48 +62,48 @@ pub enum Head {
     Pid,
     Rank,
     Size,
-    /// Milliseconds since 1970.
+    /// The time of MPI_Init in milliseconds since 1970.
     Start,
-    /// 1: it runs. 2: it has called MPI_Finalize.
+    /// 1 while the process runs, 2 once it has called MPI_Finalize.
     State,
-    /// When a reader last was here, in milliseconds since 1970.
+    /// The time of a reader's last visit, in milliseconds since 1970.
     Seen,
-    /// Of the nodes of MPI_COMM_WORLD, in the order of the lowest rank on each.
+    /// The process's node. The nodes of MPI_COMM_WORLD are numbered in the order of the lowest rank on each.
     Node,
     Nodes,
-    /// The same in all processes of one MPI_COMM_WORLD, and in no others.
+    /// A number that is the same in all processes of one MPI_COMM_WORLD, and in no others.
     World,
-    /// Slurm's job; 0: none.
+    /// The number of Slurm's job, or 0 without one.
     Slurm,
-    /// 64 bytes each, with zeros at the end.
+    /// A text of 64 bytes, with zeros at the end; so is `Program`.
     Host = 16,
     Program = 24,
 }
 
-/// Bytes of a text in the head.
+/// The bytes of a text in the head.
 pub const TEXT_BYTES: usize = 64;
-/// `Head::Magic`: OBWATCH1.
+/// The value of `Head::Magic`: OBWATCH1.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OBWATCH1");
-/// The first word of the calls.
+/// The word at which the calls begin.
 const CALLS_AT: usize = 32;
-/// What is counted of a call.
+/// The number of counts for a call, size class and place.
 pub const COUNTS: usize = 4;
 const NODES_AT: usize = CALLS_AT + Call::ALL.len() * CLASSES_COUNT * PLACES * COUNTS;
-/// More nodes are counted with the last.
+/// The most nodes that have a word of their own; bytes to further nodes are added to the last.
 pub const NODES_MAX: usize = 1024;
-/// The words of a page.
+/// The number of words of a page.
 pub const WORDS: usize = NODES_AT + NODES_MAX;
-/// `Head::Form`: a page of another form is not read.
+/// The value of `Head::Form`. A page with another value is not read.
 pub const FORM: u64 = WORDS as u64;
-/// How the files are called: with the process's pid behind.
+/// The beginning of a file's name; the process's pid follows.
 pub const FILE_PREFIX: &str = "outboard-watch-";
 
-/// The word of a call's first count.
+/// The word of the first count of a call.
 pub fn at(call: Call, class: usize, place: usize) -> usize {
     CALLS_AT + ((call as usize * CLASSES_COUNT + class) * PLACES + place) * COUNTS
 }
 
-/// The word of the bytes to a node.
+/// The word that counts the bytes sent to a node.
 pub fn node_at(node: usize) -> usize {
     NODES_AT + node.min(NODES_MAX - 1)
 }

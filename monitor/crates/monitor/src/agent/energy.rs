@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Energy by powercap (`/sys/class/powercap`: Intel's and AMD's RAPL). Since Linux 5.10 only root may read
-//! the counters, as they tell of secrets; without the right there is an error, and the rest goes on.
+//! the counters, because they reveal secrets. Without the right there is an error, and the other sources go
+//! on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +9,13 @@ use std::path::Path;
 use super::links::{entries, file_name, text};
 use super::report::Part;
 
-/// Zones by their folder: the last value, and microjoules since this program's start.
+/// For each zone, by its folder: the last value, and the microjoules since this program's start.
 #[derive(Default)]
 pub struct Energy(BTreeMap<String, (u64, u64)>);
 
 impl Energy {
-    /// `root` is `/`, or a copy of what is below it. A counter begins anew at a zone's `max_energy_range_uj`.
+    /// Reads all zones. `root` is `/`, or a copy of the tree below it. A counter starts again at 0 after the
+    /// zone's `max_energy_range_uj`.
     pub fn read(&mut self, root: &Path) -> Result<Part, String> {
         let mut part = Part::default();
         let mut refused = String::new();
@@ -25,7 +27,7 @@ impl Energy {
                     refused = format!("{}: {error}", zone.join("energy_uj").display());
                     None
                 }
-                // A control type (`intel-rapl`) has none.
+                // A control type (`intel-rapl`) has no counter.
                 Err(_) => None,
             };
             let Some(value) = value else { continue };
@@ -38,7 +40,8 @@ impl Energy {
                 value.saturating_add(range).saturating_sub(*last)
             };
             (*last, *sum) = (value, sum.saturating_add(more));
-            // `intel-rapl:0` is a package; `intel-rapl:0:1` is a part of it, whose name repeats in each.
+            // `intel-rapl:0` is a package. `intel-rapl:0:1` is a part of it, and each package has parts of
+            // the same names.
             let of = folder.split(':').nth(1).filter(|_| folder.matches(':').count() > 1);
             let name = of.map_or(name.clone(), |package| format!("package-{package}/{name}"));
             part.counters.insert(format!("energy.{name}_uj"), *sum);

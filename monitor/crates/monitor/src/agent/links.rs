@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Links of this host by sysfs: InfiniBand, RoCE and Omni-Path ports (`/sys/class/infiniband`, a stable
 //! interface: Documentation/ABI/stable/sysfs-class-infiniband), and network interfaces (`/sys/class/net`).
-//! Reading needs no privilege, and asks no other host.
+//! Reading needs no privilege, and no other host is asked.
 
 use std::path::{Path, PathBuf};
 
 use super::report::Part;
 
-/// Links of one host, and counters of one link, that are read.
+/// The most links of one host, and the most counters of one link, that are read.
 const LINKS_MAX: usize = 128;
 const COUNTERS_MAX: usize = 200;
 
-/// `root` is `/`, or a copy of what is below it.
+/// Reads all links. `root` is `/`, or a copy of the tree below it.
 pub fn read(root: &Path, skip: &[String]) -> Result<Part, String> {
     let mut part = Part::default();
     for device in entries(&root.join("sys/class/infiniband")).into_iter().take(LINKS_MAX) {
@@ -23,7 +23,8 @@ pub fn read(root: &Path, skip: &[String]) -> Result<Part, String> {
         }
     }
     let all = entries(&root.join("sys/class/net"));
-    // Bridges and the ends of containers repeat what the cards carry; where there is no card they are all.
+    // Bridges and the ends of containers repeat what the cards carry. A host without a card has no other
+    // links.
     let has_card = all.iter().any(|net| net.join("device").exists());
     let meant =
         all.into_iter().filter(|net| file_name(net) != "lo" && (!has_card || net.join("device").exists()));
@@ -39,12 +40,12 @@ pub fn read(root: &Path, skip: &[String]) -> Result<Part, String> {
 fn rdma_port(part: &mut Part, name: &str, port: &Path) {
     let kind = match text(&port.join("link_layer")).as_deref() {
         Some("Ethernet") => "RoCE",
-        // Omni-Path's driver calls itself hfi1, and its link layer InfiniBand.
+        // Omni-Path's driver has the name hfi1, and gives InfiniBand as its link layer.
         _ if name.starts_with("hfi1_") => "Omni-Path",
         _ => "InfiniBand",
     };
     part.facts.insert(format!("{name}.kind"), kind.into());
-    // As `4: ACTIVE` and `100 Gb/sec (4X EDR)`.
+    // The files hold texts such as `4: ACTIVE` and `100 Gb/sec (4X EDR)`.
     if let Some(state) = text(&port.join("state")) {
         part.facts.insert(
             format!("{name}.state"),
@@ -59,11 +60,11 @@ fn rdma_port(part: &mut Part, name: &str, port: &Path) {
     }
     for folder in ["counters", "hw_counters"] {
         for (counter, value) in numbers(&port.join(folder)) {
-            // Data counters count words of four bytes.
+            // Counters of data count words of four bytes.
             let (counter, value) = match counter.as_str() {
                 "port_xmit_data" => ("sent_bytes".into(), value.saturating_mul(4)),
                 "port_rcv_data" => ("received_bytes".into(), value.saturating_mul(4)),
-                // A setting, and no count.
+                // A setting, not a count.
                 "lifespan" => continue,
                 _ => (counter, value),
             };
@@ -77,7 +78,7 @@ fn interface(part: &mut Part, name: &str, net: &Path) {
     if let Some(state) = text(&net.join("operstate")) {
         part.facts.insert(format!("{name}.state"), state);
     }
-    // Megabits a second; -1, or an error: nobody knows.
+    // The speed in megabits a second; -1 or an error if it is unknown.
     if let Some(speed) =
         text(&net.join("speed")).and_then(|text| text.parse::<f64>().ok()).filter(|speed| *speed > 0.0)
     {
@@ -93,13 +94,13 @@ fn interface(part: &mut Part, name: &str, net: &Path) {
     }
 }
 
-/// Files of a folder that hold a number. Some drivers refuse some of them.
+/// The files of a folder that hold a number. Some drivers refuse to let some of them be read.
 fn numbers(folder: &Path) -> Vec<(String, u64)> {
     let number = |path: PathBuf| Some((file_name(&path), text(&path)?.parse().ok()?));
     entries(folder).into_iter().take(COUNTERS_MAX).filter_map(number).collect()
 }
 
-/// The entries of a folder, in order; none: there is no such folder.
+/// The entries of a folder, in order; empty if there is no such folder.
 pub fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();

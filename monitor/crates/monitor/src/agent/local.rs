@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs of this host whose segment this user may open, through `outboard top --json`: the counters that their
-//! ranks keep anyway. Ranks do nothing for it.
+//! Jobs of this host whose segment this user may open, through `outboard top --json`. It reads the counters
+//! that ranks keep anyway, so ranks do no extra work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::command::output_of;
 use crate::job::{Job, Rank};
 
-/// What `outboard top --json` prints; of fields that it gets later nothing is needed here.
+/// What `outboard top --json` prints. Fields that it may get later are ignored.
 #[derive(Deserialize)]
 struct Printed {
     job: u32,
@@ -42,15 +42,15 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     Ok(printed.into_iter().filter_map(|job| described(job, &host)).collect())
 }
 
-/// Nothing: its processes have ended, so the job is ending.
+/// The job, or None if all of its processes have ended, so that the job is ending.
 fn described(job: Printed, host: &str) -> Option<Job> {
-    // Where no mpirun started it, its number is that of a rank, which may have ended.
+    // A job without an mpirun has the number of one of its ranks, and that rank may have ended.
     let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
     let (pid, facts) = pids.into_iter().find_map(|pid| Some((pid, Facts::of(pid)?)))?;
     let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
     let (name, first_inside) = first.map_or_else(Default::default, |first| (first.program, first.inside));
     Some(Job {
-        // A pid comes again; with its start it does not.
+        // The kernel uses a pid again; with the time of its start the id is unique.
         id: format!("{host}-{pid}-{}", facts.start / 1000),
         source: "mpirun",
         user: facts.user,
@@ -81,11 +81,11 @@ fn described(job: Printed, host: &str) -> Option<Job> {
     })
 }
 
-/// The processor time and memory of a process, as counters; nothing: it has ended, or is another user's.
+/// The processor time and memory of a process, as counters; empty if it has ended or belongs to another user.
 pub fn usage(pid: u32) -> Vec<(String, u64)> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");
-    // Fields 14 and 15, in ticks; the second field may hold anything.
+    // Fields 14 and 15, in ticks. They are counted from behind the second field, which may hold any letters.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
     let status = read("status");
@@ -100,14 +100,14 @@ pub fn usage(pid: u32) -> Vec<(String, u64)> {
     cpu.into_iter().chain(memory).collect()
 }
 
-/// What /proc tells of a process; empty where it tells nothing.
+/// What /proc shows of a process; fields that it does not show are empty.
 #[derive(Default)]
 struct Facts {
     program: String,
     user: String,
-    /// Milliseconds since 1970.
+    /// The time of its start in milliseconds since 1970.
     start: u64,
-    /// The job of a batch system, by its environment.
+    /// The batch job in which it runs, by its environment.
     inside: Option<String>,
 }
 
@@ -116,7 +116,8 @@ impl Facts {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let status = read("status");
         let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
-        // Field 22, in ticks since the machine's start; the second field may hold anything.
+        // Field 22, in ticks since the machine's start, counted from behind the second field, which may hold
+        // any letters.
         let stat = read("stat");
         let ticks = stat
             .rsplit_once(')')
@@ -145,7 +146,7 @@ impl Facts {
     }
 }
 
-/// A user's name from /etc/passwd; of users elsewhere the number.
+/// A user's name from /etc/passwd, or the number of a user who is not in it.
 pub fn name_of(uid: &str) -> String {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let found = passwd.lines().find_map(|line| {

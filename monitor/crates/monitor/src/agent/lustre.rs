@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lustre's statistics by `lctl get_param`, which finds them wherever a version keeps them: what a client
-//! did (`llite`: for its programs; `osc`, `mdc`: by requests to servers), and what a server did (`obdfilter`,
-//! `mdt`), also for each job (`job_stats`).
+//! Lustre's statistics by `lctl get_param`, which finds them in every version: what a client did (`llite`:
+//! for its programs; `osc`, `mdc`: by requests to servers), and what a server did (`obdfilter`, `mdt`), also
+//! for each job (`job_stats`).
 //!
-//! A line of statistics is `name count samples [unit] min max sum sumsq`, from `min` on only where there is
-//! more than a count (Lustre's manual, "Lustre Parameters"; wiki.lustre.org, "Lustre Statistics Guide").
+//! A line of statistics is `name count samples [unit] min max sum sumsq`. The part from `min` on is missing
+//! if there is only a count (Lustre's manual, "Lustre Parameters"; wiki.lustre.org, "Lustre Statistics
+//! Guide").
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,11 +22,11 @@ const PARAMETERS: [&str; 7] = [
     "obdfilter.*.job_stats",
     "mdt.*.job_stats",
 ];
-/// More jobs of a server are not told.
+/// The most jobs that one server reports.
 const JOBS_MAX: usize = 2000;
 
-/// Without `lctl` there is no Lustre. For what this host is not, client or server, it fails and prints the
-/// rest.
+/// Reads the statistics. A host without `lctl` has no Lustre. For parameters that this host does not have (a
+/// client's or a server's) `lctl` fails, but prints the others.
 pub fn read() -> Result<Part, String> {
     match run(Command::new("lctl").arg("get_param").args(PARAMETERS), b"") {
         Some(done) => Ok(of_text(&String::from_utf8_lossy(&done?.1))),
@@ -57,15 +58,16 @@ fn of_text(text: &str) -> Part {
     part
 }
 
-/// Where a parameter's lines go.
+/// The group of counters to which a parameter's lines belong.
 struct Group {
     prefix: String,
     is_of_jobs: bool,
 }
 
 impl Group {
-    /// As `llite.scratch-ffff8d0a9b3f8000.stats` or `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`: a
-    /// client's are summed over its servers. Nothing: none that was asked for.
+    /// The group of a parameter, or None if the parameter was not asked for. Names look like
+    /// `llite.scratch-ffff8d0a9b3f8000.stats` or `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's
+    /// counters are summed over its servers.
     fn of(parameter: &str) -> Option<Group> {
         let (kind, rest) = parameter.split_once('.')?;
         let (target, which) = rest.rsplit_once('.')?;
@@ -102,7 +104,8 @@ fn statistic(counters: &mut BTreeMap<String, u64>, prefix: &str, line: &str) {
     }
 }
 
-/// As `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
+/// Adds the values of one counter of a job: `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152
+/// }`.
 fn of_job(counters: &mut BTreeMap<String, u64>, name: &str, values: &str) {
     let value = |key: &str| {
         let pair = |pair: &str| {

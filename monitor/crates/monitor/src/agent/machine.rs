@@ -8,14 +8,14 @@ use super::links::text;
 use super::report::Part;
 use crate::command::output_of;
 
-/// `root` is `/`, or a copy of what is below it.
+/// Reads processors and memory. `root` is `/`, or a copy of the tree below it.
 pub fn read(root: &Path) -> Result<Part, String> {
     let read = |file: &str| text(&root.join("proc").join(file)).ok_or(format!("/proc/{file} cannot be read"));
     let mut part = Part::default();
     let stat = read("stat")?;
     let count = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
     part.gauge("cpu.count".into(), count as f64);
-    // user nice system idle iowait irq softirq steal; guests are in user already.
+    // The columns are user nice system idle iowait irq softirq steal; the time of guests is part of user.
     let ticks: Vec<u64> = stat
         .lines()
         .next()
@@ -46,7 +46,7 @@ pub fn read(root: &Path) -> Result<Part, String> {
     Ok(part)
 }
 
-/// NVIDIA's GPUs, by `nvidia-smi`. Without it there are none.
+/// NVIDIA's GPUs, by `nvidia-smi`. A host without this program has none.
 pub fn gpus() -> Result<Part, String> {
     const ASKED: &str =
         "--query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu";
@@ -56,7 +56,7 @@ pub fn gpus() -> Result<Part, String> {
     }
 }
 
-/// A line for each GPU. What a GPU cannot tell is `[N/A]`.
+/// Reads one line for each GPU. A value that a GPU does not have is `[N/A]`.
 fn of_smi(text: &str) -> Part {
     const MIB: f64 = 1048576.0;
     let mut part = Part::default();

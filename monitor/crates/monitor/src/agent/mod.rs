@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a host tells of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
-//! asks its own host so; `outboard monitor agent` sends the same from another host to the collector.
+//! What a host reports of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
+//! reads its own host in this way. `outboard monitor agent` sends the same from another host to the
+//! collector.
 //!
-//! Each source has a thread: one that hangs (a dead adapter, a file system that is away) is named in the
-//! report, and the others go on. Counters only grow, so a report that is lost costs resolution, not sums.
+//! Each source has a thread. If one hangs (a dead adapter, a file system that is away), the report names it
+//! and contains the others. Counters only grow, so a lost report costs resolution, not sums.
 
 mod energy;
 mod links;
@@ -23,17 +24,17 @@ pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature}
 
 use crate::time::now_ms;
 
-/// How long a report waits for its sources, at most.
+/// The longest time that a report waits for its sources.
 const WAIT: Duration = Duration::from_secs(5);
 
 type Answer = Result<Part, String>;
 
-/// A source in its thread.
+/// One source of figures, which a thread reads.
 struct Source {
     name: &'static str,
     ask: SyncSender<()>,
     answers: Receiver<Answer>,
-    /// Since when it owes an answer.
+    /// The time of the question that the thread has not answered yet.
     silent: Option<Instant>,
 }
 
@@ -51,11 +52,11 @@ impl Source {
         Source { name, ask, answers, silent: None }
     }
 
-    /// Asks, unless it still owes an answer: a late one is better than none.
+    /// Asks the thread, unless it still has to answer the last question: a late answer is better than none.
     fn ask(&mut self) {
         if self.silent.is_none() {
             self.silent = Some(Instant::now());
-            // It has answered the question before, so there is room for this one.
+            // The thread has taken the question before, so there is room for this one.
             let _ = self.ask.try_send(());
         }
     }
@@ -78,7 +79,7 @@ impl Source {
 pub struct Sources(Vec<Source>);
 
 impl Sources {
-    /// Starts all but those that `skip` names; a link (`eth0`, `mlx5_0/1`) can be named there, too.
+    /// Starts all sources except those that `skip` names. `skip` may also name links (`eth0`, `mlx5_0/1`).
     pub fn start(skip: &[String]) -> Sources {
         let root = Path::new("/");
         let links_skipped = skip.to_vec();
@@ -96,7 +97,7 @@ impl Sources {
         Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
     }
 
-    /// What the host is doing now; `interval_s` is when the next report will come.
+    /// Makes a report of what the host is doing now. The next report comes after `interval_s`.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
         let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
         self.0.iter_mut().for_each(Source::ask);
@@ -119,7 +120,7 @@ impl Sources {
     }
 }
 
-/// This host's name, as its jobs' ranks have it.
+/// This host's name, as the ranks of its jobs report it.
 pub fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

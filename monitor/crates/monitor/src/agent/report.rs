@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// So many names a report may have, and characters a name or a text.
+/// The most names in a report, and the most characters of a name or a text.
 const NAMES_MAX: usize = 20_000;
 const CHARS_MAX: usize = 256;
 const JOBS_MAX: usize = 1000;
 const RANKS_MAX: usize = 10_000;
 const INTERVAL_S_MAX: u64 = 3600;
 
-/// What one or more sources tell. Names have the form `group.quantity`, as `eth0.sent_bytes`.
+/// The figures of one or more sources. Names have the form `group.quantity`, such as `eth0.sent_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// What has a value now.
+    /// Values of this moment.
     pub gauges: BTreeMap<String, f64>,
-    /// What only grows, since some start.
+    /// Values that only grow, counted from some start.
     pub counters: BTreeMap<String, u64>,
-    /// Words, as a link's state.
+    /// Texts, such as the state of a link.
     pub facts: BTreeMap<String, String>,
     pub jobs: Vec<Job>,
     /// What a file system's server did for each job, by the job's id.
@@ -33,10 +33,10 @@ pub struct Part {
 #[serde(default)]
 pub struct Report {
     pub host: String,
-    /// Milliseconds since 1970, by the host's clock.
+    /// The time in milliseconds since 1970, by the host's clock.
     pub at: u64,
     pub interval_s: u64,
-    /// Sources that could not be read, and why.
+    /// Sources that could not be read, each with the reason.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
     pub part: Part,
@@ -63,8 +63,8 @@ impl Part {
 }
 
 impl Report {
-    /// A report in JSON from `host`, which is known to be its sender: it speaks of itself only. An error says
-    /// why it is refused.
+    /// Reads a report in JSON. Its sender is known to be `host`, so the report may name no other host. An
+    /// error is the reason why the report is refused.
     pub fn read(host: &str, body: &[u8]) -> Result<Report, String> {
         let mut report: Report =
             serde_json::from_slice(body).map_err(|error| format!("no report: {error}"))?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard monitor agent`: sends this host's reports to the collector.
 //!
-//! A report is signed (HMAC-SHA-256) with a key that is this host's alone, made from a secret of the
-//! collector and the host's name. So the collector keeps no list, the key never travels, and who has taken
-//! one host speaks for no other.
+//! Each report is signed (HMAC-SHA-256) with a key of this host, which is made from a secret of the collector
+//! and the host's name. So the collector keeps no list of keys, the key never travels, and an attacker who
+//! has taken one host cannot report for another.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ impl Agent {
         Ok(Agent { to, key: key.trim().into(), host, config: config.clone(), http })
     }
 
-    /// Sends for good. What fails is said once, and the next report follows in its time.
+    /// Sends reports for as long as the program runs. A failure is printed once, and the next report follows
+    /// at its time.
     pub fn run(self) -> ! {
         let mut sources = Sources::start(&self.config.skip);
         let mut said = String::new();
@@ -82,22 +83,23 @@ impl Agent {
     }
 }
 
-/// The report of this host, for people.
+/// Prints the report of this host for people.
 pub fn print(config: &Config) -> Result<String, String> {
     let mut sources = Sources::start(&config.skip);
     let host = config.host.clone().unwrap_or_else(own_name);
-    // Most sources tell what only grows; the first question is the second one's beginning.
+    // Most sources count from some start, so the figures are the difference between two reports.
     let report = sources.report(&host, config.interval_s);
     serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
 }
 
 /// Headers of a report.
 pub const HOST: &str = "outboard-host";
-/// When it was made, and the signature of that and of the body's length: so a stranger's body is not read.
+/// When the report was made, with a signature of this time and the body's length, so that the body of a
+/// stranger is not read.
 pub const BEGIN: &str = "outboard-begin";
 pub const SIGNATURE: &str = "outboard-signature";
 
-/// The key of one host, from the collector's secret.
+/// The key of one host, made from the collector's secret.
 pub fn host_key(secret: &str, host: &str) -> String {
     signature(secret, format!("outboard-monitor host {host}").as_bytes())
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Programs of any MPI under `liboutboard_watch.so`, by the pages of their processes in /dev/shm
-//! (`crates/watch_page`). A page is a stranger's word: whose it is, the file's owner tells.
+//! (`crates/watch_page`). The contents of a page are not trusted; the owner of the file says whose process it
+//! is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -16,7 +17,7 @@ use crate::job::{Job, Rank};
 use crate::time::now_ms;
 
 const FOLDER: &str = "/dev/shm";
-/// More processes of one host are not read.
+/// The most processes of one host whose pages are read.
 const PAGES_MAX: usize = 4096;
 const PLACE_NAMES: [&str; PLACES] = ["near", "far"];
 
@@ -26,7 +27,7 @@ struct Page {
     uid: u32,
 }
 
-/// The last pages of processes whose job goes on without them, by world.
+/// For each world with running processes, the last pages of the processes that have ended.
 #[derive(Default)]
 pub struct Watched(BTreeMap<u64, Vec<Page>>);
 
@@ -46,7 +47,8 @@ impl Watched {
         Ok(self.joined(pages))
     }
 
-    /// The jobs of these pages, each with its processes that have ended: once more after the last has.
+    /// The jobs of these pages, each with its ended processes. A job is listed once more after its last
+    /// process has ended.
     fn joined(&mut self, pages: Vec<(Page, bool)>) -> Vec<Job> {
         let mut worlds: BTreeMap<u64, (Vec<Page>, bool)> = BTreeMap::new();
         for (page, is_over) in pages {
@@ -68,11 +70,12 @@ impl Watched {
     }
 }
 
-/// Reads a page, says that somebody does, and removes it if its process is over; whether it is.
+/// Reads a page, notes in it that a reader is there, and removes the file if its process is over. Returns the
+/// page, and whether its process is over.
 fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    // Another user's, or just gone.
+    // The file belongs to another user, or has just gone.
     let file = options.open(path).ok()?;
     let facts = file.metadata().ok()?;
     let is_alive = Path::new(&format!("/proc/{pid}")).exists();
@@ -88,10 +91,10 @@ fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
     let is_over = !is_alive || is_page && page.head(Head::State) == 2;
     if is_over {
         page.words[Head::State as usize] = 2;
-        // Another reader may have done it.
+        // Another reader may have removed it already.
         let _ = std::fs::remove_file(path);
     } else if is_page {
-        // Without this word the process removes the page itself.
+        // Without this word the process removes the file itself.
         let _ = file.write_all_at(&now_ms().to_ne_bytes(), Head::Seen as u64 * 8);
     }
     is_page.then_some((page, is_over))
@@ -109,7 +112,8 @@ impl Page {
         String::from_utf8_lossy(&bytes).chars().filter(|char| !char.is_control()).collect()
     }
 
-    /// What it counted, by names like the library's own counters. `hosts`: the nodes' names.
+    /// The page's counts, under names like those of the library's counters. `hosts` has the names of the
+    /// nodes.
     fn counters(&self, hosts: &HashMap<u64, String>) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let mut add = |name: String, value: u64| {
@@ -142,7 +146,8 @@ impl Page {
     }
 }
 
-/// The processes of one world on this host. Nothing: they are of several users, so somebody lies.
+/// The processes of one world on this host, or None if they belong to several users, so that a page is
+/// forged.
 fn described(pages: &[Page]) -> Option<Job> {
     let first = pages.first()?;
     if pages.iter().any(|page| page.uid != first.uid) {
@@ -172,7 +177,7 @@ fn described(pages: &[Page]) -> Option<Job> {
         ranks_count: first.head(Head::Size).min(u32::MAX.into()) as u32,
         ranks,
         state: "RUNNING".into(),
-        // A time that JavaScript and ClickHouse can read.
+        // A number that JavaScript and ClickHouse can read as a time.
         start: pages.iter().map(|page| page.head(Head::Start)).min()?.min(now_ms()),
         inside: (first.head(Head::Slurm) != 0).then(|| format!("slurm/{}", first.head(Head::Slurm))),
         ..Job::default()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Criteria: metric, comparison, threshold, for how long, and where. Administrators make them in the page.
+//! Criteria: a metric, a comparison, a threshold, a duration, and what is watched. Administrators make them
+//! in the page.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
@@ -20,21 +21,21 @@ pub enum Comparison {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Criterion {
-    /// 0: a new one.
+    /// The number of the criterion; 0 for a new one.
     #[serde(default)]
     pub id: i64,
     pub name: String,
     pub metric: String,
     pub comparison: Comparison,
     pub threshold: f64,
-    /// Raised once it has held for so long without a break.
+    /// An alert is raised once the criterion has held for this time without a break.
     pub for_s: u32,
-    /// Cleared once it has not held for so long.
+    /// An alert is cleared once the criterion has not held for this time.
     pub clear_s: u32,
-    /// A part of a node's name, its rack, or a job's name; empty: everything.
+    /// A part of a node's name, a rack, or a job's name; if it is empty, everything is watched.
     #[serde(default)]
     pub target: String,
-    /// Names of `[[notify]]`.
+    /// The names of the `[[notify]]` sections that get the alerts.
     #[serde(default)]
     pub channels: Vec<String>,
     pub is_on: bool,
@@ -79,7 +80,7 @@ impl Criterion {
     }
 }
 
-/// What a new monitor watches.
+/// The criteria of a new monitor.
 fn first() -> Vec<Criterion> {
     let row = |name: &str, metric: &str, threshold, for_s, clear_s| Criterion {
         name: name.into(),
@@ -106,7 +107,7 @@ pub fn all(control: &Control) -> Result<Vec<Criterion>, String> {
             let mut found = db.prepare("SELECT id, words FROM criteria ORDER BY id")?;
             let rows = found.query_map([], |row| {
                 let (id, words): (i64, String) = (row.get(0)?, row.get(1)?);
-                // One that a newer program wrote is not ours to understand.
+                // A criterion that a newer program wrote is left alone.
                 Ok(serde_json::from_str::<Criterion>(&words).ok().map(|one| Criterion { id, ..one }))
             })?;
             Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>())
@@ -115,7 +116,7 @@ pub fn all(control: &Control) -> Result<Vec<Criterion>, String> {
     read()
 }
 
-/// Gives a monitor that never had a criterion its first ones.
+/// Writes the first criteria of a monitor that never had one.
 pub fn begin(control: &Control) -> Result<(), String> {
     control.with(|db| {
         let had: i64 =
@@ -139,7 +140,7 @@ fn put(db: &rusqlite::Connection, criterion: &Criterion) -> rusqlite::Result<usi
     db.execute("INSERT OR REPLACE INTO criteria VALUES (?, ?, ?)", params![id, criterion.name, words])
 }
 
-/// Adds a criterion, or puts it in the place of the one with its number.
+/// Adds a criterion, or replaces the one with its number.
 pub fn add(control: &Control, criterion: &Criterion, channels: &[Notify], who: &str) -> Result<(), String> {
     criterion.check(channels)?;
     let is_added = control.with(|db| {

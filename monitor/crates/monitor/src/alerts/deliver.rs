@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How people are told: by mail, a webhook, or a command. A message waits in `control.db` until its channel
-//! has taken it, and is tried again with growing pauses; what is given up is counted and said.
+//! Delivery of alerts: by mail, a webhook, or a command. A message waits in `control.db` until its channel
+//! has taken it. It is tried again after growing pauses; a message that is given up is counted and reported.
 //!
-//! Channels are of the configuration, not of the page: who reaches the page can start no program.
+//! Channels come from the configuration, not from the page, so a visitor of the page can start no program.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +19,10 @@ use crate::config::{Mail, Notify};
 use crate::control::Control;
 use crate::time::now_ms;
 
-/// A message names so many alerts, and the number of the others.
+/// The most alerts that a message names; for the others it gives their number.
 const EVENTS_MAX: usize = 50;
 const TRIES_MAX: u32 = 8;
-/// The pause after the first failure; each is twice the one before.
+/// The pause after the first failure. Each pause is twice as long as the last.
 const PAUSE_MS: i64 = 15_000;
 
 /// What became of the messages since the start.
@@ -57,7 +57,7 @@ pub fn enqueue(
 }
 
 impl Deliver {
-    /// Delivers for good.
+    /// Delivers messages for as long as the monitor runs.
     pub fn run(self) {
         loop {
             if let Err(why) = self.round() {
@@ -113,7 +113,8 @@ impl Deliver {
         Ok(())
     }
 
-    /// By all ways of a channel. If one fails all are tried again: twice told is better than never.
+    /// Sends by all addresses of a channel. If one fails, all are tried again: a message that comes twice is
+    /// better than one that never comes.
     fn send(&self, channel: &Notify, body: &str) -> Result<(), String> {
         if let Some(url) = &channel.webhook {
             post(url, body)?;
@@ -162,7 +163,7 @@ impl Deliver {
     }
 }
 
-/// An alert in one line.
+/// One alert as a line of text.
 fn line(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     format!("{}: {}: {}", text("state"), text("subject"), text("text"))

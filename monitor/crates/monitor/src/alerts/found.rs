@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where a criterion holds now. A port is always told with the port at its other end.
+//! What a criterion holds for now. A port is always shown with the port at the other end of its link.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,19 +14,19 @@ use crate::live::Now;
 use crate::store::Written;
 use crate::time::now_ms;
 
-/// Where a criterion holds.
+/// Something for which a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// The same thing has the same key in the next sweep.
+    /// The key of the thing, which is the same in every sweep.
     pub key: String,
     pub subject: String,
     pub text: String,
-    /// Of a job: its source and id.
+    /// The source and id of the job, if the thing is a job.
     pub source: String,
     pub job: String,
 }
 
-/// One end of a link, with the words that people know it by.
+/// One end of a link, under the names that people use for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct End {
     guid: u64,
@@ -47,20 +47,20 @@ struct Link {
     speed: String,
 }
 
-/// All links that were ever seen and not replaced by others: one that is missing is lost, until an
-/// administrator says that it shall be.
+/// All links that were ever seen and not replaced by others. A link that is missing is lost, until an
+/// administrator says that it was removed on purpose.
 #[derive(Default)]
 pub struct Links {
     known: BTreeMap<String, Link>,
     /// The link of a port, and which of its ends the port is.
     of_port: HashMap<(u64, u8), (String, usize)>,
-    /// The picture that was learnt last.
+    /// The version of the topology that was learnt last.
     version: u64,
     is_changed: bool,
 }
 
 impl Links {
-    /// Those of before; what cannot be read will be seen again.
+    /// Reads the links that earlier sweeps have stored. A link that cannot be read will be learnt again.
     pub fn read(control: &Control) -> Links {
         let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;
@@ -98,7 +98,7 @@ impl Links {
         if self.known.get(&key) == Some(&link) {
             return;
         }
-        // Whatever was plugged in there before is not lost: it was replaced.
+        // The links that were at these ports before are not lost: this link replaces them.
         for end in &link.ends {
             if let Some((old, _)) = self.of_port.get(&(end.guid, end.port)).cloned()
                 && old != key
@@ -113,8 +113,8 @@ impl Links {
         self.is_changed = true;
     }
 
-    /// An administrator says that a link shall not be there any more, or another is in its place. False: no
-    /// such link is known.
+    /// Forgets a link that an administrator has removed on purpose or replaced. Returns false if no such link
+    /// is known.
     pub fn forget(&mut self, key: &str) -> bool {
         let Some(link) = self.known.remove(key) else { return false };
         for end in &link.ends {
@@ -151,7 +151,7 @@ fn key(link: &Link) -> String {
     format!("link {:016x} {} {:016x} {}", from.guid, from.port, to.guid, to.port)
 }
 
-/// Where a criterion holds.
+/// Finds everything for which a criterion holds.
 pub fn found(
     criterion: &Criterion,
     metric: &Metric,
@@ -220,7 +220,7 @@ fn lost(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
         .collect();
     let found = links.known.iter().filter(|(_, link)| {
         let [from, to] = &link.ends;
-        // One end at least must be there to say that its port has no link.
+        // A port can only report a missing link if the node of at least one end is there.
         link.ends.iter().any(|end| nodes.contains(&end.guid))
             && !link.ends.iter().any(|end| there.contains(&(end.guid, end.port)))
             && is_meant(criterion, &[from, to])
@@ -235,7 +235,7 @@ fn lost(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
 }
 
 fn unreachable(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
-    // The ports that lead to a node, by its GUID; of a node that was never seen, the port itself.
+    // The ports that lead to a node, by its GUID. For a node that was never seen, the port stands for itself.
     let mut away: BTreeMap<String, (String, Vec<&End>)> = BTreeMap::new();
     for (guid, port) in &now.unanswered {
         match links.of(*guid, *port) {
@@ -275,7 +275,7 @@ fn hosts(criterion: &Criterion, now: &Now) -> Vec<Found> {
         let is_unreachable = host.is_unreachable(at);
         let (value, text) = match criterion.metric.as_str() {
             "host_unreachable" => (Some(f64::from(u8::from(is_unreachable))), String::new()),
-            // What a host that is away did last is not what it does now.
+            // The last figures of a host that is away are not its present ones.
             _ if is_unreachable => return None,
             "cpu_use" => {
                 (host.cpu(), host.cpu().map_or_else(String::new, |value| measured(criterion, value)))
@@ -369,7 +369,7 @@ mod tests {
         topology
             .links
             .retain(|link| !is_gone(link) && node.is_none_or(|at| link.from != at && link.to != at));
-        // Indices of others must stay: a node that is away has another name.
+        // The indices of other nodes must stay, so a node that is away gets another name.
         if let Some(at) = node {
             topology.nodes[at].guid = format!("{:016x}", 0xffff);
         }
@@ -393,7 +393,7 @@ mod tests {
         };
         let none = Sample { since: [0; COUNTERS.len()], sent: None, received: Some(0.1), ..sample.clone() };
         now.swept(vec![sample]);
-        // A sweep that comes before the look takes nothing away.
+        // A sweep before the look changes no result.
         now.swept(vec![none]);
         let expected =
             ("leaf port 3 (other end: n3 port 1)".to_string(), "symbol_errors is 12 in 20 s".to_string());
@@ -416,7 +416,7 @@ mod tests {
         links.learn(&gone);
         let lost = holds(&criterion, &gone, &links);
         assert_eq!(lost, [("leaf port 8 – spine port 2".into(), "the link is down; it was 4x EDR".into())]);
-        // Its port is up, and nobody answers behind it: that is another thing.
+        // The port is up, and no node answers behind it: this is another fault.
         gone.unanswered = vec![(2, 8)];
         assert!(holds(&criterion, &gone, &links).is_empty());
         let mut topology = (*gone.topology).clone();
@@ -442,7 +442,7 @@ mod tests {
             Now { unreachable: BTreeSet::from([1]), topology: before.topology.clone(), ..Now::default() };
         let expected = "spine (behind leaf port 7, leaf port 8)";
         assert_eq!(holds(&criterion, &away, &links)[0].0, expected);
-        // The next discovery no longer finds it.
+        // The next discovery does not find it any more.
         away = without(&before, Some(0), |_| false);
         away.unanswered = vec![(2, 7), (2, 8)];
         links.learn(&away);

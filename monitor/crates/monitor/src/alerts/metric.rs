@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a criterion can be about.
+//! The metrics that a criterion can name.
 
 use serde::Serialize;
 
-/// What a metric is measured of.
+/// What kind of thing a metric is measured of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
@@ -19,7 +19,7 @@ pub enum Of {
 pub struct Metric {
     pub name: &'static str,
     pub of: Of,
-    /// How a value reads.
+    /// The unit in which a value is shown.
     pub unit: &'static str,
     pub doc: &'static str,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Alerts: what people want to be told of (`criteria.rs`), what there is to measure (`metric.rs`), where it
-//! holds (`found.rs`), and how they are told (`deliver.rs`).
+//! Alerts: what people want to watch (`criteria.rs`), what can be measured (`metric.rs`), what a criterion
+//! holds for (`found.rs`), and how people are notified (`deliver.rs`).
 //!
-//! An alert is raised when what a criterion says has held for long enough, acknowledged by a person, and
-//! cleared when it has not held for long enough. `Watch` decides that; it knows no database and no clock.
+//! An alert is raised when a criterion has held for long enough, acknowledged by a person, and cleared when
+//! the criterion has not held for long enough. `Watch` decides this; it knows no database and no clock.
 
 mod criteria;
 mod deliver;
@@ -32,11 +32,11 @@ pub use metric::METRICS;
 use metric::Of;
 use watch::{Change, Watch};
 
-/// How often jobs and the monitor itself are looked at; ports are with every sweep.
+/// How often jobs and the monitor itself are examined; ports are examined with every sweep.
 const EVERY: Duration = Duration::from_secs(1);
-/// So many alerts are kept after they were cleared.
+/// How many cleared alerts are kept.
 const CLEARED_MAX: i64 = 20_000;
-/// So many of them are shown.
+/// How many cleared alerts are shown.
 const SHOWN_MAX: i64 = 500;
 
 /// The thread that watches.
@@ -48,7 +48,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches for good.
+    /// Watches for as long as the monitor runs.
     pub fn run(self) {
         let (mut watch, mut sweep, mut said) = (Watch::default(), None, String::new());
         loop {
@@ -61,8 +61,9 @@ impl Watcher {
         }
     }
 
-    /// One look; `sweep` is the last one seen. After a failure it is nothing: then the look begins from what
-    /// is written, and takes the same sweep again, so that nothing is lost and nothing told twice.
+    /// One look. `sweep` is the last sweep that was examined, or None after a failure. The look then starts
+    /// from what is stored and examines the same sweep again, so that no alert is lost and none is reported
+    /// twice.
     fn round(&self, watch: &mut Watch, sweep: &mut Option<u64>) -> Result<(), String> {
         let last = sweep.take();
         if last.is_none() {
@@ -72,7 +73,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The open alerts as they are written: number, criterion and key.
+    /// The open alerts that are stored: number, criterion and key.
     fn open(&self) -> Result<Vec<(i64, i64, String)>, String> {
         self.control.read(|db| {
             let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
@@ -81,7 +82,8 @@ impl Watcher {
         })
     }
 
-    /// Looks at what is known now, and writes what has changed; the number of the sweep that was seen.
+    /// Examines the present state and writes what has changed. Returns the number of the sweep that was
+    /// examined.
     fn look(&self, watch: &mut Watch, last: u64) -> Result<u64, String> {
         let criteria = criteria(&self.control)?;
         let written = self.writer.written();
@@ -99,7 +101,7 @@ impl Watcher {
             }
             for criterion in criteria.iter().filter(|criterion| criterion.is_on) {
                 let Some(metric) = criterion.metric() else { continue };
-                // Between two sweeps nothing is known that was not before.
+                // Between two sweeps the figures of ports and links stay the same.
                 if !matches!(metric.of, Of::Host | Of::Job | Of::Monitor) && !has_swept {
                     continue;
                 }
@@ -123,7 +125,7 @@ impl Watcher {
         written.map(|()| sweep)
     }
 
-    /// Notes what has changed, and one message for each channel that shall be told.
+    /// Stores what has changed, and one message for each channel that gets alerts.
     fn write(&self, watch: &mut Watch, criteria: &[Criterion], changes: &[Change]) -> Result<(), String> {
         let at = now_ms() as i64;
         let mut raised = Vec::new();
@@ -201,13 +203,13 @@ pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, Str
     })?;
     let is_seen = |source: &str, id: &str| {
         let is_it = |job: &&Job| job.source == source && job.id == id;
-        // A job that is no longer known has no owner to show it to.
+        // A job that is no longer known has no owner who could see it.
         id.is_empty() || who.sees(now.jobs.iter().find(is_it).unwrap_or(&Job::default()))
     };
     Ok(rows.into_iter().filter(|(source, job, _)| is_seen(source, job)).map(|(.., value)| value).collect())
 }
 
-/// False: there is no such alert that is open.
+/// Acknowledges an alert. Returns false if no alert with this number is open.
 pub fn acknowledge(control: &Control, id: i64, who: &str) -> Result<bool, String> {
     let done = control.with(|db| {
         let sql = "UPDATE alerts SET acknowledged = ?, acknowledged_by = ? WHERE id = ? AND cleared IS NULL \
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
     use crate::people::Role;
 
-    /// Runs `work` with a database that takes and shows no alerts.
+    /// Runs `work` with a database that can neither store nor show alerts.
     fn without_alerts(control: &Control, work: impl FnOnce()) {
         control.with(|db| db.execute_batch("ALTER TABLE alerts RENAME TO away")).unwrap();
         work();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! When an alert is raised and when it is cleared, without clock or database.
+//! When an alert is raised and when it is cleared, without a clock or a database.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::criteria::Criterion;
 use super::found::Found;
 
-/// So many alerts one criterion may have open; more would tell nobody more.
+/// The most alerts that one criterion may have open; more would be of no use to anybody.
 const OPEN_MAX: usize = 2000;
 
 pub enum Change {
@@ -27,23 +27,23 @@ impl Change {
 struct Held {
     since: Instant,
     last: Instant,
-    /// The alert, once there is one.
+    /// The number of the alert, once it is raised.
     alert: Option<i64>,
 }
 
-/// By criterion and what it is about.
+/// What is held, by criterion and by the key of what was found.
 #[derive(Default)]
 pub struct Watch(HashMap<i64, HashMap<String, Held>>);
 
 impl Watch {
-    /// An alert is open: it was just raised, or it is of an earlier program.
+    /// Takes an alert as open: it was just raised, or an earlier program raised it.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
         held.entry(key).or_insert(Held { since: at, last: at, alert: None }).alert = Some(id);
     }
 
-    /// These alerts are open and no others: number, criterion and key. How long what is not told yet has held
-    /// stays known.
+    /// Takes these alerts (number, criterion and key) as open, and no others. Conditions that hold and have
+    /// no alert yet keep the time since when they hold.
     pub fn reopen(&mut self, open: Vec<(i64, i64, String)>, at: Instant) {
         for held in self.0.values_mut().flat_map(HashMap::values_mut) {
             held.alert = None;
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// The alerts of criteria that are gone or off.
+    /// Clears the alerts of criteria that are gone or off.
     pub fn withdraw(&mut self, criteria: &[Criterion]) -> Vec<Change> {
         let is_on = |id: i64| criteria.iter().any(|criterion| criterion.id == id && criterion.is_on);
         let mut changes = Vec::new();
@@ -68,7 +68,7 @@ impl Watch {
         changes
     }
 
-    /// What follows from where a criterion holds now.
+    /// Returns what changes, given everything for which a criterion holds now.
     pub fn see(&mut self, criterion: &Criterion, found: Vec<Found>, at: Instant) -> Vec<Change> {
         let (id, held) = (criterion.id, self.0.entry(criterion.id).or_default());
         let mut changes = Vec::new();
@@ -84,7 +84,7 @@ impl Watch {
         }
         let quiet = Duration::from_secs(criterion.clear_s.into());
         held.retain(|_, one| match one.alert {
-            // It has to hold without a break.
+            // An alert is raised only for a condition that holds without a break.
             None => one.last == at,
             Some(alert) if one.last != at && at - one.last >= quiet => {
                 changes.push(Change::Cleared { criterion: id, id: alert });
@@ -104,7 +104,8 @@ mod tests {
         vec![Found { key: key.into(), ..Found::default() }]
     }
 
-    /// What changes at each second of a story: a letter is something that holds, a point is nothing.
+    /// The changes at each second of a story. In the story a letter is something that holds, and a point is
+    /// nothing.
     fn told(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);
         let step = |(second, letter): (usize, char)| {

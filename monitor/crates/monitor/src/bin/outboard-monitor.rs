@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    // A thread that panics ends the process, which systemd starts anew; otherwise what it collected would be
-    // missing in silence.
+    // A thread that panics ends the process, and systemd starts it again. Otherwise the figures of that
+    // thread would be missing without a word.
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         say(panic);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters of ports: one sweep over all of them, and what happened since the sweep before.
+//! Counters of ports: one sweep over all of them, and what happened since the last sweep.
 //!
-//! A counter stops at its highest value instead of wrapping; a driver, a subnet manager, or a person may
-//! clear it; a reboot clears all of a node. A sample says so in its flags, and claims no difference that it
-//! does not know.
+//! A counter stops at its highest value and does not wrap. A driver, a subnet manager, or a person may clear
+//! it, and a reboot clears all counters of a node. The flags of a sample report this, and a difference that
+//! is unknown is not claimed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -12,14 +12,14 @@ use super::discover::{Fabric, Node};
 use super::exchange::{Exchange, Wire};
 use super::mad::{Attribute, Data, Failure, Kind, PerformanceInfo, Request, Target, field};
 
-/// A counter, and where the two attributes hold it.
+/// A counter, and its position in the two attributes.
 pub struct Counter {
     pub name: &'static str,
-    /// In PortCountersExtended: 64 bits from this byte on.
+    /// The first byte of its 64 bits in PortCountersExtended.
     extended: usize,
-    /// In PortCounters: the first bit and how many.
+    /// Its first bit in PortCounters, and the number of its bits.
     basic: (usize, u32),
-    /// What one of the hardware's units is.
+    /// The amount that one unit of the hardware stands for.
     scale: u64,
     pub is_error: bool,
 }
@@ -33,12 +33,12 @@ const fn traffic(name: &'static str, extended: usize, basic: (usize, u32), scale
 }
 
 pub const COUNTERS: [Counter; 17] = [
-    // Data is counted in words of 4 bytes.
+    // Counters of data count words of 4 bytes.
     traffic("xmit_bytes", 8, (192, 32), 4),
     traffic("rcv_bytes", 16, (224, 32), 4),
     traffic("xmit_packets", 24, (256, 32), 1),
     traffic("rcv_packets", 32, (288, 32), 1),
-    // Ticks in which the port had data to send and no credit.
+    // The counter counts ticks in which the port had data to send and no credit.
     traffic("xmit_wait", 168, (320, 32), 1),
     counter("symbol_errors", 72, (32, 16)),
     counter("link_recoveries", 80, (48, 8)),
@@ -55,31 +55,31 @@ pub const COUNTERS: [Counter; 17] = [
 ];
 pub const XMIT_BYTES: usize = 0;
 pub const RCV_BYTES: usize = 1;
-/// How many of the first counters have 64 bits wherever PortCountersExtended is.
+/// The number of counters, from the first on, that have 64 bits wherever PortCountersExtended exists.
 const ALWAYS_EXTENDED: usize = 4;
 const XMIT_WAIT: usize = 4;
 
 pub type Values = [u64; COUNTERS.len()];
 
-/// Nothing before it to compare with: the differences are 0.
+/// Flag: there is no earlier sample to compare with, so the differences are 0.
 pub const FIRST: u8 = 1;
-/// A counter was cleared: what it counts now is the least that happened.
+/// Flag: a counter was cleared, so its present value is the least that happened.
 pub const RESET: u8 = 2;
-/// With RESET: the node was away in between.
+/// Flag, with RESET: the node was away in between.
 pub const REBOOT: u8 = 4;
-/// A counter stands at its highest value: more may have happened.
+/// Flag: a counter stands at its highest value, so more may have happened.
 pub const LATCHED: u8 = 8;
 
-/// What happened at a port since the sweep before.
+/// What happened at a port since the last sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub node: u64,
     pub port: u8,
-    /// Measured between the answers of the two sweeps.
+    /// The time between the answers of the two sweeps.
     pub seconds: f64,
     pub flags: u8,
     pub since: Values,
-    /// Of what the link can carry, 0 to 1. Nothing: not known.
+    /// The share of what the link can carry, from 0 to 1, or None if it is unknown.
     pub sent: Option<f32>,
     pub received: Option<f32>,
 }
@@ -90,7 +90,7 @@ impl Sample {
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// Adds what happened since. Of uses the higher one stays.
+    /// Adds a later sample. The higher of the two shares stays.
     pub fn join(&mut self, newer: &Sample) {
         for (sum, value) in self.since.iter_mut().zip(newer.since) {
             *sum = sum.saturating_add(value);
@@ -103,7 +103,7 @@ impl Sample {
     }
 }
 
-/// What a sweep found.
+/// The results of a sweep.
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub samples: Vec<Sample>,
@@ -111,7 +111,7 @@ pub struct Sweep {
     pub unreachable: BTreeSet<u64>,
 }
 
-/// A port's counters as they stood.
+/// A port's counters at one moment.
 #[derive(Clone, Debug)]
 struct Reading {
     at: Instant,
@@ -119,7 +119,7 @@ struct Reading {
     latched: bool,
 }
 
-/// The counters of all ports as the last sweep found them.
+/// The counters of all ports, as the last sweep found them.
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,
@@ -127,7 +127,7 @@ pub struct Counters {
     away: BTreeSet<u64>,
 }
 
-/// A port while its answers come in.
+/// A port whose answers have not all come in.
 #[derive(Default)]
 struct Half {
     at: Option<Instant>,
@@ -201,7 +201,7 @@ impl Counters {
                 let rate = node.ports.get(&port).map_or(0.0, |port| port.info.bytes_per_second());
                 let share = |bytes: u64| {
                     let whole = rate * sample.seconds;
-                    // Of a counter that was cleared or stands still, less is known than a rate.
+                    // No rate is known for a counter that was cleared or stands at its highest value.
                     let is_known = whole > 0.0 && sample.flags & (RESET | LATCHED) == 0;
                     is_known.then(|| (bytes as f64 / whole).min(1.0) as f32)
                 };
@@ -214,7 +214,7 @@ impl Counters {
     }
 }
 
-/// The questions of a sweep: port by port of all nodes, so that no node gets many at once.
+/// The requests of a sweep, ordered by port and then by node, so that no node gets many at once.
 fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), Request)> {
     let mut asks = Vec::new();
     for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {
@@ -236,7 +236,7 @@ fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), Request
     asks
 }
 
-/// A port's counters of the widest form that it has. Nothing: an answer is missing.
+/// A port's counters in the widest form that it has, or None if an answer is missing.
 fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
     let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
     for (at, counter) in COUNTERS.iter().enumerate() {

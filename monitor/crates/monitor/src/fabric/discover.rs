@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Discovery: a walk from this host's port along all links that are up, breadth first. Then nodes are asked
-//! which counters they have, and switches for their forwarding tables.
+//! Discovery: a walk from this host's port along all links that are up, breadth first. Afterwards nodes are
+//! asked which counters they have, and switches are asked for their forwarding tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,36 +10,37 @@ use super::mad::{
     PortInfo, Request, Target, description,
 };
 
-/// More nodes than LIDs: who claims more is lying or broken.
+/// More nodes than a fabric has LIDs; a fabric that claims more is broken or lies.
 const NODES_MAX: usize = 49_152;
-/// So many blocks of forwarding tables are asked for: 256 MiB. A fabric that claims more gets none.
+/// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
+/// none.
 const BLOCKS_MAX: usize = 1 << 22;
-/// In a forwarding table: there is no way.
+/// The port number that means "no route" in a forwarding table.
 pub const NO_PORT: u8 = 0xff;
 
-/// A node, as it describes itself.
+/// A node, by its own description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub guid: u64,
     pub kind: Kind,
-    /// The highest port; a switch has port 0, too.
+    /// The number of the highest port; a switch has port 0, too.
     pub ports_max: u8,
     pub description: String,
     pub ports: BTreeMap<u8, Port>,
     pub counters: PerformanceInfo,
-    /// It has answered nothing but its first question.
+    /// Whether the node has answered only the first request.
     pub is_silent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Port {
     pub info: PortInfo,
-    /// The node and port at the other end. Nothing: no link, or nobody who answers.
+    /// The node and port at the other end, or None if there is no link or no answer from there.
     pub peer: Option<(u64, u8)>,
 }
 
 impl Node {
-    /// Where performance management of a port is asked.
+    /// The LID at which a port answers performance management.
     pub fn lid(&self, port: u8) -> Option<u16> {
         let port = if self.kind == Kind::Switch { 0 } else { port };
         self.ports.get(&port).map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid))
@@ -50,24 +51,24 @@ impl Node {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fabric {
     pub nodes: BTreeMap<u64, Node>,
-    /// Ports whose link is up and behind which nobody answers.
+    /// Ports whose link is up and behind which no node answers.
     pub unanswered: Vec<(u64, u8)>,
-    /// Of each switch, by LID, the port through which it sends (IBTA 14.2.5.13); LIDs beyond the end have
-    /// none.
+    /// For each switch the port through which it sends to each LID (IBTA 14.2.5.13). LIDs beyond the end have
+    /// no port.
     pub forwarding: HashMap<u64, Vec<u8>>,
 }
 
 impl Fabric {
-    /// Where a switch sends what is for a LID. Nothing: nowhere, or nobody knows.
+    /// The port through which a switch sends to a LID, or None if it has no route or the route is unknown.
     pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
         let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
         Some(port).filter(|port| *port != NO_PORT)
     }
 }
 
-/// What a request is about.
+/// The subject of a request.
 enum Ask {
-    /// The node behind a port; nothing: the one where the walk begins.
+    /// The node behind a port, or None for the node where the walk begins.
     Node(Option<(u64, u8)>),
     Description(u64),
     Port(u64, u8),
@@ -75,8 +76,8 @@ enum Ask {
     Forwarding(u64, u16),
 }
 
-/// Walks the fabric; nothing: this host's own port does not answer. An error is the port's own: it cannot
-/// send or receive.
+/// Walks the fabric. The result has no nodes if this host's own port does not answer. An error means that the
+/// port cannot send or receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = Request { target: Target::Path(Path::new()), attribute: Attribute::NodeInfo };
@@ -98,7 +99,7 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     Ok(walk.fabric)
 }
 
-/// The question which counters a node has.
+/// The request for the counters that a node has.
 fn performance(node: &Node) -> Option<(Ask, Request)> {
     let lid = node.ports.keys().find_map(|port| node.lid(*port))?;
     Some((
@@ -110,12 +111,12 @@ fn performance(node: &Node) -> Option<(Ask, Request)> {
 #[derive(Default)]
 struct Walk {
     fabric: Fabric,
-    /// The way to each switch.
+    /// The path to each switch.
     paths: BTreeMap<u64, Path>,
 }
 
 impl Walk {
-    /// The questions where the switches send what is for the LIDs that are there.
+    /// The requests for the ports through which the switches send to the LIDs that exist.
     fn forwarding(&self) -> Vec<(Ask, Request)> {
         let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
         let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
@@ -130,7 +131,7 @@ impl Walk {
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
 
-    /// A block of a switch's forwarding table.
+    /// Takes a block of a switch's forwarding table.
     fn block(&mut self, guid: u64, block: usize, data: &Data) {
         let table = self.fabric.forwarding.entry(guid).or_default();
         let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);
@@ -170,7 +171,7 @@ impl Walk {
         Vec::new()
     }
 
-    /// A node was reached: for the first time, or by another link.
+    /// Takes a node that was reached, for the first time or by another link.
     fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, Request)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {
@@ -207,21 +208,21 @@ impl Walk {
                 asks.extend(ports.map(|port| ask(Ask::Port(info.guid, port), Attribute::PortInfo(port))));
             }
         } else if is_new_port {
-            // A host answers for the port that it was reached through.
+            // A host answers for the port through which it was reached.
             let port = info.local_port;
             asks.push(ask(Ask::Port(info.guid, port), Attribute::PortInfo(port)));
         }
         asks
     }
 
-    /// A port's state: behind an open link the walk goes on.
+    /// Takes a port's state. The walk goes on behind a link that is up.
     fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, Request)> {
         let Some(node) = self.fabric.nodes.get_mut(&guid) else { return Vec::new() };
         let is_switch = node.kind == Kind::Switch;
         let port = node.ports.entry(number).or_default();
         let (is_up, is_known) = (info.is_up(), port.peer.is_some());
         port.info = info;
-        // From a host the walk goes on only where it began: a host does not forward.
+        // A host does not forward, so the walk goes on from a host only where it begins.
         let goes_on = is_switch && number != 0 || path.is_empty();
         if !is_up || is_known || !goes_on || path.len() >= PATH_HOPS_MAX {
             return Vec::new();

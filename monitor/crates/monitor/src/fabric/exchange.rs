@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests and their answers, many under way at once.
+//! Requests and their answers, many at a time.
 //!
-//! A request that is not answered in time is sent again, a few times. After that its target is silent for the
-//! rest of the run: what else was to be asked of it fails at once, so a dead node costs one waiting time.
+//! A request that is not answered in time is sent again, a few times. After that its target counts as silent
+//! for the rest of the run: all other requests to it fail at once. So a dead node costs one waiting time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ impl Wire for umad::Port {
     }
 }
 
-/// How requests are sent.
+/// The limits of an exchange.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Requests under way at once.
+    /// The most requests that are under way at once.
     pub in_flight: usize,
-    /// How long an answer may take.
+    /// The longest time for an answer, in milliseconds.
     pub answer_ms: u64,
     /// How often a request is sent again.
     pub retries: u32,
@@ -46,15 +46,15 @@ impl Default for Limits {
     }
 }
 
-/// What happened since the start.
+/// The number of requests of each outcome since the start.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
     pub answered: u64,
     pub sent_again: u64,
-    /// Requests that nobody answered.
+    /// Requests that were not answered.
     pub silent: u64,
-    /// MADs that came in and answer nothing that was asked.
+    /// MADs that were received and answer no request.
     pub strangers: u64,
 }
 
@@ -71,18 +71,19 @@ struct Pending<K> {
     tries: u32,
 }
 
-/// Everything of one run.
+/// The state of one run.
 struct Run<K> {
     waiting: VecDeque<Pending<K>>,
     pending: HashMap<u32, Pending<K>>,
-    /// In the order of their ends, which is that of their starts.
+    /// The time at which each request is late, in the order in which the requests were sent.
     ends: VecDeque<(Instant, u32)>,
     silent: HashSet<Target>,
 }
 
 impl<W: Wire> Exchange<W> {
     pub fn new(wire: W, limits: Limits) -> Exchange<W> {
-        // Answers to an earlier monitor on this port are not taken for ours.
+        // The first number comes from the clock, so that answers to an earlier monitor on this port are not
+        // taken for answers to this one.
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         Exchange {
             wire,
@@ -92,7 +93,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Asks everything, and what `answered` gives back to ask on. Calls it once for each request.
+    /// Sends all requests, and those that `answered` returns. Calls `answered` once for each request.
     pub fn run<K>(
         &mut self,
         requests: impl IntoIterator<Item = (K, Request)>,
@@ -126,7 +127,8 @@ impl<W: Wire> Exchange<W> {
                         run.waiting.extend(answered(done.key, &done.request, answer).into_iter().map(start));
                     }
                 }
-                // The kernel's patience and ours end at the same time; ours is the one that counts.
+                // The kernel's waiting time ends at the same moment as the one kept here, and only the latter
+                // counts.
                 Some(Received::Unanswered(_)) | None => {}
             }
             for late in self.late(&mut run)? {
@@ -171,7 +173,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends again what is late; hands out what has been asked often enough.
+    /// Sends late requests again. Returns those that have been sent often enough.
     fn late<K>(&mut self, run: &mut Run<K>) -> Result<Vec<Pending<K>>, String> {
         let mut given_up = Vec::new();
         Self::trim(run);

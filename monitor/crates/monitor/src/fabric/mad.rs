@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MADs as bytes: a request written, an answer checked and read. Every field of an answer is a stranger's
-//! word. Offsets are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
+//! MADs as bytes: writes requests, and checks and reads answers. No field of an answer is trusted. Offsets
+//! are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
 
 use umad::{Class, MAD_BYTES, Mad, To};
 
@@ -9,22 +9,22 @@ pub type Path = Vec<u8>;
 /// IBTA 14.2.1.2: the hop count has 6 bits.
 pub const PATH_HOPS_MAX: usize = 63;
 
-/// Whom a request asks.
+/// The node that a request asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Path(Path),
     Lid(u16),
 }
 
-/// What it asks for; a port's number is part of the question.
+/// The attribute that is asked for; a port's number is part of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     NodeDescription,
     NodeInfo,
     PortInfo(u8),
-    /// The ports through which a switch sends to 64 LIDs: those of a block.
+    /// A block of a forwarding table: the ports through which a switch sends to 64 LIDs.
     Forwarding(u16),
-    /// Which counters a node has.
+    /// The counters that a node has.
     PerformanceInfo,
     Counters(u8),
     CountersExtended(u8),
@@ -36,12 +36,12 @@ pub struct Request {
     pub attribute: Attribute,
 }
 
-/// Why an answer is none.
+/// Why a request has no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// None came, however often it was asked.
+    /// No answer came, however often the request was sent.
     Silent,
-    /// The node says no: the status of its MAD.
+    /// The node refused the request with this status in its MAD.
     Refused(u16),
 }
 
@@ -75,7 +75,7 @@ impl Attribute {
 }
 
 impl Request {
-    /// The MAD that asks this; `number` comes back with the answer.
+    /// The MAD of this request. The answer to it has the same `number`.
     pub fn mad(&self, number: u32) -> Mad {
         let mut mad = [0; MAD_BYTES];
         let class = match self.attribute.class() {
@@ -95,7 +95,7 @@ impl Request {
         if let Target::Path(path) = &self.target {
             let hops = path.len().min(PATH_HOPS_MAX);
             mad[7] = hops as u8;
-            // The permissive LID on both sides: the whole way is in the path.
+            // The permissive LID on both sides: the path contains the whole route.
             mad[32..36].fill(0xff);
             mad[PATH_AT + 1..PATH_AT + 1 + hops].copy_from_slice(&path[..hops]);
         }
@@ -109,7 +109,7 @@ impl Request {
         }
     }
 
-    /// The data of this request's answer. Nothing: the MAD is no answer to it.
+    /// The data of this request's answer, or None if the MAD does not answer it.
     pub fn answer<'m>(&self, mad: &'m Mad) -> Option<Result<&'m Data, Failure>> {
         let asked = self.mad(0);
         let is_answer = mad[..3] == asked[..3]
@@ -119,7 +119,7 @@ impl Request {
         if !is_answer {
             return None;
         }
-        // A directed answer keeps its direction in the upper bit.
+        // A directed answer has its direction in the upper bit.
         let status = u16_at(mad, 4) & if asked[1] == 0x81 { 0x7fff } else { 0xffff };
         if status != 0 {
             return Some(Err(Failure::Refused(status)));
@@ -132,12 +132,12 @@ impl Request {
     }
 }
 
-/// The number that a request was sent with.
+/// The number of the request that a MAD belongs to.
 pub fn number(mad: &Mad) -> u32 {
     u32_at(mad, 12)
 }
 
-/// The data of an answer; a subnet MAD's are the first 64 bytes.
+/// The data of an answer; of a subnet MAD only the first 64 bytes are data.
 pub type Data = [u8; MAD_BYTES - DATA_AT];
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -148,7 +148,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// How many LIDs a block of a forwarding table has.
+/// The number of LIDs in a block of a forwarding table.
 pub const FORWARDING_BLOCK: usize = 64;
 
 /// An unsigned field of `width` bytes.
@@ -169,12 +169,12 @@ pub struct NodeInfo {
     pub kind: Kind,
     pub guid: u64,
     pub ports: u8,
-    /// The port through which the question came in.
+    /// The port through which the request came in.
     pub local_port: u8,
 }
 
 impl NodeInfo {
-    /// Nothing: no such node can be.
+    /// Reads NodeInfo. Returns None if no node can be as described.
     pub fn of(data: &Data) -> Option<NodeInfo> {
         let kind = match data[2] {
             1 => Kind::Host,
@@ -201,11 +201,11 @@ pub struct PortInfo {
     pub lid: u16,
     /// 1 down, 2 initialize, 3 armed, 4 active.
     pub state: u8,
-    /// 5: the link is up.
+    /// The physical state; 5 means that the link is up.
     pub physical: u8,
-    /// Lanes; 0: none that is known.
+    /// The number of lanes; 0 if it is unknown.
     pub lanes: u8,
-    /// Data of one lane, after its encoding, in megabits a second; 0: none that is known.
+    /// The data that one lane carries, without its encoding, in megabits a second; 0 if it is unknown.
     pub lane_megabits: u32,
 }
 
@@ -232,12 +232,12 @@ impl PortInfo {
         self.physical == 5 && self.state > 1
     }
 
-    /// Data that the link carries one way, in bytes a second.
+    /// The data that the link carries in one direction, in bytes a second.
     pub fn bytes_per_second(&self) -> f64 {
         f64::from(self.lanes) * f64::from(self.lane_megabits) * 1e6 / 8.0
     }
 
-    /// As vendors name it: `100G EDR`.
+    /// The speed in the words of vendors, such as `100G EDR`.
     pub fn speed(&self) -> String {
         let name = match self.lane_megabits {
             2000 => "SDR",
@@ -254,8 +254,8 @@ impl PortInfo {
     }
 }
 
-/// LinkSpeedActive and LinkSpeedExtActive. 8 of 10 bits are data up to QDR, 64 of 66 from FDR on; lanes from
-/// HDR on are signalled faster by what their error correction takes.
+/// A lane's rate by LinkSpeedActive and LinkSpeedExtActive. Up to QDR 8 of 10 bits are data, from FDR on 64
+/// of 66. From HDR on the signalling rate of a lane includes the cost of error correction.
 fn lane_megabits(basic: u8, extended: u8) -> u32 {
     match (extended, basic) {
         (1, _) => 13_636,
@@ -272,11 +272,11 @@ fn lane_megabits(basic: u8, extended: u8) -> u32 {
 /// ClassPortInfo of performance management (IBTA 16.1.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerformanceInfo {
-    /// Bytes and packets have 64 bits.
+    /// Whether bytes and packets have 64 bits.
     pub extended: bool,
-    /// Errors and waits, too.
+    /// Whether errors and waits have 64 bits, too.
     pub extended_errors: bool,
-    /// PortXmitWait is counted.
+    /// Whether PortXmitWait is counted.
     pub waits: bool,
 }
 

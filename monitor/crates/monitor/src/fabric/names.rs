@@ -6,8 +6,8 @@
 //! 0x0002c902004a1b2c "leaf-01" "rack A1"
 //! ```
 //!
-//! The form is that of OpenSM's node name map. Blank lines, comments and unknown nodes are allowed; a line
-//! that is none of these is named with its number, and the others count.
+//! The format is that of OpenSM's node name map. Blank lines, comments and unknown nodes are allowed. Any
+//! other line is reported by its number, and the remaining lines are used.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Name {
     pub rack: String,
 }
 
-/// A name's or rack's characters.
+/// The most characters of a name or a rack.
 const NAME_CHARS_MAX: usize = 128;
 const LINES_MAX: usize = 200_000;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A fabric in memory, for tests: it answers MADs, loses them, falls silent, and lies.
+//! A fabric in memory, for tests. It answers MADs, loses some, falls silent, and gives false answers.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -8,23 +8,23 @@ use umad::{Class, Mad, Received, To};
 
 use super::exchange::Wire;
 
-/// Two switches with two links between them, and two hosts below each: GUIDs 1 and 2; 11, 12, 21, 22.
-/// A switch has its hosts at ports 1 and 2, the other switch at ports 3 and 4. A node's LID is its GUID. To
-/// the first host of the other switch port 3 leads, to the second port 4.
+/// Two switches with two links between them, and two hosts below each. The switches have the GUIDs 1 and 2,
+/// the hosts 11, 12, 21 and 22. A switch has its hosts at ports 1 and 2, and the other switch at ports 3 and
+/// 4. A node's LID is its GUID. Port 3 leads to the first host of the other switch, port 4 to the second.
 #[derive(Default)]
 pub struct Simulated {
     answers: VecDeque<Received>,
     pub silent: HashSet<u64>,
-    /// Every so manieth MAD is lost; 0: none.
+    /// One MAD in this number is lost; 0 if none is lost.
     pub lose: u32,
     sent: u32,
     /// Fields of PortCountersExtended by (node, port, first byte).
     pub counters: HashMap<(u64, u8, usize), u64>,
     /// Fields of PortCounters by (node, port, first byte, bytes).
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
-    /// Answers with these bytes come in beside each true one.
+    /// The bytes of a MAD that is received beside each true answer.
     pub strange: Option<Box<Mad>>,
-    /// The port to all hosts of the other switch, instead of the right one.
+    /// The port to all hosts of the other switch, in place of the right one.
     pub onward: Option<u8>,
 }
 
@@ -40,12 +40,12 @@ fn peer(node: u64, port: u8) -> Option<(u64, u8)> {
 }
 
 impl Simulated {
-    /// The node at the end of a MAD's path, and the port where it comes in.
+    /// The node at the end of a MAD's path, and the port where the MAD arrives.
     fn walk(&self, mad: &Mad) -> Option<(u64, u8)> {
         let hops = mad[7] as usize;
         let mut at = (HERE, 1);
         for (hop, port) in mad[129..129 + hops].iter().enumerate() {
-            // A host forwards nothing.
+            // A host does not forward.
             if at.0 > 2 && hop > 0 {
                 return None;
             }
@@ -131,7 +131,7 @@ impl Wire for Simulated {
     }
 
     fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String> {
-        // Answers overtake each other.
+        // Answers may overtake each other.
         let next =
             if self.sent.is_multiple_of(3) { self.answers.pop_back() } else { self.answers.pop_front() };
         if next.is_none() {
@@ -159,7 +159,7 @@ mod tests {
         sweep.samples.iter().find(|sample| (sample.node, sample.port) == (node, port)).unwrap()
     }
 
-    /// Sweeps a fabric twice; between the sweeps `change` happens.
+    /// Sweeps a fabric twice, and calls `change` between the sweeps.
     fn twice(wire: Simulated, change: impl FnOnce(&mut Simulated)) -> (Fabric, Sweep) {
         let mut exchange = exchange(wire);
         let fabric = discover(&mut exchange).unwrap();
@@ -193,7 +193,7 @@ mod tests {
         let of =
             |hosts: &[u64]| ways(&fabric, &hosts.iter().copied().collect()).into_iter().collect::<Vec<_>>();
         assert_eq!(of(&[11, 12]), [(1, 1), (1, 2), (11, 1), (12, 1)]);
-        // 11 to 22 by port 4 of the first switch, and back by port 3 of the second.
+        // From 11 to 22 by port 4 of the first switch, and back by port 3 of the second.
         assert_eq!(of(&[11, 22]), [(1, 1), (1, 4), (2, 2), (2, 3), (11, 1), (22, 1)]);
         assert_eq!(of(&[11, 12, 21, 22]).len(), 2 * 4 + 4);
         assert_eq!((of(&[11]), of(&[11, 99])), (vec![], vec![]));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn use_is_measured_by_the_time_and_the_rate() {
-        // 12.5 GB/s for 20 ms and more are 250 MB; the counter has words of 4 bytes.
+        // At 12.5 GB/s 20 ms carry 250 MB; the counter counts words of 4 bytes.
         let (_, sweep) = twice(Simulated::default(), |wire| {
             wire.counters.insert((1, 3, 8), 125_000_000 / 4);
         });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the page draws: nodes with a tier and a place, and links in a fixed order.
+//! What the page draws: nodes with a tier and a position, and links in a fixed order.
 //!
-//! The tiers follow from the links alone: hosts are 0, a switch is one above its lowest neighbour. Within a
-//! tier nodes stand in the order of their names, hosts below their switch. So the same fabric always has the
-//! same picture.
+//! The tiers follow from the links alone: hosts have tier 0, and a switch is one tier above its lowest
+//! neighbour. Within a tier nodes are in the order of their names, hosts below their switch. So the same
+//! fabric always has the same picture.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use super::names::Name;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Topology {
-    /// Another picture has another version.
+    /// A number that differs for each picture.
     pub version: u64,
     pub nodes: Vec<Node>,
     pub links: Vec<Link>,
@@ -24,7 +24,7 @@ pub struct Topology {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
-    /// In hexadecimal, as 64 bits do not fit a number of JavaScript.
+    /// The GUID in hexadecimal, because a number of JavaScript has fewer than 64 bits.
     pub guid: String,
     pub name: String,
     pub rack: String,
@@ -37,13 +37,13 @@ pub struct Node {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
-    /// Indices of `nodes`; the lower tier is first.
+    /// Indices of `nodes`; the node of the lower tier is first.
     pub from: usize,
     pub from_port: u8,
     pub to: usize,
     pub to_port: u8,
     pub speed: String,
-    /// What it can carry one way.
+    /// The bytes that the link can carry in one direction.
     pub bytes_per_second: f64,
 }
 
@@ -98,12 +98,13 @@ impl Topology {
         for link in &self.links {
             (link.from, link.from_port, link.to, link.to_port, &link.speed).hash(&mut hasher);
         }
-        // JavaScript reads it as a number of 53 bits.
+        // JavaScript reads the version as a number of 53 bits.
         hasher.finish() >> 11
     }
 }
 
-/// How far each node is from the nearest host; those that reach none are as switches beside hosts.
+/// The distance of each node from the nearest host. Nodes that reach no host are treated like switches beside
+/// hosts.
 fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     let mut tiers: HashMap<u64, usize> = HashMap::new();
     let mut next: VecDeque<u64> = VecDeque::new();
@@ -126,7 +127,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     tiers
 }
 
-/// Every link once.
+/// All links, each once.
 fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, Node)]) -> Vec<Link> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {
@@ -134,7 +135,7 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, Node)]) ->
             let Some((peer, peer_port)) = port.peer else { continue };
             let (Some(here), Some(there)) = (index.get(&node.guid), index.get(&peer)) else { continue };
             let order = |at: usize, port: u8| (nodes[at].1.tier, at, port);
-            // Of its two ends the lower one tells it.
+            // A link is listed by the lower of its two ends.
             if order(*here, *number) < order(*there, peer_port) {
                 links.push(Link {
                     from: *here,
@@ -151,7 +152,7 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, Node)]) ->
     links
 }
 
-/// Numbers in a name count as numbers: leaf-2 stands before leaf-10.
+/// The key by which names are sorted: digits count as numbers, so leaf-2 comes before leaf-10.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0u64, String::new())];
     for char in name.chars() {
@@ -167,7 +168,7 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// Switches stand in a row for each tier, hosts in a block below their first switch.
+/// Sets the positions: switches in a row for each tier, hosts in a block below their first switch.
 fn place(topology: &mut Topology) {
     const BLOCK: usize = 8;
     let mut leaf: HashMap<usize, usize> = HashMap::new();

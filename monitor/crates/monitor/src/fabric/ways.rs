@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Ways through the fabric: which ports carry what the nodes of a job send each other.
+//! Routes through the fabric: the ports that carry what the nodes of a job send to each other.
 //!
-//! They follow from the switches' forwarding tables. Adaptive routing may take others, and a port that has
-//! several LIDs (LMC) is followed by its first.
+//! The routes follow from the switches' forwarding tables. Adaptive routing may take others, and a port that
+//! has several LIDs (LMC) is followed by its first.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,11 +10,11 @@ use super::discover::Fabric;
 use super::mad::Kind;
 use super::topology::{Node, Topology};
 
-/// A node and its port, seen as the sender.
+/// A node and its port, as the sender.
 pub type End = (u64, u8);
 
-/// The hosts of the fabric that are called as a job's nodes. A host tells its name before that of the adapter
-/// (`n01 mlx5_0`); either name may have a domain.
+/// The hosts of the fabric that have the names of a job's nodes. A host's description has its name before the
+/// adapter's (`n01 mlx5_0`). Either name may have a domain.
 pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let wanted: HashSet<String> =
@@ -24,7 +24,7 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     hosts.map(Node::number).collect()
 }
 
-/// The ports that send what these hosts send each other, those of the hosts included.
+/// The ports that send what these hosts send to each other, including the ports of the hosts.
 pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
     let mut used = BTreeSet::new();
     let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
@@ -41,7 +41,7 @@ pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
         }
     }
     for lid in nodes().flat_map(|node| node.ports.keys().filter_map(|port| node.lid(*port))) {
-        // All ways to a port join into one tree, so each switch is passed once. That ends a loop, too.
+        // All routes to a port join into one tree, so each switch is passed once. This also ends a loop.
         let mut passed = HashSet::new();
         for switch in &first {
             follow(fabric, *switch, lid, &mut passed, &mut used);
@@ -50,7 +50,7 @@ pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
     used
 }
 
-/// From a switch on to the port that has a LID.
+/// Follows the route from a switch to the port that has a LID.
 fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<End>) {
     let mut at = first;
     while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == Kind::Switch)

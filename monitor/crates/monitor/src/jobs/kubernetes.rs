@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPIJobs of Kubernetes (kubeflow's MPI operator, v2beta1), by `kubectl get` with the kubeconfig that the
-//! configuration names. Kubernetes knows no users: the namespace is the project. Tried on a recorded text
-//! only.
+//! configuration names. Kubernetes knows no users, so the namespace is shown as the project. It was tried on
+//! a recorded text only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::text::{JOBS_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// The label by which the operator marks the pods of a job.
+/// The label with which the operator marks the pods of a job.
 const LABEL: &str = "training.kubeflow.org/job-name";
 
 pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
@@ -29,7 +29,7 @@ pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
     read(&get(&["mpijobs.kubeflow.org"])?, &get(&["pods", "-l", LABEL])?)
 }
 
-/// Jobs, and their pods, each as a list that `kubectl` prints.
+/// Reads jobs and their pods, each a list that `kubectl` printed.
 fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
     let items = |text: &[u8]| -> Result<Vec<Value>, String> {
         let mut list: Value = serde_json::from_slice(text)
@@ -56,13 +56,13 @@ fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
 fn described(job: &Value, nodes: &BTreeMap<(String, String), BTreeSet<String>>) -> Job {
     let (namespace, name) = (words(&job["metadata"]["namespace"]), words(&job["metadata"]["name"]));
     let status = &job["status"];
-    // The last condition that is true says what it is.
+    // The last condition that is true is the state.
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let state = conditions.filter(|one| one["status"] == "True").map(|one| words(&one["type"])).next_back();
     let count = |value: &Value| value.as_u64().unwrap_or(1);
     let workers = &job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"];
     Job {
-        // Its uid, as a name comes again.
+        // The id is the uid, because names are used again.
         id: words(&job["metadata"]["uid"]),
         source: "kubernetes",
         project: namespace.clone(),
@@ -77,7 +77,7 @@ fn described(job: &Value, nodes: &BTreeMap<(String, String), BTreeSet<String>>) 
     }
 }
 
-/// As `2023-11-14T10:00:01Z`, in milliseconds since 1970.
+/// A time such as `2023-11-14T10:00:01Z`, in milliseconds since 1970.
 fn moment(text: &str) -> Option<u64> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     let parts: Vec<u64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs: those that hosts tell of, this one and those with an agent, and those of batch systems (`slurm.rs`,
-//! `pbs.rs`, `kubernetes.rs`). What of a host runs inside a batch system's job is that job's.
+//! Jobs that hosts report (this host and those with an agent), and jobs of batch systems (`slurm.rs`,
+//! `pbs.rs`, `kubernetes.rs`). Ranks that a host reports and that run inside a batch system's job are shown
+//! with that job.
 
 mod kubernetes;
 mod pbs;
@@ -32,18 +33,18 @@ pub struct Collector {
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
-    /// What this host tells.
+    /// The sources of this host.
     pub sources: Sources,
 }
 
-/// Jobs that ended are shown for so long.
+/// How long jobs are shown after their end.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
-/// The state of a rank that nobody tells of any more.
+/// The state of a rank that is no longer reported.
 const ENDED: &str = "Ended";
 
 impl Collector {
-    /// Collects for good.
+    /// Collects for as long as the monitor runs.
     pub fn run(mut self) {
         match self.known() {
             Ok(jobs) => self.live.now().jobs = jobs,
@@ -79,10 +80,10 @@ impl Collector {
                 None => now.job_errors.remove(source),
             };
         }
-        // It is refused only if the clock was set back: the next one is not.
+        // The report is refused only if the clock was set back; the next one will be taken.
         let _ = hosts::take(&mut now.hosts, &self.writer, report, now_ms());
         let mut told = told(&mut now.hosts);
-        // Jobs of a source that does not answer are neither running nor ended: they stay as they were.
+        // Jobs of a source that does not answer stay as they were: it is unknown whether they run.
         for (source, jobs) in &mut batch {
             match jobs {
                 Ok(jobs) => adopt(&mut told, jobs),
@@ -103,7 +104,7 @@ impl Collector {
         }
     }
 
-    /// Adds those jobs of Slurm that are gone, as its accounting says that they ended.
+    /// Adds Slurm's jobs that are gone and have ended, according to its accounting.
     fn account(&self, jobs: &mut Vec<Job>) {
         let there: HashSet<_> = jobs.iter().map(|job| job.id.clone()).collect();
         let is_gone = |job: &&Job| job.source == "slurm" && job.end.is_none() && !there.contains(&job.id);
@@ -113,7 +114,7 @@ impl Collector {
             Ok(ends) => (ends, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        // An error stands until the next question.
+        // The error is shown until the next question.
         match why {
             Some(why) => self.live.now().job_errors.insert("sacct", why),
             None if !ids.is_empty() => self.live.now().job_errors.remove("sacct"),
@@ -125,7 +126,7 @@ impl Collector {
         }));
     }
 
-    /// Puts the running jobs of a source beside those that were known.
+    /// Replaces the known jobs of a source by the running ones, and keeps those that have ended.
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();
@@ -138,7 +139,7 @@ impl Collector {
     }
 }
 
-/// The jobs that hosts tell of, each once with its ranks of all hosts.
+/// The jobs that hosts report, each once with its ranks of all hosts.
 fn told(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     let mut all: BTreeMap<(&'static str, String), Job> = BTreeMap::new();
     for host in hosts.values_mut() {
@@ -148,7 +149,7 @@ fn told(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
                 Entry::Vacant(place) => {
                     place.insert(job);
                 }
-                // Who says that it is a part of another's job is not believed.
+                // A job of another user with the same id is not trusted and is left out.
                 Entry::Occupied(place) if place.get().user != job.user => {}
                 Entry::Occupied(mut place) => {
                     let whole = place.get_mut();
@@ -163,7 +164,8 @@ fn told(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     all.into_values().collect()
 }
 
-/// All jobs, once those of a source are known anew; and those of them that are new, changed or over.
+/// All jobs, after a source has reported its running ones. Also returns the jobs that are new, changed or
+/// over.
 fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec<Job>, Vec<Job>) {
     let mut changed = Vec::new();
     let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
@@ -188,7 +190,7 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
             ended.push(job);
         }
     }
-    // Those that ended last are kept.
+    // The jobs that ended last are kept.
     ended.sort_by_key(|job| job.end);
     let surplus = ended.len().saturating_sub(ENDED_MAX);
     jobs.extend(ended.into_iter().skip(surplus));
@@ -202,15 +204,15 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     (jobs, changed)
 }
 
-/// Whether the store has this job as it is. Once a day it is written all the same, so that the store keeps it
+/// Whether the store has this job as it is. Once a day each job is written again, so that the store keeps it
 /// as long as it runs.
 fn is_as(new: &Job, old: &Job, at: u64) -> bool {
     let row = |job: &Job| row(&Job { ranks: Vec::new(), ..job.clone() }, 0);
     old.stored + 86_400_000 > at && row(new) == row(old)
 }
 
-/// Ranks that nobody tells of any more have ended; what they did is the job's still. One without a process
-/// had not begun.
+/// Adds ranks that are no longer reported. They have ended, but what they did still belongs to the job. A
+/// rank without a process had not started.
 fn keep_ranks(new: &mut Job, old: Job) {
     let known: HashSet<_> = new.ranks.iter().map(|rank| (rank.rank, rank.pid, rank.host.clone())).collect();
     let over = old
@@ -221,13 +223,14 @@ fn keep_ranks(new: &mut Job, old: Job) {
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
-/// What runs inside a batch system's job is that job's: it gets the ranks.
+/// Gives the ranks of a job that runs inside a batch system's job to the latter.
 fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
         let Some(whole) = batch.iter_mut().find(|whole| is_inside(job, whole)) else {
             return true;
         };
-        // Who says that it is in another's job, or is not where that runs, is not believed.
+        // A job is not trusted if it names the job of another user, or one that does not run on all of its
+        // nodes.
         if whole.user != job.user || !job.nodes.iter().all(|node| whole.nodes.contains(node)) {
             return true;
         }
@@ -237,13 +240,13 @@ fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     });
 }
 
-/// Whether a job runs inside a batch system's, as it says itself.
+/// Whether a job says that it runs inside this job of a batch system.
 fn is_inside(job: &Job, whole: &Job) -> bool {
     let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
     place == Some((whole.source, whole.id.as_str()))
 }
 
-/// Whether it is what is left of a batch system's job that is over and that the batch system has forgotten.
+/// Whether the job runs inside a job of a batch system that is over and that the batch system has forgotten.
 fn is_of_ended(job: &Job, known: &[Job]) -> bool {
     known.iter().any(|whole| whole.end.is_some() && whole.user == job.user && is_inside(job, whole))
 }
@@ -252,14 +255,14 @@ fn is_of_ended(job: &Job, known: &[Job]) -> bool {
 const ROWS: &str = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
                     toUnixTimestamp64Milli(end), project FROM jobs FINAL";
 
-/// A job of the store.
+/// Finds a job in the store.
 pub fn find(store: &Store, source: &str, id: &str) -> Result<Option<Job>, String> {
     let sql = format!("{ROWS} WHERE source = {{source:String}} AND id = {{id:String}}");
     let rows = store.select(&sql, &[("source", source.into()), ("id", id.into())])?;
     Ok(of_row(&rows[0]))
 }
 
-/// How a job is called in `job_samples`: two sources may have the same number.
+/// The name of a job in `job_samples`. It contains the source, because two sources may use the same number.
 pub fn key(source: &str, id: &str) -> String {
     format!("{source}/{id}")
 }
@@ -316,8 +319,8 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// The counters of a job's ranks as rows of `job_samples`. One without a process, or that has ended, has
-/// none.
+/// The counters of a job's ranks as rows of `job_samples`. A rank without a process, or one that has ended,
+/// has no row.
 fn samples(job: &Job, at: u64) -> String {
     let mut lines = String::new();
     for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). Tried on a recorded text only.
+//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). It was tried on a recorded text only.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::text::{JOBS_MAX, NODES_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// No `qstat` here: no jobs. It prints times in the zone of its environment.
+/// All jobs; empty if there is no `qstat`, which prints times in the zone of its environment.
 pub fn jobs() -> Result<Vec<Job>, String> {
     match output_of(Command::new("qstat").args(["-f", "-F", "json"]).env("TZ", "UTC"), b"") {
         Some(text) => read(&text?),
@@ -21,7 +21,7 @@ pub fn jobs() -> Result<Vec<Job>, String> {
 fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     let value: Value =
         serde_json::from_slice(text).map_err(|error| format!("qstat -F json cannot be read: {error}"))?;
-    // Without a job there is no such field.
+    // The field is missing if there are no jobs.
     let Some(jobs) = value["Jobs"].as_object() else {
         return if value.is_object() { Ok(Vec::new()) } else { Err("qstat -F json is no record".into()) };
     };
@@ -39,7 +39,7 @@ fn described(id: &str, job: &Value) -> Job {
         other => other,
     };
     let owner = words(&job["Job_Owner"]);
-    // A number in new versions, a text in old ones.
+    // New versions print a number, old ones a text.
     let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
     let list = &job["Resource_List"];
     let ranks = number(&list["mpiprocs"]).or_else(|| number(&list["ncpus"])).unwrap_or(0);
@@ -57,14 +57,14 @@ fn described(id: &str, job: &Value) -> Job {
     }
 }
 
-/// As `n01/0*8+n02/0*8`: each node once, in order.
+/// The nodes of a list such as `n01/0*8+n02/0*8`, each once, in order.
 fn nodes(list: &str) -> Vec<String> {
     let mut known = HashSet::new();
     let names = list.split('+').take(NODES_MAX).filter_map(|part| part.split('/').next());
     names.filter(|name| !name.is_empty() && known.insert(*name)).map(String::from).collect()
 }
 
-/// As `Tue Nov 14 10:00:00 2023`, in milliseconds since 1970.
+/// A time such as `Tue Nov 14 10:00:00 2023`, in milliseconds since 1970.
 fn began(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`; or both by
-//! slurmrestd, which answers in the same form. It differs between versions: a number is a number, or a record
-//! of `set`, `infinite` and `number`; a state is a word, or a list of words.
+//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`. Or both by
+//! slurmrestd, whose answers have the same form. The form differs between versions: a number may be a record
+//! of `set`, `infinite` and `number`, and a state may be a word or a list of words.
 
 use std::fmt::Formatter;
 use std::io::Read;
@@ -16,13 +16,13 @@ use crate::command::{output_of, read_of};
 use crate::config::{self, Slurmrestd};
 use crate::job::Job;
 
-/// So many jobs that are gone are asked for at once.
+/// The most ended jobs that are asked for at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// A large site's `squeue --json` is slow.
+/// The longest time for `squeue --json`, which is slow on a large site.
 const SQUEUE_TIME: Duration = Duration::from_secs(60);
 
-/// States of jobs that are over ("JOB STATE CODES" of squeue's manual).
+/// The states of jobs that are over ("JOB STATE CODES" of squeue's manual).
 const OVER: [&str; 9] = [
     "BOOT_FAIL",
     "CANCELLED",
@@ -46,7 +46,7 @@ pub struct Slurm {
 pub struct End {
     pub id: String,
     pub state: String,
-    /// Milliseconds since 1970.
+    /// The start in milliseconds since 1970.
     pub start: u64,
     pub end: u64,
 }
@@ -56,17 +56,17 @@ impl Slurm {
         Slurm { rest: config.slurmrestd.clone().map(Rest::of), has_accounting: config.accounting }
     }
 
-    /// Its jobs. No `squeue` here and no slurmrestd: none.
+    /// Slurm's jobs; empty if there is neither `squeue` nor slurmrestd.
     pub fn jobs(&self) -> Result<Vec<Job>, String> {
         match &self.rest {
             Some(rest) => read(&mut rest.get("slurm", "jobs")?.as_slice()),
-            // As it comes: of many jobs it is hundreds of megabytes.
+            // The output is read piece by piece, because many jobs make hundreds of megabytes.
             None => read_of(Command::new("squeue").arg("--json"), b"", SQUEUE_TIME, read)
                 .unwrap_or(Ok(Vec::new())),
         }
     }
 
-    /// How jobs ended that Slurm's controller no longer has. Those that accounting does not know are missing.
+    /// How jobs ended that Slurm's controller no longer has. Jobs that accounting does not know are missing.
     pub fn ends(&self, ids: &[&str]) -> Result<Vec<End>, String> {
         let ids = &ids[..ids.len().min(GONE_MAX)];
         if ids.is_empty() || !self.has_accounting {
@@ -82,7 +82,7 @@ impl Slurm {
     }
 }
 
-/// A slurmrestd.
+/// A slurmrestd and how it is reached.
 struct Rest {
     config: Slurmrestd,
     http: ureq::Agent,
@@ -95,11 +95,11 @@ impl Rest {
         Rest { config, http: builder.build().new_agent() }
     }
 
-    /// Its answer about something of a part of it: `slurm`, `slurmdb`.
+    /// Asks a part of slurmrestd (`slurm` or `slurmdb`) for `what`.
     fn get(&self, part: &str, what: &str) -> Result<Vec<u8>, String> {
         let Slurmrestd { url, version, user, token_file } = &self.config;
         let place = format!("{}/{part}/{version}/{what}", url.trim_end_matches('/'));
-        // A token is renewed by writing the file anew.
+        // The file is read again because a token is renewed by writing it.
         let token = std::fs::read_to_string(token_file)
             .map_err(|error| format!("{}: {error}", token_file.display()))?;
         let token = token.trim();
@@ -139,7 +139,7 @@ fn read_ends(text: &mut dyn Read) -> Result<Vec<End>, String> {
     Ok(ends)
 }
 
-/// Reads `{"jobs": [...], ...}`, of which one job at a time is kept.
+/// Reads `{"jobs": [...], ...}`, keeping one job in memory at a time.
 fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> {
     let mut from = serde_json::Deserializer::from_reader(std::io::BufReader::new(text));
     let told = Listed(take).deserialize(&mut from).and_then(|is_there| from.end().map(|()| is_there));
@@ -150,7 +150,7 @@ fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> 
     }
 }
 
-/// The object around the jobs, and the list of them.
+/// A visitor of the object around the jobs, and of their list.
 struct Listed<'a>(&'a mut dyn FnMut(Value));
 struct Each<'a>(&'a mut dyn FnMut(Value));
 
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// An accounted job that is over.
+/// Reads an accounted job that is over.
 fn end(value: &Value) -> Option<End> {
     let time = &value["time"];
     let state = word(&value["state"]["current"])?;
@@ -251,7 +251,7 @@ fn number(value: &Value) -> Option<u64> {
     (number < 253_402_300_800).then_some(number)
 }
 
-/// The names of a node list: `n[01-03,7],gpu1`.
+/// The names in a node list such as `n[01-03,7],gpu1`.
 fn expand(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -280,7 +280,7 @@ fn expand(list: &str) -> Vec<String> {
     names
 }
 
-/// Where the first comma outside brackets stands, or the end.
+/// The position of the first comma outside brackets, or the end.
 fn top_comma(list: &str) -> usize {
     let mut is_inside = false;
     for (at, char) in list.char_indices() {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
-    /// What Slurm 22.05 of the test hosts printed.
+    /// The text that Slurm 22.05 of the test hosts printed.
     #[test]
     fn what_slurm_printed_is_read() {
         let jobs = read(&mut &include_bytes!("recorded/squeue-22.05.json")[..]).unwrap();
@@ -330,7 +330,7 @@ mod tests {
         let first =
             End { id: "1".into(), state: "FAILED".into(), start: 1_795_633_299_000, end: 1_795_633_300_000 };
         assert_eq!((&ends[0], ends[1].state.as_str()), (&first, "CANCELLED"));
-        // Newer ones print lists, and a job may run still.
+        // Newer versions print lists, and the job may still run.
         let newer = text.replace("\"FAILED\"", "[\"FAILED\"]").replace("\"CANCELLED\"", "[\"RUNNING\"]");
         assert_eq!(read_ends(&mut newer.as_bytes()).unwrap(), [first]);
     }
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(read(&mut &br#"{"jobs": [], "errors": [7]}"#[..]), Ok(Vec::new()));
     }
 
-    /// A text as large as that of 10,000 jobs was; it is made as it is read.
+    /// A text as large as that of 10,000 jobs, which is made while it is read.
     #[test]
     fn a_text_of_many_jobs_is_read_as_it_comes() {
         let pad = "x".repeat(20_000);
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!((jobs.len(), jobs[9999].id.as_str()), (10_000, "10000"));
     }
 
-    /// One answer of a slurmrestd, and what it was asked.
+    /// One answer of a slurmrestd, and the request that it got.
     fn answered(status: &str, body: &str) -> (Result<Vec<u8>, String>, String) {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

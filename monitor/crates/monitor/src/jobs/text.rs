@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the lists of batch systems have in common.
+//! What the formats of batch systems have in common.
 
 use serde_json::Value;
 
-/// More jobs than this are not shown.
+/// The most jobs that are shown.
 pub const JOBS_MAX: usize = 100_000;
-/// A node list may name so many nodes.
+/// The most nodes that a node list may name.
 pub const NODES_MAX: usize = 65_536;
 
-/// A text without what no name has; empty: it is none.
+/// The text without letters that no name has; empty if the value is no text.
 pub fn words(value: &Value) -> String {
     value.as_str().unwrap_or_default().chars().filter(|char| !char.is_control()).take(4096).collect()
 }
 
-/// A time of UTC in milliseconds since 1970; the clock as `10:00:01`. Nothing: no such time, or one before
-/// 1970.
+/// A time of UTC in milliseconds since 1970; the clock is written `10:00:01`. Returns None for an impossible
+/// time or one before 1970.
 pub fn civil(year: u64, month: u64, day: u64, clock: &str) -> Option<u64> {
     let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [hour, minute, second] = parts[..] else { return None };

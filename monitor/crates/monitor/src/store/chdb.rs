@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! chDB: ClickHouse's engine as a Python wheel, for machines without a server. It lives in an environment of
-//! its own, made at the first start, and `adapter.py` gives it ClickHouse's HTTP form.
+//! chDB: ClickHouse's engine as a Python wheel, for machines without a ClickHouse server. It is installed
+//! into an environment of its own at the first start. `adapter.py` gives it ClickHouse's interface over HTTP.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -9,23 +9,23 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What this was tested with, in the form of pip, with the hashes of its wheels. chDB's own dependencies
-/// (pandas, pyarrow) serve Python programs only.
+/// The versions that were tested, in the form of pip, with the hashes of their wheels. chDB's own
+/// dependencies (pandas, pyarrow) are left out: only Python programs need them.
 pub const WHEELS: &str = "\
 chdb==4.4.0 --hash=sha256:b9d1159b19a101a650e72e085631dcc3a0879c31faf7c098bff3ea51dbba2daf
 chdb-core==26.9.0 --hash=sha256:0d24d78969f7ab41d5303c148b7cf64880fa017507bbed9c9b8799b29c26723f --hash=sha256:46148d3fc1edd6d6f701922be0f18e2aa6e60349e418b430e69bbb87ab6b95a9 --hash=sha256:707e2ec3fe0f7953bac97942eaeb7a1ed1d66b1e56ecef3f0aa2130f61f6e735 --hash=sha256:bc2d2baedc038ba04be59d97d9ded4f87a3fbe05c3820f93d90e508b1e541ad0
 ";
 
-/// chDB's process, which is started again when it ends. It ends for good with this process: its standard
-/// input closes.
+/// chDB's process. It is started again when it ends. It ends together with this process, whose end closes its
+/// standard input.
 pub struct Chdb {
     venv: PathBuf,
     folder: PathBuf,
-    /// Where it is, and its key; each process has another.
+    /// The address and the key of the process; each new process has others.
     place: Mutex<(String, String)>,
 }
 
-/// One that ends at once is not started faster than this.
+/// The shortest time between two starts.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl Chdb {
@@ -56,7 +56,7 @@ impl Chdb {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The process of a monitor that was just killed may still have the folder.
+    /// Starts the first process. The chDB of a monitor that was just killed may still hold the folder.
     fn first(&self) -> Result<(Child, ChildStdin), String> {
         let mut found = self.spawn();
         for _ in 0..3 {
@@ -68,15 +68,15 @@ impl Chdb {
         found
     }
 
-    /// The process, and its standard input: it runs until that is closed.
+    /// The process and its standard input. The process runs until the input is closed.
     fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let key = crate::secret::random();
         let mut child = Command::new(self.venv.join("bin/python"))
             .args(["-I", "-c", include_str!("adapter.py")])
             .arg(&self.folder)
-            // Nothing that was preloaded for us is of use to it.
+            // A library that was preloaded into the monitor is of no use to chDB.
             .env_remove("LD_PRELOAD")
-            // A Ctrl-C is for us; it ends with us.
+            // Ctrl-C goes to the monitor alone, and chDB ends with it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -93,7 +93,7 @@ impl Chdb {
                 Ok((child, input))
             }
             _ => {
-                // It has ended, or shall.
+                // The process has ended already, or shall end now.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err("chDB did not start; its own words stand above".into())
@@ -102,7 +102,7 @@ impl Chdb {
     }
 }
 
-/// Makes the environment, unless it is there.
+/// Makes the environment, unless it exists.
 fn install(venv: &Path) -> Result<(), String> {
     let done = venv.join("outboard-monitor-done");
     if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS) {
@@ -134,7 +134,7 @@ fn install(venv: &Path) -> Result<(), String> {
     std::fs::write(&done, WHEELS).map_err(named)
 }
 
-/// The last error of pip with all its lines, else the last line.
+/// The last error of pip with all of its lines, or else its last line.
 fn error_of(words: &str) -> String {
     let from = words.rfind("ERROR:").or_else(|| words.trim_end().rfind('\n')).unwrap_or_default();
     words[from..].split_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The store: ClickHouse's SQL over its HTTP interface; a server, or chDB behind an adapter that speaks the
-//! same.
+//! The store: ClickHouse's SQL over its HTTP interface, from a server or from chDB behind an adapter.
 //!
-//! `Store` asks and writes, and blocks: threads of their own call it. `Writer` is the one way in for rows
+//! `Store` asks and writes, and blocks, so threads of their own call it. All rows go in through `Writer`
 //! (`writer.rs`): what the store does not take now waits on disk, within a bound (`spool.rs`).
 
 mod chdb;
@@ -20,39 +19,39 @@ pub use writer::{Writer, Written};
 
 use crate::config::Config;
 
-/// The oldest ClickHouse that this was tried with (as chDB).
+/// The oldest ClickHouse that was tried (as chDB).
 const OLDEST: (u32, u32) = (24, 8);
-/// How much of an answer is read.
+/// The most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
     agent: ureq::Agent,
     place: Where,
     user: String,
-    /// How large the tables were when they were last asked, and why they could not be.
+    /// The sizes of the tables when they were last measured, and why they could not be measured since.
     sizes: Mutex<(Value, String)>,
 }
 
-/// Where questions go, and with which key.
+/// The address of the store, and its key.
 enum Where {
     Server {
         url: String,
         key: String,
     },
-    /// It may end and be started again; then it is elsewhere.
+    /// The process may end and be started again; then it has another address.
     Chdb(Arc<chdb::Chdb>),
 }
 
 /// Why the store did not take rows.
 #[derive(Debug)]
 pub struct Refusal {
-    /// It is there, and will never take them.
+    /// Whether the rows themselves are wrong, so that the store will never take them.
     pub is_of_rows: bool,
     pub why: String,
 }
 
-/// ClickHouse's codes of errors that say that a row is none: what cannot be read as the column's type. All
-/// others (a full disk, too little memory, too many parts, no such table) may be over the next time.
+/// ClickHouse's error codes for wrong rows: a value cannot be read as the column's type. The causes of all
+/// other errors (a full disk, too little memory, too many parts, no such table) may be gone at the next try.
 const OF_ROWS: [u32; 18] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 128, 130, 131, 321, 349, 563, 676];
 
 impl Store {
@@ -90,7 +89,7 @@ impl Store {
         Ok(store)
     }
 
-    /// An older one would take rows twice.
+    /// Refuses an older ClickHouse, which would take rows twice.
     fn check_version(&self) -> Result<(), String> {
         let found = self.select("SELECT version()", &[])?;
         let version = found[0][0].as_str().unwrap_or_default();
@@ -102,7 +101,7 @@ impl Store {
         Ok(())
     }
 
-    /// The tables, as ClickHouse writes what they are.
+    /// The names of the tables, with the statements that made them.
     fn definitions(&self) -> Result<Vec<(String, String)>, String> {
         let sql = "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()";
         let rows = self.select(sql, &[])?;
@@ -115,9 +114,9 @@ impl Store {
             .collect())
     }
 
-    /// Asks how large the tables are, for `sizes`.
+    /// Measures the tables, for `sizes`.
     pub fn measure(&self) {
-        // Parts that a merge has replaced stay for some minutes; they hold no rows that count.
+        // Parts that a merge has replaced stay for some minutes; their rows do not count.
         let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
                    FROM system.parts WHERE database = currentDatabase() GROUP BY table ORDER BY table";
         let found = self.select(sql, &[]);
@@ -128,7 +127,8 @@ impl Store {
         }
     }
 
-    /// Table, rows, bytes, bytes of merged parts; and why they are old. Never waits for the store.
+    /// For each table its rows, its bytes and the bytes of merged parts; and why these figures are old. Never
+    /// waits for the store.
     pub fn sizes(&self) -> (Value, String) {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -157,8 +157,8 @@ impl Store {
         Ok(())
     }
 
-    /// The rows of a SELECT, each an array. `{name:Type}` in it stands for a parameter, so no value becomes
-    /// SQL.
+    /// The rows of a SELECT, each an array. `{name:Type}` in the SQL stands for a parameter, so no value
+    /// becomes SQL.
     pub fn select(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Value, String> {
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
         let text = self.ask(&format!("{sql} FORMAT JSONCompact {settings}"), parameters)?;
@@ -167,12 +167,12 @@ impl Store {
         Ok(answer["data"].take())
     }
 
-    /// What a SELECT finds, as ClickHouse writes it in a format (`CSVWithNames`, `Parquet`).
+    /// The result of a SELECT in one of ClickHouse's formats (`CSVWithNames`, `Parquet`).
     pub fn export(&self, sql: &str, parameters: &[(&str, String)], format: &str) -> Result<Vec<u8>, String> {
         self.ask(&format!("{sql} FORMAT {format}"), parameters)
     }
 
-    /// Parameters are read as fields of TabSeparated.
+    /// Asks the store. It reads parameters as fields of TabSeparated.
     fn ask(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>, String> {
         let named: Vec<_> =
             parameters.iter().map(|(name, value)| (format!("param_{name}"), field(value))).collect();
@@ -180,8 +180,8 @@ impl Store {
         self.post(&pairs, sql).map_err(|refusal| refusal.why)
     }
 
-    /// Adds rows, one a line, in ClickHouse's TabSeparated. Rows with a token that it had lately it has: they
-    /// are not added again, neither here nor in what follows from them.
+    /// Adds rows, one a line, in ClickHouse's TabSeparated. If the store has seen the token lately, it has
+    /// the rows already, and adds them neither here nor to the views that follow from them.
     fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), Refusal> {
         let sql = format!(
             "INSERT INTO {table} SETTINGS insert_deduplication_token = '{token}', \
@@ -224,12 +224,12 @@ impl Store {
     }
 }
 
-/// A text as a literal inside an array or a map.
+/// The text as a literal inside an array or a map.
 pub fn literal(text: &str) -> String {
     format!("'{}'", field(text).replace('\'', "\\'"))
 }
 
-/// A text as a field of TabSeparated, where a row is a line.
+/// The text as a field of TabSeparated, in which a row is one line.
 pub fn field(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('\t', "\\t")
@@ -245,7 +245,8 @@ mod tests {
     use super::*;
 
     impl Store {
-        /// One whose server answers a request (head and body) by an error's code, 0: none, and a text.
+        /// A store whose server answers each request (head and body) with an error's code (0 for none) and a
+        /// text.
         pub fn answered_by(answer: impl Fn(&str) -> (u32, String) + Send + 'static) -> Store {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The tables, as a list of steps: a store of an older version gets the steps that it lacks.
+//! The tables, as a list of steps. A store of an older version gets the steps that it lacks.
 //!
-//! One wide row per port and sweep; rollups at 1 and 10 minutes by views; jobs by (job, rank, time). How long
-//! each table keeps its rows is the configuration's.
+//! There is one wide row for each port and sweep; views make rollups of 1 and 10 minutes; jobs are stored by
+//! (job, rank, time). The configuration says how long each table keeps its rows.
 
 use crate::config::Keep;
 use crate::fabric::counters::COUNTERS;
 
-/// Statements by version, the first is 1.
+/// The statements of each version; the first version is 1.
 pub fn versions() -> Vec<Vec<String>> {
     vec![
         ports(),
@@ -19,18 +19,19 @@ pub fn versions() -> Vec<Vec<String>> {
     ]
 }
 
-/// Tables in which a repeat would be another row; `jobs` and `nodes` replace it.
+/// Tables in which a repeated INSERT would add rows twice. In `jobs` and `nodes` a repeated row replaces the
+/// first.
 const REPEATS_KNOWN: [&str; 6] =
     ["port_samples", "port_minutes", "port_tens", "host_samples", "host_minutes", "job_samples"];
 
-/// The tokens of so many INSERTs are known. One that is sent again is at most the last of its table, or,
-/// where a disk lost what the monitor did to its files, one of the minutes before it.
+/// Makes the table remember the tokens of this many INSERTs. A repeated INSERT is at most the last of its
+/// table, or, if a disk lost the monitor's latest changes, one of the minutes before.
 fn known_repeats(table: &str) -> String {
     format!("ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 10000")
 }
 
-/// Statements that make the tables keep their rows for so many days, if they do not; `definitions` are the
-/// tables as the store has them.
+/// Statements that make the tables keep their rows for the configured days, if they do not. `definitions` are
+/// the statements that made the tables.
 pub fn kept(keep: &Keep, definitions: &[(String, String)]) -> Vec<String> {
     let Keep { samples_days, minutes_days, tens_days, jobs_days } = *keep;
     let times = [
@@ -88,7 +89,7 @@ fn ports() -> Vec<String> {
     all
 }
 
-/// A host's numbers in one row, by names of its own: gauges, and counters as what they grew by in a second.
+/// A host's numbers in one row, by their names: gauges, and the growth of counters in a second.
 fn hosts() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_samples (ts DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)), \
@@ -100,7 +101,7 @@ fn hosts() -> Vec<String> {
     ]
 }
 
-/// Sum, count and highest of each number of a host in a minute.
+/// The sum, count and maximum of each number of a host in a minute.
 fn host_minutes() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_minutes (ts DateTime('UTC') CODEC(Delta, ZSTD(1)), host LowCardinality(String), \

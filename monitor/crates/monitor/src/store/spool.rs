@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Blocks of rows that the store has not taken yet, oldest first: files named by a number, within a bound.
 //!
-//! A block is on disk before the store is asked to take it, and stays until it has, so that neither's end
-//! loses it. Its token makes a repeat harmless: the store knows it. Where the disk does not take a block, it
-//! waits in memory, within a bound of its own.
+//! A block is on disk before the store is asked to take it, and stays until the store has it. So it outlives
+//! the end of either. Its token makes a repeat harmless, because the store knows the token. A block that the
+//! disk does not take waits in memory, within a bound of its own.
 
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What may wait in memory because the disk is full.
+/// The most bytes that wait in memory because the disk is full.
 pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// Rows of one table, as the store gets them in one INSERT.
+/// Rows of one table, which the store gets in one INSERT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub table: String,
-    /// By which the store knows a repeat.
+    /// The token by which the store recognises a repeat.
     pub token: String,
-    /// One row a line.
+    /// The rows, one a line.
     pub lines: String,
 }
 
@@ -44,7 +44,7 @@ enum Place {
 pub struct Spool {
     folder: PathBuf,
     waiting: VecDeque<(Place, u64)>,
-    /// Of all that wait, and of those that wait in memory.
+    /// The bytes of all blocks that wait; `memory_bytes` are those of blocks in memory.
     pub bytes: u64,
     memory_bytes: u64,
     bytes_max: u64,
@@ -59,7 +59,7 @@ impl Spool {
             let name = entry.file_name();
             match name.to_str().and_then(|name| name.parse::<u64>().ok()) {
                 Some(number) => found.push((number, entry.path(), entry.metadata()?.len())),
-                // What a monitor was writing when it was killed.
+                // A file that a monitor was writing when it was killed.
                 None if name.to_str().is_some_and(|name| name.ends_with(".new")) => {
                     std::fs::remove_file(entry.path())?;
                 }
@@ -80,7 +80,7 @@ impl Spool {
         self.waiting.len() as u64
     }
 
-    /// An error says why there is no room: the block is lost.
+    /// Adds a block. An error says why there is no room, and the block is lost.
     pub fn keep(&mut self, block: Block) -> Result<(), String> {
         let bytes = block.bytes();
         if self.bytes + bytes > self.bytes_max {
@@ -101,7 +101,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Under its name a file is whole.
+    /// Writes a block to disk. The file gets its name once it is complete.
     fn write(&mut self, block: &Block) -> std::io::Result<PathBuf> {
         let path = self.folder.join(self.next.to_string());
         let new = self.folder.join(format!("{}.new", self.next));
@@ -110,7 +110,7 @@ impl Spool {
             file.write_all(block.lines.as_bytes())
         });
         if let Err(why) = written.and_then(|()| std::fs::rename(&new, &path)) {
-            // It takes room of a disk that has none.
+            // The incomplete file takes room of a disk that is full.
             let _ = std::fs::remove_file(&new);
             return Err(why);
         }
@@ -118,7 +118,7 @@ impl Spool {
         Ok(path)
     }
 
-    /// The oldest; an error says why it cannot be read.
+    /// The oldest block. An error says why it cannot be read.
     pub fn first(&self) -> Option<Result<Block, String>> {
         match &self.waiting.front()?.0 {
             Place::Memory(block) => Some(Ok(block.clone())),
@@ -126,12 +126,12 @@ impl Spool {
         }
     }
 
-    /// The oldest is in the store, or shall never be.
+    /// Removes the oldest block: the store has it or will never take it.
     pub fn remove_first(&mut self) {
         let Some((place, bytes)) = self.waiting.pop_front() else { return };
         self.bytes -= bytes;
         match place {
-            // If it stays, it is sent again after a restart, and the store knows its token.
+            // If the file stays, it is sent again after a restart, and the store knows its token.
             Place::Disk(path) => drop(std::fs::remove_file(path)),
             Place::Memory(_) => self.memory_bytes -= bytes,
         }

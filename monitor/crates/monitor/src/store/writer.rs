@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The way of rows into the store. What comes within a second is one block for each table; it goes into the
-//! spool, and from there into the store, in order. A row is lost only if the spool has no room, or the store
-//! says that it is none; both are counted and said.
+//! The route of rows into the store. The rows of one second make one block for each table. Blocks go into the
+//! spool, and from there into the store, in order. A row is lost only if the spool has no room or the store
+//! calls the row wrong; both are counted and reported.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::spool::{Block, MEMORY_BYTES_MAX, Spool};
 use super::{Refusal, Store};
 
-/// Rows are gathered for so long: what the monitor loses if it is killed.
+/// How long rows are gathered; the monitor loses these rows if it is killed.
 const GATHER: Duration = Duration::from_secs(1);
-/// A store that does not take rows is asked again after this time.
+/// How long the writer waits before it asks a store again that did not take rows.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Rows that were lost within so long count for the alert.
+/// How long lost rows count for the alert.
 const LATELY: Duration = Duration::from_secs(300);
 
 /// What became of the rows.
@@ -26,10 +26,10 @@ pub struct Written {
     pub rows: u64,
     pub spooled_blocks: u64,
     pub spooled_bytes: u64,
-    /// Since the start, and within the last five minutes.
+    /// The rows lost since the start; `dropped_lately` are those of the last five minutes.
     pub dropped_rows: u64,
     pub dropped_lately: u64,
-    /// Why the store did not take the last block; empty: it did.
+    /// Why the store did not take the last block; empty if it did.
     pub error: String,
 }
 
@@ -42,15 +42,15 @@ struct Gathered {
 #[derive(Default)]
 struct Shared {
     gathered: Mutex<Gathered>,
-    /// None: rows go nowhere.
+    /// The spool, or None if rows are thrown away.
     spool: Option<Mutex<Spool>>,
-    /// Something is in the spool.
+    /// Wakes the thread that inserts: a block is in the spool.
     more: Condvar,
     written: Mutex<Written>,
     lost: Mutex<VecDeque<(Instant, u64)>>,
 }
 
-/// The way in; copies share it.
+/// The writer of rows; clones share its state.
 #[derive(Clone)]
 pub struct Writer(Arc<Shared>);
 
@@ -75,16 +75,16 @@ impl Writer {
         Ok(writer)
     }
 
-    /// One that writes nowhere.
+    /// A writer that throws rows away.
     #[cfg(test)]
     pub fn idle() -> Writer {
         Writer(Arc::default())
     }
 
-    /// Takes rows, one a line; never waits.
+    /// Takes rows, one a line. Never waits.
     pub fn add(&self, table: &str, lines: String) {
         let mut gathered = lock(&self.0.gathered);
-        // Only a disk that hangs lets so much come together.
+        // So many rows come together only while a disk hangs.
         if gathered.bytes + lines.len() as u64 > MEMORY_BYTES_MAX {
             drop(gathered);
             return self.lose(lines.lines().count() as u64, "the disk of the spool does not answer");
@@ -95,10 +95,10 @@ impl Writer {
         }
     }
 
-    /// Puts what has come into the spool.
+    /// Puts the gathered rows into the spool.
     pub fn flush(&self) {
         let Some(spool) = &self.0.spool else { return };
-        // Held over both, so that two cannot change the order.
+        // The lock is held over both steps, so that two threads cannot change the order.
         let mut spool = lock(spool);
         let tables = std::mem::take(&mut *lock(&self.0.gathered)).tables;
         for (table, lines) in tables {
@@ -130,7 +130,7 @@ impl Writer {
         (written.spooled_blocks, written.spooled_bytes) = (spool.blocks(), spool.bytes);
     }
 
-    /// Gives blocks to the store for good.
+    /// Gives blocks to the store for as long as the monitor runs.
     fn insert(&self, store: &Store) {
         let spool = self.0.spool.as_ref().expect("it was started with one");
         loop {
@@ -144,7 +144,7 @@ impl Writer {
             drop(held);
             let taken = match first {
                 Ok(block) => self.put(store, &block),
-                // Nobody knows how many rows it had.
+                // The number of rows of a block that cannot be read is unknown.
                 Err(why) => {
                     self.lose(1, &why);
                     Ok(())
@@ -170,7 +170,8 @@ impl Writer {
         }
     }
 
-    /// A block into the store. Rows that it refuses are found by halves, so that no other is lost with them.
+    /// Puts a block into the store. If the store calls rows wrong, they are found by halving the block, so
+    /// that no other row is lost.
     fn put(&self, store: &Store, block: &Block) -> Result<(), String> {
         match store.insert(&block.table, &block.token, &block.lines) {
             Ok(()) => {
@@ -249,10 +250,11 @@ mod tests {
         let writer = Writer::idle();
         assert_eq!(writer.put(&store, &block), Ok(()));
         assert_eq!((writer.written().rows, writer.written().dropped_rows), (7, 1));
-        // Parts of a block have tokens of their own, else the store would know the second as a repeat.
+        // The parts of a block have tokens of their own; otherwise the store would take the second part for a
+        // repeat.
         let lines: Vec<_> = taken.try_iter().collect();
         assert_eq!(lines.len(), lines.iter().collect::<std::collections::BTreeSet<_>>().len(), "{lines:?}");
-        // Too many parts, no memory, a full disk: no fault of rows.
+        // Too many parts, no memory, a full disk: the rows are not at fault.
         for code in [252, 241, 243] {
             let store = Store::answered_by(move |_| (code, "not now".into()));
             assert!(writer.put(&store, &block).unwrap_err().contains("not now"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the page asks for, as JSON. Who asks is known here; nobody gets another's job.
+//! The answers to the page's questions, as JSON. Each knows who asks, and shows nobody the jobs of others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -21,7 +21,7 @@ use crate::time::{now_ms, seconds};
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
 pub type OfWeb = State<Arc<Web>>;
 
-/// Whether it serves, for who watches it without an account. It tells nothing else.
+/// Whether the monitor serves, for a watcher without an account. The answer holds nothing else.
 pub async fn health(State(web): OfWeb) -> (StatusCode, Json<Value>) {
     match web.writer.written().dropped_lately {
         0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
@@ -34,7 +34,7 @@ pub async fn topology(State(web): OfWeb) -> Json<Value> {
         let now = web.live.now();
         (now.topology.clone(), now.fabric.error.clone())
     };
-    // Why there is none, or none any more.
+    // `error` is why there is no fabric, or why there is none any more.
     Json(
         json!({"version": topology.version, "nodes": topology.nodes, "links": topology.links, "error": error}),
     )
@@ -64,11 +64,11 @@ pub fn guid(node: &str) -> Result<u64, (StatusCode, String)> {
     u64::from_str_radix(node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
 }
 
-/// A page draws so many points of a series.
+/// The most points of a series that a page draws.
 const POINTS_MAX: u64 = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// A port's past: of each step the highest use, the mean rates, and the sums of waits and errors.
+/// A port's past. Each step has the highest use, the mean rates, and the sums of waits and errors.
 pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     let guid = asked.guid()?;
     let (from, to, _) = span(asked.from, asked.to, 1)?;
@@ -92,7 +92,8 @@ pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
     Ok(Json(json!({"step": step, "rows": rows})))
 }
 
-/// The table for so many milliseconds, its time in milliseconds, and how far its rows are apart at least.
+/// For a span in milliseconds: the table to read, its time in milliseconds, and the least distance of its
+/// rows.
 pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     match span_ms {
         span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
@@ -101,8 +102,8 @@ pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     }
 }
 
-/// A time from and to, the last hour if nothing is asked, and the length of a step of at least so much, in
-/// milliseconds.
+/// The beginning and the end of a span (by default the last hour), and the length of a step of at least
+/// `least`. All are in milliseconds.
 pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
     let to = to.unwrap_or_else(now_ms);
     let from = from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
@@ -169,7 +170,7 @@ pub struct OfJob {
     pub id: String,
 }
 
-/// A job of now, or of the store. Another's is as one that never was.
+/// A present job, or one of the store. A job that the person may not see looks like one that never was.
 pub async fn known_job(
     web: &Arc<Web>,
     who: &Who,
@@ -196,7 +197,7 @@ pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked)
     Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
 }
 
-/// What the file system's servers did for a job, summed over them; they know jobs of Slurm by their number.
+/// What the file system's servers did for a job, summed over the servers. They know Slurm's jobs by number.
 fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     let told = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
@@ -207,7 +208,7 @@ fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What the monitor itself does: collectors, delays, drops, and the store's size.
+/// The state of the monitor itself: collectors, delays, drops, and the size of the store.
 pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
     if who.role < Role::Support {
         return Err((StatusCode::FORBIDDEN, "support and administrators see this".into()));
@@ -229,7 +230,7 @@ pub fn wrong(why: &str) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why.into())
 }
 
-/// Asks the store, with not too many others.
+/// Asks the store, while only a few others do.
 pub async fn asking<T: Send + 'static>(
     web: &Arc<Web>,
     work: impl FnOnce(&Store) -> Result<T, String> + Send + 'static,
@@ -243,7 +244,7 @@ pub async fn asking<T: Send + 'static>(
     .await
 }
 
-/// Runs what blocks in a thread of its own.
+/// Runs a blocking call in a thread of its own.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, (StatusCode, String)> {

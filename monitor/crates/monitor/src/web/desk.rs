@@ -18,7 +18,7 @@ fn at_least(who: &Who, role: Role) -> Result<(), (StatusCode, String)> {
     if who.role >= role { Ok(()) } else { Err((StatusCode::FORBIDDEN, format!("{words} do this"))) }
 }
 
-/// The answer to what was asked to be done: it is, or there was nothing to do it to.
+/// The answer to a change: it is done, or its object does not exist.
 fn done(is_done: bool, what: &str) -> Answer {
     if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, what.into())) }
 }
@@ -44,7 +44,7 @@ pub async fn acknowledge(
     done(is_done, "no such alert is open")
 }
 
-/// The criteria, and what they can be made of.
+/// The criteria, and the metrics and channels of which they can be made.
 pub async fn criteria(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
     at_least(&who, Role::Support)?;
     let channels: Vec<String> = web.channels.iter().map(|channel| channel.name.clone()).collect();
@@ -79,7 +79,7 @@ pub struct OfLink {
     key: String,
 }
 
-/// A link that was lost shall not be there any more.
+/// Forgets a lost link that shall not be there any more.
 pub async fn forget_link(
     State(web): OfWeb,
     Extension(who): Extension<Who>,
@@ -157,7 +157,7 @@ pub struct NewAccount {
     role: Role,
     #[serde(default)]
     projects: Vec<String>,
-    /// Nothing: an account that is there already keeps the one it has.
+    /// The password. Without one an existing account keeps its password.
     password: Option<String>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What was: the picture of the fabric at a time of the past, the jobs of then, and a job's course as a trace
+//! The past: a picture of the fabric at some time, the jobs of that time, and the course of a job as a trace
 //! for Perfetto.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,9 +29,10 @@ pub struct At {
     at: u64,
 }
 
-/// What all links did at a time of the past, in the form of the live frames, drawn on the topology of now.
+/// The use of all links at a time of the past, in the format of the live frames, on the present topology.
 pub async fn picture(State(web): OfWeb, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
-    // A sweep may take so long at most to be found: of older times there are minutes, or tens of them.
+    // The longest distance from that time to the sweep that is shown. For older times the store has only
+    // minutes or tens of minutes.
     let (table, window_ms) = match now_ms().saturating_sub(at) {
         age if age < 29 * 86_400_000 => ("port_samples", 120_000),
         age if age < 360 * 86_400_000 => ("port_minutes", 120_000),
@@ -59,7 +60,7 @@ pub async fn picture(State(web): OfWeb, Query(At { at }): Query<At>) -> Result<R
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// A sample of the past; which errors they were is not asked.
+/// A sample of the past, without the kinds of its errors.
 fn sample(row: &Value) -> Option<Sample> {
     let mut since = [0; COUNTERS.len()];
     since[COUNTERS.iter().position(|counter| counter.is_error)?] = row[5].as_u64()?;
@@ -91,8 +92,7 @@ pub async fn jobs_at(
     Ok(Json(json!({"jobs": rows})))
 }
 
-/// A job's course in Chrome's trace format, which ui.perfetto.dev opens: for each rank what it does in a
-/// second.
+/// A job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates, second by second.
 pub async fn trace(
     State(web): OfWeb,
     Extension(who): Extension<Who>,
@@ -134,7 +134,7 @@ impl Parts for Trace {
 }
 
 impl Trace {
-    /// The events of the next page, or the end.
+    /// The events of the next page, or no bytes at the end.
     async fn next(&mut self) -> Result<Bytes, Refusal> {
         if !self.pages.turn(&self.web).await? {
             return Ok(self.course.end().into());
@@ -150,7 +150,7 @@ impl Trace {
 struct Track {
     name: &'static str,
     is_meant: fn(&str) -> bool,
-    /// What a rate is divided by.
+    /// The number by which a rate is divided.
     unit: f64,
 }
 
@@ -166,18 +166,19 @@ const TRACKS: [Track; 5] = [
     track("CPU", |name| name == "cpu_ns", 1e9),
 ];
 
-/// By the library's own counters, and by those of the watch library.
+/// Whether the name is a count of sent bytes, of the library or of the watch library.
 fn is_sent(name: &str) -> bool {
     name.ends_with("_bytes_sent")
         || name.ends_with("send_bytes")
         || (name.starts_with("sendrecv") && name.ends_with("_bytes"))
 }
 
-/// What the events of a trace follow from: a process for each host, and counters for each rank.
+/// The state from which the events of a trace are made: a process for each host, and counters for each rank.
 #[derive(Default)]
 struct Course {
     hosts: BTreeMap<String, usize>,
-    /// The last sample of each process of the rank whose samples come now: its time and sums.
+    /// The rank whose samples come now. `last` has the time and sums of the last sample of each of its
+    /// processes.
     rank: u64,
     last: HashMap<(String, u64), (f64, [f64; TRACKS.len()])>,
     has_begun: bool,
@@ -200,7 +201,7 @@ impl Course {
         format!("{}]}}", if self.has_begun { "" } else { BEGIN })
     }
 
-    /// Events of samples that stand in the order of rank and time.
+    /// The events of samples that are ordered by rank and time.
     fn events(&mut self, rows: &[Value]) -> Vec<Value> {
         let mut events = Vec::new();
         for row in rows {
@@ -232,7 +233,7 @@ impl Course {
     }
 }
 
-/// What a trace begins with.
+/// The first bytes of a trace.
 const BEGIN: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
 /// The sums of a sample's counters, one for each track.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Hosts: the reports of agents come in, and pages ask what hosts do.
+//! Hosts: receives the reports of agents, and answers pages that ask what hosts do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::people::{Role, Who};
 use crate::secret;
 use crate::time::{now_ms, seconds};
 
-/// A report of an agent. Its signature, not a session, says whose it is; nothing of a stranger's is read but
-/// the head.
+/// Takes a report of an agent. Its signature, not a session, says which host sent it. Of a stranger's report
+/// only the head is read.
 pub async fn report(State(web): OfWeb, request: Request) -> Result<StatusCode, Refusal> {
     let (head, body) = request.into_parts();
     let text = |name: &str| {
@@ -50,10 +50,10 @@ pub async fn report(State(web): OfWeb, request: Request) -> Result<StatusCode, R
 
 type Refusal = (StatusCode, String);
 
-/// The body of a report has to come within this time.
+/// The longest time for the body of a report.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Whether the head of a report is that host's, and of now.
+/// Checks that the head of a report comes from this host and was made now.
 fn admitted(secret: &str, host: &str, begin: &str, length: usize, at: u64) -> Result<(), Refusal> {
     let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
     let Some((time, signature)) = begin.split_once(' ') else {
@@ -74,7 +74,7 @@ fn received(web: &Arc<Web>, host: &str, signature: &str, body: &[u8]) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether a person may see a host: all hosts, or, where they are private, those on which a job runs that he
+/// Whether a person may see a host. If hosts are private, only hosts on which a job runs that the person
 /// sees.
 pub fn sees(web: &Web, now: &Now, who: &Who, host: &str) -> bool {
     let runs_there =
@@ -96,7 +96,7 @@ pub struct OfHost {
     name: String,
 }
 
-/// All that a host tells but its jobs: of them only those that this person may see.
+/// The whole report of a host, with only those of its jobs that this person may see.
 pub async fn host(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfHost>) -> Answer {
     let now = web.live.now();
     let host = now.hosts.get(&asked.name).filter(|_| sees(&web, &now, &who, &asked.name));
@@ -124,7 +124,7 @@ pub fn no_host() -> Refusal {
     (StatusCode::NOT_FOUND, "no such host tells".into())
 }
 
-/// A host's number over time: mean and highest of each step.
+/// A host's number over time: mean and maximum of each step.
 pub async fn history(
     State(web): OfWeb,
     Extension(who): Extension<Who>,
@@ -143,7 +143,7 @@ pub async fn history(
     };
     let (map, mean, highest) = match table {
         "host_samples" => ("numbers", "avg(numbers[{metric:String}])", "numbers[{metric:String}]"),
-        // A sum of 0 is not in the map of sums.
+        // A sum of 0 is missing in the map of sums.
         _ => (
             "counts",
             "sum(sums[{metric:String}]) / sum(counts[{metric:String}])",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What strangers may ask at once, so that nobody else waits: passwords, bodies of reports, questions to the
-//! store.
+//! Limits on what strangers may do at once (try passwords, send reports, ask the store), so that others do
+//! not wait.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,19 +14,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 type Refusal = (StatusCode, String);
 
-/// Passwords that are tried at once: each costs 19 MiB and many milliseconds of a core, or a question to the
-/// directory.
+/// How many passwords are tried at once. Each costs 19 MiB and many milliseconds of a core, or a question to
+/// the directory.
 const TRIALS: usize = 2;
-/// Who would wait behind more is told to come again.
+/// How many trials may wait; further ones are refused for now.
 const WAITING_MAX: usize = 16;
-/// Attempts of an address, and for an account from anywhere, at once and then a minute.
+/// Attempts of an address, at once and then in a minute; below, those for an account from all addresses.
 const OF_ADDRESS: u32 = 30;
 const OF_ACCOUNT: u32 = 60;
-/// Bytes of reports that are read at once, in KiB.
+/// How many KiB of reports are read at once.
 const REPORTS_KIB: usize = 64 << 10;
-/// Questions that the store has at once; its answers may have 256 MiB each.
+/// How many questions the store has at once; each answer may have 256 MiB.
 const QUESTIONS: usize = 8;
-/// More addresses or names than this are looked through for those that are of long ago.
+/// With more addresses or names than this the old ones are removed.
 const KEYS_MAX: usize = 10_000;
 
 pub struct Limits {
@@ -38,12 +38,12 @@ pub struct Limits {
     questions: Arc<Semaphore>,
 }
 
-/// Counts as long as it lives.
+/// A permission to try a password, which counts as long as it lives.
 pub struct Place {
     _trial: OwnedSemaphorePermit,
 }
 
-/// Who has an export under way: each has one at a time.
+/// The people who have an export under way; each may have one at a time.
 #[derive(Clone, Default)]
 pub struct Exports(Arc<Mutex<HashSet<String>>>);
 
@@ -82,7 +82,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A place in which a password may be tried, or the issuer asked, once there is one.
+    /// Waits for a permission to try a password or to ask the issuer.
     pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<Place, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
@@ -103,7 +103,7 @@ impl Limits {
         Ok(Place { _trial: trial })
     }
 
-    /// Room for the body of a report of so many bytes, once there is some.
+    /// Waits for room for the body of a report of this many bytes.
     pub async fn report(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
         let kib = (bytes / 1024 + 1).min(REPORTS_KIB) as u32;
         let wait =
@@ -113,7 +113,7 @@ impl Limits {
         wait.await.map_err(|_| busy())?.map_err(|_| busy())
     }
 
-    /// A place for a question to the store, once there is one.
+    /// Waits for a permission to ask the store.
     pub async fn question(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let wait = tokio::time::timeout(Duration::from_secs(30), self.questions.clone().acquire_owned());
         let busy =
@@ -122,7 +122,7 @@ impl Limits {
     }
 }
 
-/// One who has IPv6 has at least a network of 64 bits.
+/// The network of an address: with IPv6 every owner of an address has at least 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -141,7 +141,7 @@ mod tests {
             let limits = Limits::default();
             let ip = |text: &str| text.parse::<IpAddr>().unwrap();
             for attempt in 0..OF_ADDRESS {
-                // Another address of the same network.
+                // The addresses are in the same network.
                 let from = ip(&format!("2001:db8::{attempt:x}"));
                 assert!(limits.trial(from, Some(&format!("name{attempt}"))).await.is_ok());
             }
@@ -152,7 +152,7 @@ mod tests {
             }
             let (code, why) = limits.trial(ip("10.0.1.1"), Some("bob")).await.err().unwrap();
             assert_eq!((code, why.contains("account")), (StatusCode::TOO_MANY_REQUESTS, true));
-            // Two are tried, some wait, and the others are told.
+            // Two are tried, some wait, and the others are refused.
             let limits = Arc::new(limits);
             let held = [
                 limits.trial(ip("10.0.2.1"), Some("a")).await,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which links a job uses, and which jobs use a link.
+//! The links that a job uses, and the jobs that use a link.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::job::Job;
 use crate::live::Live;
 use crate::people::Who;
 
-/// Of a job's ports so many are named, those with the highest use.
+/// How many of a job's ports are named: those with the highest use.
 const HOTTEST: usize = 15;
 
-/// What the fabric is now.
+/// The present state of the fabric.
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,
@@ -31,12 +31,12 @@ impl Seen {
         Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
     }
 
-    /// The ports that send what a job's nodes send each other.
+    /// The ports that send what a job's nodes send to each other.
     fn ways(&self, job: &Job) -> BTreeSet<End> {
         ways(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
 
-    /// What a job's nodes send into the fabric, in bytes a second.
+    /// The bytes that a job's nodes send into the fabric in a second.
     fn sends(&self, job: &Job) -> f64 {
         let hosts = hosts(&self.topology, &job.nodes);
         let samples =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How sessions begin and end: by a password, by the administrator's key, or by an OpenID issuer.
+//! How sessions begin and end: by a password, by the administrator's key, or through an OpenID issuer.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::state::{COOKIE, Web, bearer, cookie, session};
 use crate::issuer::Attempt;
 use crate::people::{Elsewhere, Who, is_name};
 
-/// The cookie of one attempt by the issuer. The browser comes back from another site, so it is not as strict
-/// as a session's.
+/// The cookie of an attempt through the issuer. The browser comes back from another site, so this cookie is
+/// less strict than a session's.
 const ATTEMPT: &str = "outboard_oidc";
 const ATTEMPT_S: u32 = 600;
 
@@ -43,7 +43,7 @@ pub async fn log_in(
     Extension(asker): Extension<Asker>,
     Json(given): Json<LogIn>,
 ) -> Response {
-    // A key costs nothing to compare, and nobody guesses it.
+    // A key is compared at no cost and cannot be guessed, so it needs no permission.
     let place = match given.key.is_empty() {
         true => match web.limits.trial(asker.address, Some(&given.name)).await {
             Ok(place) => Some(place),
@@ -101,7 +101,7 @@ pub struct NewPassword {
     new: String,
 }
 
-/// Another password for one's own account. All its sessions end, and this one is a new one.
+/// Changes the password of one's own account. All sessions of the account end, and a new one begins.
 pub async fn password(
     State(web): OfWeb,
     Extension(asker): Extension<Asker>,
@@ -125,7 +125,7 @@ pub async fn password(
     Ok((set_session(&web, &asker, &id), Json(who)).into_response())
 }
 
-/// Who has found a token must not make accounts of it.
+/// Refuses a token, since whoever has found one must not make accounts with it.
 pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     match bearer(headers) {
         None => Ok(()),
@@ -133,7 +133,7 @@ pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     }
 }
 
-/// How people may log in here.
+/// The ways to log in here.
 pub async fn ways(State(web): OfWeb) -> Json<Value> {
     Json(json!({"password": true, "oidc": web.issuer.is_some()}))
 }
@@ -165,7 +165,7 @@ fn set_attempt(web: &Web, asker: &Asker, text: &str, seconds: u32) -> [(header::
     [(header::SET_COOKIE, words)]
 }
 
-/// What an issuer adds to the address; it may add more.
+/// The parameters that an issuer adds to the URL; it may add others.
 #[derive(Deserialize)]
 pub struct Back {
     #[serde(default)]
@@ -178,7 +178,7 @@ pub struct Back {
     error_description: String,
 }
 
-/// The browser is back from the issuer.
+/// Ends an attempt when the browser comes back from the issuer.
 pub async fn from_issuer(
     State(web): OfWeb,
     Extension(asker): Extension<Asker>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! OpenMetrics of the fabric and the collectors. The labels are bounded: nodes and ports, never jobs.
+//! OpenMetrics of the fabric and the collectors. The number of labels is bounded: they are nodes and ports,
+//! never jobs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub async fn metrics(State(web): State<Arc<Web>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }
 
-/// A family of gauges: its name, its sentence, and samples of labels and value.
+/// A family of gauges: its name, its sentence, and the labels and values of its samples.
 fn family(text: &mut String, name: &str, help: &str, samples: impl Iterator<Item = (String, f64)>) {
     let mut lines = format!("# TYPE outboard_{name} gauge\n# HELP outboard_{name} {help}\n");
     for (labels, value) in samples {
@@ -93,7 +94,7 @@ fn hosts(text: &mut String, now: &Now) {
         let labelled = |host: &Summary| Some((format!("{{host=\"{}\"}}", label(&host.name)), value(host)?));
         family(text, &format!("host_{name}"), help, all.iter().filter_map(labelled));
     };
-    // What a host that is away did last is not what it does now.
+    // The last figures of a host that is away are not its present ones.
     let is_up = |host: &Summary| host.state == "up";
     each("up", "1: the host reports.", &|host| Some(f64::from(u8::from(is_up(host)))));
     each("cpu_ratio", "Use of its processors.", &|host| host.cpu.filter(|_| is_up(host)));

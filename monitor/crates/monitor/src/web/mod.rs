@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page and what it asks for. Everything but the page's own files needs a session; what a session may see
-//! is decided in `api.rs`, where the data is read.
+//! The page and its requests. All requests but those for the page's own files need a session. `api.rs`, where
+//! the data is read, decides what a session may see.
 
 mod api;
 mod desk;
@@ -37,14 +37,15 @@ pub use state::{Files, Web};
 
 use crate::people::Who;
 
-/// Whatever is asked for is told within this time, or never: a body that does not come, a store that hangs.
+/// The longest time for an answer; after it the request fails (a body that does not come, a store that
+/// hangs).
 const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// What is asked for by POST has a few fields.
+/// The most bytes of a POST, which has a few fields.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How often a page that listens is asked whether it still may.
+/// How often a page that listens is checked for its rights.
 const STILL_EVERY: Duration = Duration::from_secs(10);
 
-/// The whole of it.
+/// All routes of the page.
 pub fn router(web: Arc<Web>) -> Router {
     let inside = Router::new()
         .route("/api/me", get(login::me))
@@ -94,7 +95,7 @@ pub fn router(web: Arc<Web>) -> Router {
     router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(protect).with_state(web)
 }
 
-/// What all of this is, for programs that are made from such a description.
+/// The description of all routes, for programs that are generated from it.
 async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
@@ -110,7 +111,7 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     }
 }
 
-/// Lets a request through that has a session or a token, and says whose.
+/// Admits a request that has a session or a token, and attaches the person to it.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     match who(&web, request.headers()) {
         Some(who) => {
@@ -121,7 +122,7 @@ async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) ->
     }
 }
 
-/// Whose session or token a request has.
+/// The person whose session or token a request has.
 fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     match bearer(headers) {
         Some(token) => web.people.bearer(token),
@@ -129,8 +130,7 @@ fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     }
 }
 
-/// What browsers need to be told, and what they must not do: a page of another site can neither call nor show
-/// us.
+/// Refuses requests from pages of other sites, and adds the headers that forbid such pages to show this one.
 async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
     let asker = request.extensions().get::<Asker>().cloned();
     let host = asker.map(|asker| asker.host).unwrap_or_default();
@@ -157,7 +157,7 @@ async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> R
     response
 }
 
-/// Frames of the links' use, one after each sweep, as long as the session or token lasts.
+/// Sends frames of the links' use, one after each sweep, as long as the session or token lasts.
 async fn live(
     State(web): State<Arc<Web>>,
     Extension(counted): Extension<Arc<Counted>>,
@@ -177,7 +177,7 @@ async fn feed(web: Arc<Web>, headers: HeaderMap, mut socket: WebSocket) {
         if !frame.is_empty() && socket.send(Message::Binary(Bytes::copy_from_slice(&frame))).await.is_err() {
             return;
         }
-        // A page says nothing; what comes is its end, or a ping, which is answered below us.
+        // A page sends nothing. Only its end arrives here, or a ping, which the library answers.
         loop {
             tokio::select! {
                 change = frames.changed() => if change.is_err() { return } else { break },
@@ -199,7 +199,7 @@ async fn feed(web: Arc<Web>, headers: HeaderMap, mut socket: WebSocket) {
 mod tests {
     use super::*;
 
-    /// The routes as this file has them: path and method.
+    /// The routes that this file defines: path and method.
     fn routes() -> Vec<(String, &'static str)> {
         let source = include_str!("mod.rs");
         let mut found = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table of the store of any length, page after page, in the order in which the store keeps it; and answers
-//! that are sent while they are made.
+//! Reads a table of the store of any length, page after page, in the order in which the store keeps it; and
+//! makes answers that are sent while they are made.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::state::Web;
 pub type Refusal = (StatusCode, String);
 pub type Parameters = Vec<(&'static str, String)>;
 
-/// What an answer is made of, one after the other.
+/// The parts of an answer, one after the other.
 pub trait Parts: Send + 'static {
-    /// The next bytes. Nothing: that was all.
+    /// The next bytes, or None after the last.
     fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
 }
 
-/// An answer. Its first part tells whether there is one at all; an error after that ends it before its end,
-/// which clients see.
+/// An answer. If its first part fails, the answer is an error. If a later part fails, the answer breaks off,
+/// which clients notice.
 pub async fn body(mut parts: impl Parts) -> Result<Body, Refusal> {
     let first = parts.part().await.unwrap_or(Ok(Bytes::new()))?;
     let rest = stream::unfold(Some(parts), |parts| async move {
@@ -35,23 +35,23 @@ pub async fn body(mut parts: impl Parts) -> Result<Body, Refusal> {
     Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
 }
 
-/// A page has so many rows, and those that share the last one's place.
+/// The most rows of a page, apart from rows that have the same key as the last one.
 pub const ROWS_MAX: u32 = 100_000;
-/// So many stored rows whose cells are rows of the file are looked at for a page;
+/// The most stored rows of a page, if each of their cells is a row of the file.
 pub const STORED_MAX: u32 = 2_000;
-/// and so many of which sums are made.
+/// The most stored rows of a page, if the page has sums of them.
 pub const SUMMED_MAX: u32 = 2_000_000;
 
-/// A column by which the store keeps a table in order: its name and type.
+/// A column by which the store orders a table: its name and type.
 pub type Column = (&'static str, &'static str);
 
 /// A question to one table of the store, `s`, page by page.
 #[derive(Default)]
 pub struct Pages {
-    /// The table, with FINAL where its rows may be parts of rows.
+    /// The table, with FINAL if it may hold rows in parts.
     pub table: String,
     pub key: Vec<Column>,
-    /// Stored rows of a page.
+    /// The most stored rows of a page.
     pub stored_max: u32,
     /// The column of cells, each of which is a row of the file.
     pub cells: Option<&'static str>,
@@ -61,17 +61,17 @@ pub struct Pages {
     pub condition: String,
     pub rest: String,
     pub parameters: Parameters,
-    /// The keys after which the page begins, and with which it ends.
+    /// The key after which the page begins, and the key with which it ends.
     pub after: Option<Vec<String>>,
     pub upto: Option<Vec<String>>,
 }
 
-/// Names of parameters.
+/// The names of the parameters of both keys.
 const AFTER: [&str; 3] = ["after0", "after1", "after2"];
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
-/// The condition that a key comes before others, or after them; in a form of which the store knows where such
-/// rows are.
+/// The condition that a key comes before another or after it, in a form with which the store finds such rows
+/// fast.
 fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
     let ((column, kind), name) = (key[0], names[0]);
     if key.len() == 1 {
@@ -82,14 +82,14 @@ fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String
 }
 
 impl Pages {
-    /// Where the page begins, with its parameters.
+    /// The condition for the beginning of the page; adds its parameters.
     fn begin(&self, parameters: &mut Parameters) -> String {
         let Some(after) = &self.after else { return String::new() };
         parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
         format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
     }
 
-    /// Asks which key the next page ends with.
+    /// The question for the key with which the next page ends.
     pub fn edge(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
@@ -104,7 +104,7 @@ impl Pages {
         );
         let rows = match self.cells {
             None => stored,
-            // A stored row without cells is one, too, for which the next page does not begin again.
+            // A stored row without cells counts, too; otherwise the next page would begin with it again.
             Some(_) => format!(
                 "SELECT {plain} FROM ({stored}) LEFT ARRAY JOIN cells ORDER BY {plain} LIMIT {ROWS_MAX}"
             ),
@@ -118,7 +118,7 @@ impl Pages {
         (sql, parameters)
     }
 
-    /// Turns to the next page; false: there is none.
+    /// Turns to the next page. Returns false if there is none.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
         let (sql, parameters) = self.edge();
@@ -128,7 +128,7 @@ impl Pages {
         Ok(self.upto.is_some())
     }
 
-    /// Asks for the page.
+    /// The question for the rows of the page.
     pub fn question(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One file of Parquet of several with the same columns: their row groups follow one another, as they are
-//! encoded, and one footer says where they stand now. So a file is sent while its parts are still made.
+//! Joins several files of Parquet with the same columns into one. Their encoded row groups follow one
+//! another, and one footer has their new positions. So a file is sent while its parts are still made.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn read(file: &Bytes) -> Result<ParquetMetaData> {
 }
 
 impl Joined {
-    /// An empty one with the columns of another.
+    /// A file without rows, with the columns of another.
     pub fn like(file: &Bytes) -> std::result::Result<Joined, String> {
         Joined::empty(file).map_err(words)
     }
@@ -31,7 +31,7 @@ impl Joined {
         Ok(Joined { writer })
     }
 
-    /// Adds the rows of a file; the bytes that follow on those before.
+    /// Adds the rows of a file, and returns the bytes that follow those sent before.
     pub fn add(&mut self, file: &Bytes) -> std::result::Result<Vec<u8>, String> {
         self.add_groups(file).map_err(words)?;
         Ok(std::mem::take(self.writer.inner_mut()))
@@ -56,7 +56,7 @@ impl Joined {
         Ok(())
     }
 
-    /// The last bytes.
+    /// The last bytes of the file.
     pub fn end(self) -> std::result::Result<Vec<u8>, String> {
         self.writer.into_inner().map_err(words)
     }
@@ -74,7 +74,7 @@ mod tests {
     use parquet::record::RowAccessor;
     use parquet::schema::parser::parse_message_type;
 
-    /// A file of such numbers, a row group for each list.
+    /// A file of these numbers, with a row group for each list.
     fn file(column: &str, groups: &[&[i64]]) -> Bytes {
         let columns =
             Arc::new(parse_message_type(&format!("message m {{ REQUIRED INT64 {column}; }}")).unwrap());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who asks, and for which host: as the connection says, or, where it is a proxy's that the configuration
-//! trusts, as that says.
+//! Who sends a request, and for which host. The connection says so, or the headers of a proxy that the
+//! configuration trusts.
 
 use std::net::IpAddr;
 
@@ -13,17 +13,17 @@ pub struct Peer {
     pub is_encrypted: bool,
 }
 
-/// From where a request comes.
+/// The origin of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asker {
     pub address: IpAddr,
-    /// The host (and port) that the browser was told to ask.
+    /// The host (and port) that the browser has in its URL.
     pub host: String,
     pub is_encrypted: bool,
 }
 
 impl Asker {
-    /// `proxies`: whose headers are believed.
+    /// The origin of a request; the headers of `proxies` are trusted.
     pub fn of(peer: Peer, headers: &HeaderMap, proxies: &[IpAddr]) -> Asker {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let host = text(header::HOST.as_str()).unwrap_or_default().to_string();
@@ -31,7 +31,8 @@ impl Asker {
         if !proxies.contains(&peer.address) {
             return own;
         }
-        // Each proxy adds who asked it; the last that is none of ours is who asks.
+        // Each proxy adds the address that asked it. The last address that is not a trusted proxy is the
+        // origin.
         let chain = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
         let chain: Vec<&str> = chain.flat_map(|value| value.split(',')).map(str::trim).collect();
         let told = chain.iter().rev().map_while(|word| word.parse::<IpAddr>().ok());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Connections: how many there may be, from whom, and for how long they may say nothing.
+//! Connections: how many there may be, from which addresses, and for how long they may be silent.
 //!
-//! Pages get at most half of this process's descriptors, so that fabric and store have theirs. A request's
-//! head has to come within a time, also the next one's on a connection that stays open. Where there are as
-//! many as may be, the one that has said nothing for longest gives way to a new one.
+//! Pages get at most half of this process's descriptors, so that fabric and store have the rest. The head of
+//! a request must come within a time, also that of the next request on an open connection. If all connections
+//! are taken, the one that has been idle for longest is closed for a new one.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,17 +27,17 @@ use super::proxy::{Asker, Peer};
 use super::state::Web;
 use crate::tls::Tls;
 
-/// A connection that says nothing for so long is closed. Agents speak every 10 s.
+/// A connection that is silent for this time is closed. Agents send every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// Who takes nothing of an answer for so long is gone.
+/// A client that takes no byte of an answer for this time is gone.
 const UNTAKEN_MS: u32 = 60_000;
 
 const TOO_MANY: &str = "so many requests of your address are being answered already";
 
 struct One {
     address: IpAddr,
-    /// Since when it has asked nothing; nothing: it is being answered.
+    /// Since when the connection has been idle, or None while it is being answered.
     idle: Option<Instant>,
     end: Arc<Notify>,
 }
@@ -46,7 +46,7 @@ struct One {
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<BTreeMap<u64, One>>>);
 
-/// One that counts as long as it lives.
+/// A connection, which counts as long as it lives.
 pub struct Counted {
     all: Connections,
     number: u64,
@@ -58,7 +58,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing: there are as many already, and all of them are being answered.
+    /// Counts a new connection. Returns None if there are too many and all of them are being answered.
     fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<Counted> {
         let mut all = self.lock();
         let is_of_this = |one: &One| one.address == address;
@@ -76,7 +76,8 @@ impl Connections {
 }
 
 impl Counted {
-    /// Counts this for another address, for which a proxy asks. False: so many of that are being answered.
+    /// Counts the connection for another address, for which a proxy asks. Returns false if too many of that
+    /// address are being answered.
     fn count_for(&self, address: IpAddr, each_max: usize) -> bool {
         let mut all = self.all.lock();
         let others = all.iter().filter(|(number, one)| **number != self.number && one.address == address);
@@ -100,7 +101,7 @@ impl Drop for Counted {
     }
 }
 
-/// How many connections there may be.
+/// The most connections, of all addresses and of each.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub all: usize,
@@ -115,8 +116,8 @@ impl Limits {
     }
 }
 
-/// Serves for good. A trusted proxy speaks for many: only all connections together limit it, and what it
-/// asks for one address is limited as that address would be.
+/// Serves for as long as the monitor runs. A trusted proxy speaks for many clients: only the bound on all
+/// connections limits it, and its requests for an address count for that address.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -128,7 +129,7 @@ pub async fn serve(
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // It was gone again, or there is no descriptor left.
+            // The client has gone already, or no descriptor is left.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -176,7 +177,7 @@ async fn talk(
         let is_below = strip(request.uri_mut(), &web.base_path);
         let (router, page) = (router.clone(), format!("{}/", web.base_path));
         let counted = counted.clone();
-        // A connection that becomes one of frames takes it along.
+        // A connection that becomes a stream of frames keeps its count.
         request.extensions_mut().insert(counted.clone());
         async move {
             counted.set_idle(None);
@@ -184,21 +185,21 @@ async fn talk(
             let answer = match is_below {
                 _ if is_too_much => Ok((StatusCode::TOO_MANY_REQUESTS, TOO_MANY).into_response()),
                 true => router.oneshot(request.map(Body::new)).await,
-                // Relative addresses of the page need the slash.
+                // Relative URLs of the page need the slash.
                 false => Ok(Redirect::permanent(&page).into_response()),
             };
-            // One that listens to frames is not idle.
+            // A connection that listens to frames is not idle.
             let is_upgraded =
                 answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::SWITCHING_PROTOCOLS);
             if !is_upgraded {
                 counted.set_idle(Some(Instant::now()));
-                // A proxy may ask for another the next time.
+                // A proxy may ask for another client the next time.
                 counted.count_for(peer.address, usize::MAX);
             }
             answer
         }
     });
-    // How it ended is the other side's business.
+    // The result of the connection does not matter here.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -207,7 +208,8 @@ async fn talk(
         .await;
 }
 
-/// Takes the base path away, where a proxy has left it there. False: it is the base path without a slash.
+/// Removes the base path from the URL, if a proxy has left it there. Returns false for the base path without
+/// a slash.
 fn strip(uri: &mut Uri, base: &str) -> bool {
     let Some(below) = uri.path_and_query().and_then(|path| path.as_str().strip_prefix(base)) else {
         return true;
@@ -217,7 +219,7 @@ fn strip(uri: &mut Uri, base: &str) -> bool {
     }
     match below.strip_prefix('/') {
         Some(_) => {
-            // A part of a path that begins with a slash is one.
+            // The part begins with a slash, so it is a valid path.
             below.parse().map(|below| *uri = below).is_ok()
         }
         None => false,

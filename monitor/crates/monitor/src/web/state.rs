@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What every request finds: the parts of the monitor, the page's files, and whose session it is.
+//! What every request needs: the parts of the monitor, the page's files, and the session.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,14 +30,14 @@ pub struct Web {
     pub links: Arc<Mutex<Links>>,
     pub channels: Vec<Notify>,
     pub delivered: Arc<Mutex<Delivered>>,
-    /// Of which the keys of hosts are made.
+    /// The secret from which the keys of hosts are made.
     pub agent_secret: String,
     pub limits: Limits,
-    /// Who has an export under way.
+    /// The people who have an export under way.
     pub exports: Exports,
     pub proxies: Vec<IpAddr>,
     pub base_path: String,
-    /// Users see the hosts of their jobs only.
+    /// Whether users see only the hosts of their jobs.
     pub private_hosts: bool,
 }
 
@@ -67,12 +67,12 @@ impl Files {
 
 pub const COOKIE: &str = "outboard";
 
-/// The token that a program comes with.
+/// The token that a program sends.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// The session's id.
+/// The id of the session.
 pub fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE)
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What pages of the monitor show as a table of any length, for other programs: CSV, or one file of Parquet.
-//! Whose job it is is asked in SQL, too.
+//! Tables of any length for other programs: CSV, or one file of Parquet. The SQL also asks whose job it is.
 
 use std::sync::Arc;
 
@@ -33,11 +32,11 @@ enum Format {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum View {
-    /// Samples of ports, or of one.
+    /// Samples of all ports, or of one.
     Ports,
     /// Errors of ports, summed.
     Errors,
-    /// Numbers of hosts, or of one.
+    /// Numbers of all hosts, or of one.
     Hosts,
     Jobs,
     /// Counters of one job's ranks.
@@ -52,12 +51,12 @@ pub struct Asked {
     format: Format,
     from: Option<u64>,
     to: Option<u64>,
-    /// A port's node by its GUID, and its number.
+    /// The GUID of a port's node; `port` is the port's number.
     node: Option<String>,
     port: Option<u8>,
-    /// A host.
+    /// The name of a host.
     host: Option<String>,
-    /// A job.
+    /// The source of a job; `id` is its id.
     source: Option<String>,
     id: Option<String>,
 }
@@ -114,7 +113,7 @@ impl Parts for File {
     async fn part(&mut self) -> Option<Result<Bytes, Refusal>> {
         while self.state != Stand::IsWhole {
             match self.page().await {
-                // A page of errors may have none.
+                // A page of errors may have no rows.
                 Ok(part) if part.is_empty() => {}
                 found => return Some(found),
             }
@@ -134,7 +133,7 @@ impl File {
             (Format::Parquet, _) => "Parquet",
         };
         let mut bytes = Vec::new();
-        // The first is asked for even if it has no rows: it says which columns there are.
+        // The first page is read even if it has no rows, because it has the names of the columns.
         if is_more || is_first {
             let (sql, parameters) = self.pages.question();
             bytes = asking(&self.web, move |store| store.export(&sql, &parameters, format)).await?;
@@ -147,7 +146,7 @@ impl File {
         }
     }
 
-    /// A page's file as a part of the whole one.
+    /// Joins a page's file to the whole file.
     fn join(&mut self, page: Bytes, is_last: bool) -> Result<Bytes, String> {
         let mut joined = match self.joined.take() {
             Some(joined) => joined,
@@ -179,7 +178,7 @@ fn pages_of(asked: &Asked, who: &Who, from: u64, to: u64) -> Result<Pages, Refus
     Ok(pages)
 }
 
-/// Only one port, if one is asked for.
+/// Selects one port, if one is asked for.
 fn one_port(pages: &mut Pages, asked: &Asked) -> Result<(), Refusal> {
     if let Some(node) = &asked.node {
         pages.condition += " AND s.node = {node:UInt64}";
@@ -199,7 +198,7 @@ const GUID: &str = "leftPad(lower(hex(s.node)), 16, '0') AS guid";
 const SAMPLED: &str = "DateTime64(3, 'UTC')";
 const ROLLED: &str = "DateTime('UTC')";
 
-/// A text as a cell of CSV that no program of tables takes for a formula.
+/// A text as a cell of CSV that no spreadsheet takes for a formula.
 fn plain(format: Format, column: &str) -> String {
     match format {
         Format::Csv => {
@@ -209,11 +208,11 @@ fn plain(format: Format, column: &str) -> String {
     }
 }
 
-/// A table of samples, or one of what follows from them.
+/// A table of samples, or one of the tables that follow from it.
 fn timed(table: &str) -> (String, &'static str) {
     match table.ends_with("_samples") {
         true => (format!("{table} AS s"), SAMPLED),
-        // What was not merged yet are parts of rows.
+        // Rows that were not merged yet are stored in parts.
         false => (format!("{table} AS s FINAL"), ROLLED),
     }
 }
@@ -318,7 +317,8 @@ fn of_job(asked: &Asked) -> Pages {
     }
 }
 
-/// Which rows of `jobs`, called `s`, a person may see, as `Who::sees` says; with the parameters of `sight`.
+/// The SQL condition for the rows of `jobs`, called `s`, that a person may see, as `Who::sees` says. Its
+/// parameters are those of `sight`.
 pub const SEEN: &str = "({all:UInt8} OR s.user = {user:String} OR has(JSONExtract({projects:String}, 'Array(String)'), s.project))";
 
 pub fn sight(who: &Who) -> Parameters {
