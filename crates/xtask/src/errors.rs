@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `tables/errors.toml`. A pair says what it means and what to do.
+/// `tables/errors.toml`. Each pair says what an error means and what to do.
 #[derive(Deserialize)]
 pub struct Errors {
     classes: BTreeMap<String, [String; 2]>,
@@ -15,16 +15,17 @@ pub struct Errors {
     sentence: Vec<Sentence>,
 }
 
-/// A likely message.
+/// A message that users are likely to see.
 #[derive(Deserialize)]
 struct Sentence {
-    /// A part of it, as it stands in the source.
+    /// A part of the message, as the source has it.
     says: String,
     cause: String,
     remedy: String,
 }
 
-/// A table: its title, heads, and lines, each of the number or text, its meaning, what to do.
+/// A table of the page: its title, the heads of its columns, and its rows. A row has the number or text, its
+/// meaning, and what to do.
 type Section = (&'static str, [&'static str; 3], Vec<[String; 3]>);
 
 impl Errors {
@@ -32,7 +33,7 @@ impl Errors {
         table::toml(root, "errors.toml")
     }
 
-    /// The page of the manual.
+    /// The page of the manual, docs/errors.md.
     pub fn page(&self, table: &Table) -> Result<String, String> {
         let mut text = String::from(INTRODUCTION);
         for (title, [first, second, third], rows) in self.tables(table)? {
@@ -44,7 +45,7 @@ impl Errors {
         Ok(text)
     }
 
-    /// outboard-errors(7).
+    /// The man page outboard-errors(7).
     pub fn man(&self, table: &Table) -> Result<String, String> {
         let mut text = String::from(
             ".TH outboard-errors 7 \"\" Outboard\n.SH NAME\noutboard-errors \\- error classes, exit codes and messages of Outboard\n\
@@ -63,7 +64,7 @@ impl Errors {
         Ok(text)
     }
 
-    /// The three tables.
+    /// The three tables of the page.
     fn tables(&self, table: &Table) -> Result<[Section; 3], String> {
         let mut classes = Vec::new();
         for (name, [means, remedy]) in &self.classes {
@@ -105,7 +106,7 @@ mod tests {
     fn likely_messages_stand_in_the_source() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let sources = Source::listed(&root, |path| path.ends_with(".rs") && !path.contains("xtask")).unwrap();
-        // A line that ends in a backslash goes on behind the blanks of the next.
+        // A backslash at the end of a line joins it with the text of the next.
         let whole = |text: &str| {
             let mut lines = text.split("\\\n");
             let first = lines.next().unwrap_or_default().to_owned();

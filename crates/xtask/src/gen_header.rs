@@ -19,7 +19,7 @@ pub fn header(table: &Table) -> String {
     text.push_str(OLDER_NAMES);
     text.push_str("\n/* Constants. */\n");
     for constant in &table.constants {
-        // These are enumerators of their types, above.
+        // These are enumerators of the types that are declared above.
         if ["MPI_T_CB_REQUIRE_", "MPI_T_SOURCE_"].iter().any(|start| constant.name.starts_with(start)) {
             continue;
         }
@@ -45,7 +45,7 @@ pub fn header(table: &Table) -> String {
     text
 }
 
-/// What MPI-3.0 removed. The compiler tells a program that uses such a name what to write instead.
+/// The names that MPI-3.0 removed. The compiler prints what a program should use instead.
 fn removed(table: &Table) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());
@@ -128,8 +128,8 @@ typedef enum MPI_T_source_order {
 /* Functions of the program that MPI calls. */
 ";
 
-/// Deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 takes a library for one of MPI
-/// 1.
+/// Names that are deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 takes a library
+/// for one of MPI 1.
 const OLDER_NAMES: &str = "
 /* Older names of three of them. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
@@ -158,7 +158,7 @@ fn prototype(function: &Function, prefix: &str) -> String {
     let mut params: Vec<String> = Vec::new();
     for param in &function.params {
         let space = if param.name.is_empty() || param.r#type.ends_with('*') { "" } else { " " };
-        // MPI_UNWEIGHTED is no array: gcc warns of an array at such an address.
+        // MPI_UNWEIGHTED is not declared as an array, since gcc warns of an array at such an address.
         let weights = !param.array.is_empty() && param.name.ends_with("weights");
         let (star, array) = if weights { ("*", "") } else { ("", param.array.as_str()) };
         params.push(format!("{}{space}{star}{}{array}", param.r#type, param.name));

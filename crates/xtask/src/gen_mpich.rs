@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Generates the MPICH ABI's shim: `crates/mpich/src/shim.rs`.
 //!
-//! A parameter is known by its type and name. `number` says to which family of constants an int belongs; it
-//! refuses an unknown name, so no new function stays untranslated. Read next: `gen_numbers.rs`, the families.
+//! The type and the name of a parameter decide how it is translated. `number` finds the family of constants
+//! of an int. It refuses an unknown name, so that no new function stays untranslated. Read next:
+//! `gen_numbers.rs` has the families.
 
 use crate::gen_numbers::module_of;
 use crate::gen_shim::{Converted, Dialect, c_return, convert, identifier};
 use crate::table::{Function, HANDLES, Param, Removed, Table};
 use std::path::Path;
 
-/// The family to which an int of a function belongs, by the parameter's name; `None`: a plain number.
+/// The family of an int of a function, by the parameter's name, or None for a number that needs no
+/// translation.
 fn number(function: &str, param: &Param) -> Option<&'static str> {
     let family = match (function, param.name.as_str()) {
-        // It becomes the exit code of the job.
+        // The number becomes the exit code of the job.
         ("MPI_Abort", "errorcode") => return None,
         ("MPI_Comm_rank" | "MPI_Group_rank" | "MPI_Cart_rank", "rank") => return None,
         (name, _) if name.ends_with("_fromint") => return None,
@@ -46,8 +48,8 @@ fn number(function: &str, param: &Param) -> Option<&'static str> {
     Some(family)
 }
 
-/// Names of parameters that are plain numbers: counts, indices, sizes, flags, or MPI_UNDEFINED, which both
-/// ABIs give one value.
+/// The names of parameters that need no translation: counts, indices, sizes, flags, and MPI_UNDEFINED, which
+/// has the same value in both ABIs.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "abi_major", "abi_minor", "argc", "array_of_blocklengths", "array_of_displacements", "array_of_gsizes", "array_of_indices",
@@ -78,7 +80,7 @@ pub fn shim(root: &Path, table: &Table) -> Result<String, String> {
     Ok(crate::gen_shim::generate(root, table, &dialect)?.0)
 }
 
-/// The shim has the standard's functions; those that MPI-3.0 removed are written by hand.
+/// Checks that the shim has the standard's functions; those that MPI-3.0 removed are written by hand.
 fn check_removed(root: &Path, table: &Table) -> Result<(), String> {
     let path = root.join("crates/mpich/src/extra.rs");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -116,7 +118,8 @@ fn returns(name: &str) -> &'static str {
     }
 }
 
-/// Handles are C ints already, except files: these are pointers that fit into an int.
+/// The body of a function that converts a handle. Handles are C ints already, except files, which are
+/// pointers that fit into an int.
 fn inside(function: &Function) -> Option<String> {
     let param = || identifier(&function.params[0].name);
     match function.name.as_str() {
@@ -127,7 +130,7 @@ fn inside(function: &Function) -> Option<String> {
     }
 }
 
-/// How the shim takes a parameter of the MPICH ABI.
+/// The conversion of a parameter of the MPICH ABI.
 fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
     let name = &param.name;
     let bound = identifier(name);
@@ -178,7 +181,7 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
     }
 }
 
-/// A handle, or an address of handles.
+/// The conversion of a handle, or of an address of handles.
 fn converted_handle(param: &Param, handle: &str) -> Converted {
     let kind = match handle {
         "MPI_File" => "FILE",
@@ -196,7 +199,7 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
     }
 }
 
-/// An int of a family, or an address of such ints.
+/// The conversion of an int of a family, or of an address of such ints.
 fn converted_int(param: &Param, family: &str) -> Converted {
     let module = module_of(family);
     match wrapper(param) {
@@ -209,7 +212,7 @@ fn converted_int(param: &Param, family: &str) -> Converted {
     }
 }
 
-/// The wrapper that reaches the program's memory; none for what is passed by value.
+/// The wrapper that reaches the program's memory, or None for a value.
 fn wrapper(param: &Param) -> Option<&'static str> {
     match (!param.array.is_empty(), param.r#type.ends_with('*')) {
         (true, _) if param.r#type.starts_with("const ") => Some("In"),
@@ -219,13 +222,13 @@ fn wrapper(param: &Param) -> Option<&'static str> {
     }
 }
 
-/// What the program's memory holds, translated on its way by `table`.
+/// A parameter in the program's memory, whose contents `table` translates.
 fn in_form(param: &Param, wrapper: &str, table: &str) -> Converted {
     let (bound, name) = (identifier(&param.name), &param.name);
     Converted::new("usize", format!("{wrapper}::in_form({bound}, \"{name}\", &{table})"))
 }
 
-/// The bytes that MPICH's programs provide for a text, where the standard ABI has more.
+/// The length of a text for which MPICH's programs provide fewer bytes than the standard ABI demands.
 fn bytes_of(function: &str, param: &str) -> Option<u32> {
     match (function, param) {
         ("MPI_Get_processor_name", "name") => Some(128),

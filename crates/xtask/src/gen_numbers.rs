@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates `crates/mpich/src/numbers.rs` from `tables/constants.json`: constants of the MPICH ABI and ours,
-//! by families.
+//! Generates `crates/mpich/src/numbers.rs` from `tables/constants.json`: the constants of the MPICH ABI and
+//! of the standard ABI, by families.
 //!
 //! Invariants: every constant belongs to a family or to `APART`. A family's translation is a permutation:
-//! every number goes through and back unchanged, and a wrong one never becomes a right one.
+//! every number comes back unchanged, and a wrong number never becomes a right one.
 
 use crate::table::{Constant, Table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,12 +52,12 @@ use crate::translate::{families, flags, permutation};
 
 ";
 
-/// Constants among which an int is chosen, under the name that its table has in `numbers.rs`.
+/// Constants from which an argument takes one, under the name that its table has in `numbers.rs`.
 struct Family {
     name: &'static str,
-    /// How the names of the constants begin; a stop ends a whole name.
+    /// How the names of the constants begin; a name with a full stop at the end is the whole name.
     starts: &'static [&'static str],
-    /// Whether they are flags, which a program adds up.
+    /// Whether the constants are flags, which a program may add.
     flags: bool,
 }
 
@@ -137,24 +137,27 @@ const APART: &[&str] = &[
     "MPI_VERSION.",
 ];
 
-/// The module that translates a family: `translate.rs` does more than swap numbers.
+/// The module that translates a family. `translate.rs` has the families that need more than a swap of
+/// numbers.
 pub fn module_of(family: &str) -> &'static str {
     if ["CODE", "KEYVAL", "DISPLACEMENT"].contains(&family) { "translate" } else { "numbers" }
 }
 
-/// Whether ints in memory are of this family. The others are passed by value or translated by `translate.rs`.
+/// Whether ints in memory are of this family. Ints of other families are passed by value or translated by
+/// `translate.rs`.
 fn used(family: &str) -> bool {
     !["SPLIT_TYPE", "ORDER", "LOCK", "SEEK", "TYPE_CLASS", "WIN_FLAVOR", "WIN_MODEL", "SAFETY"]
         .contains(&family)
 }
 
-/// Datatypes that MPICH has beside the standard's (`datatype::predefined`): our number, MPICH's, the name.
+/// Datatypes that MPICH has and the standard lacks (`datatype::predefined`): our number, MPICH's number, the
+/// name.
 const BESIDE: [(i64, i32, &str); 3] =
     [(0x2fd, 0x4c00_0010, "MPI_LB"), (0x2fe, 0x4c00_0011, "MPI_UB"), (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16")];
 
 /// MPI_MESSAGE_NULL of the standard ABI.
 const MESSAGE_NULL: i64 = 296;
-/// Entries in the table of predefined handles.
+/// The number of entries in the table of predefined handles.
 const PLACES: u32 = 1024;
 
 impl Family {
@@ -182,7 +185,7 @@ impl Family {
         let list: Vec<String> = pairs.iter().map(|(ours, theirs)| format!("{ours} = {theirs}")).collect();
         let form = match self.name {
             name if self.flags => format!("flags! {{ {name}, "),
-            // Only families with tables, which `translate.rs` does not extend.
+            // The tables of families that `translate.rs` does not extend.
             name if module_of(name) == "numbers" && used(name) => format!("families! {{ {name}, "),
             _ => "permutation! { ".to_owned(),
         };
@@ -191,8 +194,8 @@ impl Family {
     }
 }
 
-/// From the number of each of our predefined handles to MPICH's and the name. There MPI_File is a pointer and
-/// its null handle a null pointer, and MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
+/// For each of our predefined handles MPICH's number and the name. In MPICH MPI_File is a pointer and its
+/// null handle a null pointer, and MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
 fn handles(table: &Table) -> Result<BTreeMap<i64, (i32, String)>, String> {
     let mut handles = BTreeMap::from(BESIDE.map(|(ours, theirs, name)| (ours, (theirs, name.to_owned()))));
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
@@ -204,7 +207,7 @@ fn handles(table: &Table) -> Result<BTreeMap<i64, (i32, String)>, String> {
     Ok(handles)
 }
 
-/// A new constant must be put into a family, or apart.
+/// Refuses a new constant that is neither in a family nor in `APART`.
 fn check_all_known(table: &Table, known: &BTreeSet<&str>) -> Result<(), String> {
     let is_apart = |constant: &Constant| {
         constant.is_address()
@@ -229,7 +232,7 @@ fn belongs(name: &str, starts: &[&str]) -> bool {
     })
 }
 
-/// Completes pairs to a permutation: numbers of one side only are paired in order.
+/// Completes pairs to a permutation: numbers that only one side has are paired in order.
 fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let ours: BTreeSet<i64> = pairs.iter().map(|pair| pair.0).collect();
     let theirs: BTreeSet<i64> = pairs.iter().map(|pair| pair.1).collect();
@@ -240,7 +243,7 @@ fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     all
 }
 
-/// Tries multipliers until every key has an entry of its own.
+/// Finds a multiplier with which every key has an entry of its own.
 fn spread(keys: &[u32]) -> Result<u32, String> {
     let mut multiplier = 0x9e37_79b1u32;
     for _ in 0..10_000_000 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: the struct with one typed field
-//! per setting, the enums of the choices, and the table that `outboard info` and error sentences quote.
+//! for each setting, the enums of the choices, and the table that `outboard info` and error messages use.
 
 use std::path::{Path, PathBuf};
 
@@ -130,7 +130,8 @@ fn choice(name: &str, entry: &Entry) -> String {
     )
 }
 
-/// A bound as the table has it, in the unit of its type; `second` is how many of these units a second has.
+/// A bound of the table as a number in the unit of its type. `second` is the number of these units in a
+/// second.
 fn number(text: &str, second: u64) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..digits].parse().map_err(|_| format!("bound {text:?} is no number"))?;
@@ -146,7 +147,7 @@ fn number(text: &str, second: u64) -> Result<u64, String> {
     Ok(value * factor)
 }
 
-/// `large_protocol` as `LargeProtocol`.
+/// The name of a type: `LargeProtocol` for `large_protocol`.
 fn type_name(name: &str) -> String {
     name.split('_').map(capitalised).collect()
 }

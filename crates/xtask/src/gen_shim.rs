@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Generates the standard ABI's shim, `crates/standard/src/shim.rs`, and the list of all functions.
 //!
-//! Where a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`, or an `x` in a row
-//! of forms there. `MPI_X_c` has `pub fn x_c(`; without one it shares the body of `MPI_X` if the two differ
-//! only in the width of counts, and then wrappers hold either width. A `pub fn x(` in `body/fast_path.rs` is
-//! a fast path to the body.
+//! How a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`, or an `x` in a row of
+//! forms there. `MPI_X_c` has `pub fn x_c(`. Without it, it shares the body of `MPI_X`, if only the width of
+//! counts differs; wrappers then hold either width. A `pub fn x(` in `body/fast_path.rs` is a fast path to
+//! the body.
 //!
-//! Read next: `crates/abi/src/body/mod.rs`, how C parameters become Rust arguments.
+//! Read next: `crates/abi/src/body/mod.rs` shows how C parameters become Rust arguments.
 
 use crate::table::{Function, HANDLES, Param, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// From the name of a body to its module; the names of those with a fast path.
+/// The module of each body, by the body's name, and the names of bodies with a fast path.
 struct Bodies {
     modules: BTreeMap<String, String>,
     fast_paths: BTreeSet<String>,
 }
 
-/// The shim's text, not yet formatted, and the list: one line per function, its name and whether it has a
-/// body.
+/// The shim's text, not yet formatted, and the list, which has one line for each function: its name, and
+/// whether it has a body.
 pub fn shim(root: &Path, table: &Table) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
 
-/// What differs between the shims.
+/// The differences between the shims.
 pub struct Dialect {
-    /// What the file begins with.
+    /// The beginning of the file.
     pub head: &'static str,
-    /// What a parameter of a function becomes. `wide`: the function's other form has another type here.
+    /// Converts a parameter of a function. The flag says whether the parameter has another type in the
+    /// function's other form.
     pub convert: fn(&Function, &Param, bool) -> Converted,
-    /// The C type of what a function returns.
+    /// The C type of a function's result.
     pub returns: fn(&str) -> &'static str,
     /// The C expression of an error code, translated for the program.
     pub code: fn(&str) -> String,
-    /// A function's inside, where it is not a call of its body.
+    /// The code of a function that does not call a body.
     pub inside: fn(&Function) -> Option<String>,
 }
 
@@ -50,24 +51,24 @@ const STANDARD: Dialect = Dialect {
     inside: |_| None,
 };
 
-/// A parameter in a shim.
+/// A parameter of a function of the shim.
 pub struct Converted {
     /// Its type in the C signature.
     pub c: &'static str,
-    /// The argument of the body.
+    /// The argument that the body gets.
     pub rust: String,
-    /// What the name is bound to at the start of the function, if not to the argument itself.
+    /// The expression to which the name is bound first, if the body does not get the argument itself.
     pub shadow: Option<String>,
-    /// A statement that follows the body.
+    /// A statement after the call of the body.
     pub after: Option<String>,
 }
 
 impl Converted {
-    /// An argument that is passed on as it is.
+    /// An argument that is passed on unchanged.
     pub fn new(c: &'static str, rust: String) -> Converted {
         Converted { c, rust, shadow: None, after: None }
     }
-    /// The same, with its name bound to `expression` first.
+    /// The same argument, with its name bound to `expression` first.
     pub fn shadowing(self, expression: String) -> Converted {
         Converted { shadow: Some(expression), ..self }
     }
@@ -138,7 +139,7 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
     Ok(bodies)
 }
 
-/// The bodies that a line begins: one `pub fn`, or the forms of a row in a table, which stands indented.
+/// The bodies that a line of code defines: one `pub fn`, or the forms of a row in a table, which is indented.
 fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     let row = line
         .strip_prefix("    pub fn ")
@@ -147,7 +148,7 @@ fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     names.into_iter().flat_map(|(names, _)| names.split(", "))
 }
 
-/// The name of a function's body: `MPI_T_init_thread` is `t_init_thread`.
+/// The name of a function's body: `t_init_thread` for `MPI_T_init_thread`.
 fn body_name(function: &str) -> String {
     function.trim_start_matches("MPI_").to_lowercase()
 }
@@ -203,7 +204,7 @@ fn is_anytime(name: &str) -> bool {
         || name.strip_prefix("MPI_Status_").is_some_and(|conversion| conversion.contains('2'))
 }
 
-/// Functions that touch no state and cannot fail: they return their value.
+/// Whether the function touches no state and cannot fail, so that it returns its value.
 pub fn is_bare(function: &Function) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
@@ -268,7 +269,7 @@ fn entry(
     )
 }
 
-/// The function that shares the body and differs in the width of counts.
+/// The function with the same body and another width of counts.
 fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
@@ -277,7 +278,8 @@ fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function
     other.filter(|other| other.params.len() == function.params.len())
 }
 
-/// The object whose error handler a failing call invokes: the first comm, window, file or session it names.
+/// The object whose error handler a failing call invokes: the first comm, window, file or session among its
+/// parameters.
 pub fn object(function: &Function) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
@@ -292,12 +294,12 @@ pub fn object(function: &Function) -> String {
     if function.name.starts_with("MPI_File_") { "On::AnyFile".into() } else { "On::Nothing".into() }
 }
 
-/// A parameter's name, as Rust may write it.
+/// The name of a parameter, changed where Rust forbids it.
 pub fn identifier(name: &str) -> String {
     if ["fn", "type", "in", "ref"].contains(&name) { format!("r#{name}") } else { name.to_owned() }
 }
 
-/// The C type of what a function of the standard ABI returns.
+/// The C type of a function's result in the standard ABI.
 pub fn c_return(name: &str) -> &'static str {
     match name {
         "int" => "c_int",
@@ -307,8 +309,8 @@ pub fn c_return(name: &str) -> &'static str {
     }
 }
 
-/// The parameter's type in the C signature, and the argument it becomes. `wide`: the function's other form
-/// has another type here, so the argument must hold both.
+/// The parameter's type in the C signature, and the argument that is made of it. With `wide` the parameter
+/// has another type in the function's other form, so the argument must hold both.
 pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);
@@ -342,7 +344,7 @@ pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
         "char *" if constant => ("usize", named("Text")),
         "char *" => ("usize", named("TextOut")),
         "void *" | "char ***" => ("usize", format!("Address({bound})")),
-        // A status has one form in C and both of Fortran's.
+        // C has one form of a status, and Fortran has two.
         "MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *" if constant => ("usize", named("StatusIn")),
         "MPI_Status *" if name == "array_of_statuses" => ("usize", named("Statuses")),
         "MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *" => ("usize", named("StatusOut")),

@@ -50,10 +50,16 @@ enum Task {
         #[arg(long)]
         to: PathBuf,
     },
+    /// List what no check refuses yet: comments and names of crates that tables/names.toml calls pending, and
+    /// sentences of pages with more than 40 words.
+    Prose {
+        /// Only lines that contain this word, such as crates/abi or docs/offload.md.
+        word: Option<String>,
+    },
     /// Write the line of the licence into each source file that lacks it.
     Spdx,
     /// Check what rustfmt and clippy do not: layers, rings of modules, lengths, unsafe, environment,
-    /// generated files, names in ARCHITECTURE.md.
+    /// generated files, names in ARCHITECTURE.md, names of types, first words of doc comments.
     Tidy,
 }
 
@@ -63,6 +69,7 @@ fn main() -> ExitCode {
         Task::Gen { check: false } => write(&root).map(|()| Vec::new()),
         Task::Gen { check: true } => stale(&root),
         Task::Man { to } => man(&root, &to).map(|()| Vec::new()),
+        Task::Prose { word } => prose(&root, &word.unwrap_or_default()).map(|()| Vec::new()),
         Task::Spdx => spdx(&root).map(|()| Vec::new()),
         Task::Tidy => tidy(&root),
     };
@@ -130,6 +137,12 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::create_dir_all(path.parent().expect("a file has a folder"))
         .and_then(|()| std::fs::write(path, text))
         .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn prose(root: &Path, word: &str) -> Result<(), String> {
+    let lines = tidy::prose(root)?.into_iter().filter(|line| line.contains(word));
+    lines.into_iter().for_each(|line| println!("{line}"));
+    Ok(())
 }
 
 fn tidy(root: &Path) -> Result<Vec<String>, String> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Writes the manual pages of MPI's functions, section 3, from the tables: `xtask man --to share/man`. A page
-//! has a function and its form for large counts; that form's own page is a link.
+//! Writes the manual pages of MPI's functions (section 3) from the tables: `xtask man --to share/man`. A page
+//! describes a function and its form with large counts; the page of that form is a link.
 
 use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
 use crate::gen_shim::{is_bare, object};
@@ -18,9 +18,9 @@ struct Words {
 
 #[derive(Deserialize)]
 struct Meaning {
-    /// What the parameter is.
+    /// The meaning of the parameter.
     is: String,
-    /// The error class of a wrong one.
+    /// The error class for a wrong value.
     wrong: Option<String>,
 }
 
@@ -38,15 +38,15 @@ struct Chapter {
 struct Texts {
     /// The names of collective functions outside of chapter 6.
     collective: BTreeSet<String>,
-    /// What the parameters of a function are, where that differs from `Words::parameters`.
+    /// The meaning of a function's parameters, where it differs from `Words::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
     descriptions: BTreeMap<String, String>,
-    /// What is Outboard's own.
+    /// Notes on what only Outboard does.
     notes: BTreeMap<String, String>,
     examples: Vec<Example>,
 }
 
-/// A whole program.
+/// A whole program as an example.
 #[derive(Deserialize)]
 struct Example {
     functions: Vec<String>,
@@ -54,14 +54,14 @@ struct Example {
 }
 
 impl Texts {
-    /// The names of functions that it has something for.
+    /// The functions for which the table has a text.
     fn names(&self) -> impl Iterator<Item = &String> {
         let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
         tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
     }
 }
 
-/// Every page: the name of its file, and its text.
+/// All pages: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let table = Table::read(root)?;
     let bindings = Bindings::read(root)?;
@@ -106,7 +106,7 @@ impl Page<'_> {
         let large = self.table.function(&format!("{name}_c"));
         let (chapter, summary) = self.summary()?;
         let both = large.map_or(name.clone(), |large| format!("{name}, {}", large.name));
-        // The date of the standard: the page says what that says.
+        // The date is that of the standard, whose contents the page repeats.
         let mut text = format!(".TH {name} 3 2025-06-05 Outboard MPI-5.0\n.SH NAME\n{both} \\- {summary}\n");
         text.push_str(".SH SYNOPSIS\n.nf\n.B #include <mpi.h>\n\n");
         for function in std::iter::once(self.function).chain(large) {
@@ -137,7 +137,7 @@ impl Page<'_> {
         self.function.name.trim_start_matches("MPI_")
     }
 
-    /// What the function does, and what holds for all of its kind.
+    /// What the function does, and what holds for all functions of its kind.
     fn description(&self, chapter: &Chapter, summary: &str, has_large: bool) -> String {
         let name = &self.function.name;
         let has = |param: &str| self.function.params.iter().any(|known| known.name == param);
@@ -173,7 +173,7 @@ impl Page<'_> {
         format!(".SH DESCRIPTION\n{text}")
     }
 
-    /// Whether it is MPI_I... of another function, or one-sided with a request.
+    /// Whether the function is MPI_I... of another function, or one-sided with a request.
     fn starts_operation(&self) -> bool {
         let name = self.name();
         let rest =
@@ -184,7 +184,7 @@ impl Page<'_> {
             || ["dup", "flush", "read", "write"].iter().any(|word| base.starts_with(word))
     }
 
-    /// The chapter, and one line about the function.
+    /// The function's chapter, and one line about it.
     fn summary(&self) -> Result<(&Chapter, String), String> {
         let name = self.function.name.trim_start_matches("MPI_");
         let find = |name: &str| {
@@ -211,7 +211,7 @@ impl Page<'_> {
     }
 
     fn procedure(&self) -> Option<&Procedure> {
-        // Deprecated ones have names in capitals there.
+        // The index has the names of deprecated functions in capitals.
         let name = &self.function.name;
         self.bindings.procedures.get(name).or_else(|| self.bindings.procedures.get(&name.to_uppercase()))
     }
@@ -243,7 +243,7 @@ impl Page<'_> {
         text + &declared(older)
     }
 
-    /// Each parameter: its name, way and meaning.
+    /// Each parameter: its name, direction and meaning.
     fn parameters(&self) -> String {
         let mut text = String::new();
         for param in self.function.params.iter().filter(|param| param.r#type != "...") {
@@ -253,7 +253,7 @@ impl Page<'_> {
         if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
     }
 
-    /// What a parameter is; empty if no table says it.
+    /// The meaning of a parameter; empty if no table has it.
     fn meaning(&self, param: &Param) -> String {
         let own = self.texts.parameters.get(self.name()).and_then(|own| own.get(&param.name));
         let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
@@ -265,7 +265,7 @@ impl Page<'_> {
         }
     }
 
-    /// `in`, `out`, or `inout`.
+    /// The direction of a parameter: `in`, `out`, or `inout`.
     fn way(&self, param: &Param) -> &'static str {
         let name = self.function.name.as_str();
         let forms = self.procedure().and_then(|procedure| procedure.f08.as_ref());
@@ -375,7 +375,7 @@ impl Handle<'_> {
         };
         if many { format!("an array: {one}, for each entry") } else { one.into() }
     }
-    /// The error class of a wrong one.
+    /// The error class for a wrong handle.
     fn wrong(&self) -> Option<&'static str> {
         Some(match self.0 {
             "MPI_Comm" => "MPI_ERR_COMM",
@@ -403,14 +403,14 @@ fn prototype(function: &Function) -> String {
     wrapped(&format!("{} {}(", function.returns, function.name), &params, ");")
 }
 
-/// A procedure or function of Fortran with its arguments.
+/// The call of a procedure or function of Fortran, with its arguments.
 fn call(form: &Form) -> String {
     let names: Vec<String> = form.params.iter().map(|dummy| dummy.name.clone()).collect();
     let returns = form.returns.as_ref().map_or(String::new(), |returns| format!("{returns} "));
     wrapped(&format!("{returns}{}(", form.name), &names, ")")
 }
 
-/// Declarations of arguments, those of one type in one line.
+/// The declarations of arguments; those of the same type share a line.
 fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for (kind, name) in arguments {
@@ -429,7 +429,7 @@ fn newer(dummy: &Dummy) -> (String, String) {
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// Those of an argument of `mpi` and `mpif.h`, whose shape is that of `mpi_f08`.
+/// The type and the name of an argument of `mpi` and `mpif.h`. Its shape is that in `mpi_f08`.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =
@@ -443,7 +443,7 @@ fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     (format!("{} ", dummy.r#type), format!("{}{shape}", dummy.name))
 }
 
-/// A line of a list, continued below its first word where it is long.
+/// A line of a list. If it is too long it continues below its first word.
 fn wrapped(head: &str, words: &[String], tail: &str) -> String {
     let mut text = head.to_owned();
     let mut column = head.len();
@@ -469,13 +469,13 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Paragraphs, which an empty line separates.
+/// The paragraphs of a text, which are separated by empty lines.
 fn paragraphs(text: &str) -> String {
     let all: Vec<_> = text.trim().split("\n\n").map(escaped).collect();
     all.join("\n.PP\n") + "\n"
 }
 
-/// Text that roff prints unchanged. No line of it begins with a full stop.
+/// The text in a form that roff prints unchanged. No line of it begins with a full stop.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }
@@ -519,7 +519,7 @@ mod tests {
                 .zip(text.lines().skip(1))
                 .find(|(head, rest)| head.starts_with(".IR ") && (rest.is_empty() || rest.starts_with('.')));
             assert_eq!(bare, None, "{name}: a parameter without text");
-            // Nor is its text its name, or the name of its type.
+            // The text does not repeat the name, or the name of its type.
             let letters = |text: &str| {
                 text.to_lowercase().replace("mpi_", "").replace(|c: char| !c.is_ascii_alphabetic(), "")
             };
@@ -534,7 +534,7 @@ mod tests {
                 }
             }
         }
-        // A line that begins with a full stop is a request; these are the ones in use.
+        // A line that begins with a full stop is a request of roff; only these are in use.
         for (name, text) in &pages {
             let requests = text.lines().filter_map(|line| line.strip_prefix('.')?.split(' ').next());
             let known = ["TH", "SH", "nf", "fi", "B", "TP", "IR", "BR", "PP", "so"];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Writes the manual pages of OpenSHMEM's functions, section 3, from `tables/shmem.json` and
-//! `tables/shmem_man.toml`. A page has the forms of all types; the typed names are links to it.
+//! Writes the manual pages of OpenSHMEM's functions (section 3) from `tables/shmem.json` and
+//! `tables/shmem_man.toml`. A page has the forms of all types; the pages of the typed names are links to it.
 
 use crate::man::escaped;
 use crate::shmem::{Api, Family, Function};
@@ -17,12 +17,12 @@ struct Words {
     more: BTreeMap<String, String>,
 }
 
-/// The name of the page that a row is on.
+/// The page to which a row belongs.
 fn page_of(family: &Family) -> String {
     family.name.replace('@', "").replace("__", "_").trim_end_matches('_').to_owned()
 }
 
-/// Every page: the name of its file, and its text.
+/// All pages: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let api = Api::read(root)?;
     let words: Words = table::toml(root, "shmem_man.toml")?;
@@ -48,7 +48,7 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
 
 fn page(name: &str, rows: &[Vec<Function>], words: &Words) -> Result<String, String> {
     let summary = words.pages.get(name).ok_or_else(|| format!("tables/shmem_man.toml lacks {name}"))?;
-    // The page says what the specification says: its year.
+    // The year is that of the specification, whose contents the page repeats.
     let mut text = format!(
         ".TH {name} 3 2024 Outboard \"OpenSHMEM 1.6\"\n.SH NAME\n{name} \\- {}\n\
          .SH SYNOPSIS\n.nf\n.B #include <shmem.h>\n\n",
@@ -86,7 +86,7 @@ fn page(name: &str, rows: &[Vec<Function>], words: &Words) -> Result<String, Str
     Ok(text)
 }
 
-/// The declaration of a row, with TYPE for a type and TYPENAME for its name, and which types there are.
+/// The declaration of a row, with TYPE for a type and TYPENAME for its name, and the list of these types.
 fn synopsis(family: &Family, functions: &[Function]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {
@@ -137,7 +137,7 @@ fn synopsis(family: &Family, functions: &[Function]) -> String {
 mod tests {
     use super::*;
 
-    // Goal: each function has a page or a link, and a page the forms of its rows.
+    // Each function needs a page or a link, and a page needs the forms of its rows.
     #[test]
     fn every_function_has_a_page() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The line that says under which licence a source file stands (<https://spdx.dev/learn/>).
+//! The line that names the licence of a source file (<https://spdx.dev/learn/>).
 //!
-//! It is the first line of a Rust file. Elsewhere it stands behind the comment with which a file begins,
-//! since runners read directives there, and scripts print it as their help.
+//! In a Rust file it is the first line. In other files it follows the comment at the beginning of the file,
+//! because programs read directives there and scripts print it as their help.
 
 use std::path::Path;
 
 const LINE: &str = "SPDX-License-Identifier: BSD-3-Clause";
 
-/// How a comment of the file's language begins and ends; `None` for what has no line.
+/// How a comment begins and ends in the file's language, or None if the file needs no line.
 fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
-    // Parts of the generated modules, which have a line of their own.
+    // These are parts of the generated modules, which have a line of their own.
     if path.starts_with("crates/xtask/src/fortran") && name.ends_with(".f90") {
         return None;
     }
@@ -25,13 +25,13 @@ fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether the file at `path`, from the repository's root, should have the line, and has not.
+/// Whether the file at `path` (from the repository's root) needs the line and lacks it.
 pub fn is_missing(path: &Path, text: &str) -> bool {
     comment(path, text)
         .is_some_and(|(begin, end)| !text.lines().any(|line| line == format!("{begin}{LINE}{end}")))
 }
 
-/// The text with the line.
+/// The text with the line added.
 pub fn with_line(path: &Path, text: &str) -> String {
     let Some((begin, end)) = comment(path, text).filter(|_| is_missing(path, text)) else {
         return text.to_owned();
@@ -42,7 +42,7 @@ pub fn with_line(path: &Path, text: &str) -> String {
     format!("{before}{begin}{LINE}{end}\n{after}")
 }
 
-/// The length of the comment with which a text begins, in whole lines.
+/// The length of the comment at the beginning of a text, in whole lines.
 fn first_comment(text: &str, begin: &str, end: &str) -> usize {
     let mut lines = text.split_inclusive('\n').peekable();
     if end.is_empty() {

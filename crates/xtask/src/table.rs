@@ -4,15 +4,15 @@
 use serde::Deserialize;
 use std::path::Path;
 
-/// All of the API.
+/// The whole API.
 pub struct Table {
-    /// In the order of the table, which is that of the standard's index.
+    /// The functions in the order of the standard's index.
     pub functions: Vec<Function>,
-    /// In alphabetical order.
+    /// The constants in alphabetical order.
     pub constants: Vec<Constant>,
     /// C typedefs.
     pub callbacks: Vec<String>,
-    /// Names that the standard no longer has.
+    /// Names that MPI-3.0 removed from the standard.
     pub removed: Vec<Removed>,
 }
 
@@ -25,16 +25,16 @@ struct RemovedNames {
 /// A name that MPI-3.0 removed.
 #[derive(Deserialize)]
 pub struct Removed {
-    /// `MPI_Address`.
+    /// The name, such as `MPI_Address`.
     pub name: String,
     /// Its declaration in C, with `{name}` for the name.
     pub declaration: String,
-    /// What took its place.
+    /// The name that replaces it.
     pub successor: String,
 }
 
 impl Removed {
-    /// Whether it is a function: these the MPICH ABI still has.
+    /// Whether the name is a function; the MPICH ABI still has these.
     pub fn is_function(&self) -> bool {
         self.declaration.contains(" {name}(") && !self.declaration.starts_with("typedef")
     }
@@ -43,22 +43,22 @@ impl Removed {
 /// One function of the C binding.
 #[derive(Deserialize)]
 pub struct Function {
-    /// `MPI_Send`.
+    /// The name, such as `MPI_Send`.
     pub name: String,
-    /// `int`, `double`, or a type of MPI.
+    /// The type of the result: `int`, `double`, or a type of MPI.
     pub returns: String,
-    /// In order.
+    /// The parameters, in order.
     pub params: Vec<Param>,
 }
 
 /// One parameter.
 #[derive(Deserialize)]
 pub struct Param {
-    /// The C type without what follows the name.
+    /// The part of the C type that stands before the name.
     pub r#type: String,
     /// The name in the standard.
     pub name: String,
-    /// What follows the name in C: `[]` or `[][3]`.
+    /// The part of the C type that follows the name: `[]` or `[][3]`.
     #[serde(default)]
     pub array: String,
 }
@@ -66,26 +66,26 @@ pub struct Param {
 /// One constant.
 #[derive(Deserialize)]
 pub struct Constant {
-    /// `MPI_COMM_WORLD`.
+    /// The name, such as `MPI_COMM_WORLD`.
     pub name: String,
-    /// The C type, where it is not `int`.
+    /// The C type, or None for `int`.
     pub r#type: Option<String>,
     /// The value in the standard ABI.
     pub standard: i64,
-    /// The value in MPICH's ABI, if it has the constant.
+    /// The value in MPICH's ABI, or None if it lacks the constant.
     pub mpich: Option<i64>,
-    /// Whether it is a second name of a handle.
+    /// Whether the constant is a second name of a handle.
     #[serde(skip)]
     pub is_alias: bool,
 }
 
 impl Constant {
-    /// Whether it is a handle of an object that has `fromint` and `toint`.
+    /// Whether the constant is a handle of an object with `fromint` and `toint`.
     pub fn is_handle(&self) -> bool {
         self.r#type.as_deref().is_some_and(|name| HANDLES.contains(&name))
     }
 
-    /// Whether it is a pointer to something other than an object.
+    /// Whether the constant is a pointer to something other than an object.
     pub fn is_address(&self) -> bool {
         self.r#type
             .as_deref()
@@ -134,18 +134,18 @@ impl Table {
         self.constants.iter().find(|constant| constant.name == name).map(|constant| constant.standard)
     }
 
-    /// The function of a name.
+    /// The function with this name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
     }
 }
 
-/// A table in JSON of the repository at `root`.
+/// Reads a table in JSON of the repository at `root`.
 pub fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 
-/// A table in TOML.
+/// Reads a table in TOML of the repository at `root`.
 pub fn toml<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     ::toml::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }

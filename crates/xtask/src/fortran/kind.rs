@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What an argument of a Fortran procedure is, by its Fortran type, its C type and its name.
+//! Finds the kind of each argument of a Fortran procedure by its Fortran type, its C type and its name.
 
 use super::{Binding, Dummy};
 use crate::table::Param;
 
-/// What the shim does with an argument. Lengths are Rust expressions.
+/// How the shim converts an argument. Lengths are Rust expressions.
 pub enum Kind {
     /// C takes the value.
     Value,
@@ -12,12 +12,12 @@ pub enum Kind {
     Address,
     /// C takes a handle of this type.
     Handle(String),
-    /// C takes the address of a handle. `written`: it may write it.
+    /// C takes the address of a handle, which it writes if `written`.
     HandleOut {
         handle: String,
         written: bool,
     },
-    /// C takes an array of handles. `written`: it may write them.
+    /// C takes an array of handles, which it writes if `written`.
     Handles {
         handle: String,
         length: String,
@@ -32,13 +32,13 @@ pub enum Kind {
         length: String,
         written: bool,
     },
-    /// CHARACTER(LEN=*), in; with or without its leading blanks.
+    /// A CHARACTER(LEN=*) that C reads, with or without its leading blanks.
     Text {
         trimmed: bool,
     },
-    /// CHARACTER that C writes.
+    /// A CHARACTER that C writes.
     TextOut,
-    /// An array of `length` texts, or one that ends with a blank text.
+    /// An array of `length` texts; without a length a blank text ends the array.
     Texts {
         length: Option<String>,
     },
@@ -46,29 +46,29 @@ pub enum Kind {
     TextRows {
         length: String,
     },
-    /// A status, or MPI_STATUS_IGNORE, or several.
+    /// A status, several statuses, or MPI_STATUS_IGNORE.
     Status,
     /// A choice buffer.
     Buffer(Access),
     /// An array for which a program may pass MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY or MPI_ERRCODES_IGNORE.
     Ignorable,
-    /// A procedure; the function of `callback.rs` that makes it one of C.
+    /// A procedure, with the function of `callback.rs` that makes a C function of it.
     Callback(String),
-    /// The state of the callbacks among the arguments.
+    /// The state that MPI passes to callbacks.
     State,
     /// The key of an attribute that is read.
     Key,
-    /// The value of an attribute, in or out.
+    /// The value of an attribute that C reads or writes.
     Attribute,
     AttributeOut,
-    /// An index, or indices, which count from 1.
+    /// An index, or several, counted from 1.
     Index,
     Indices {
         length: String,
     },
     /// A length that C counts with the closing NUL.
     LengthInOut,
-    /// C stores an address, which Fortran takes as TYPE(C_PTR) or as an integer.
+    /// An address that C stores; Fortran takes it as TYPE(C_PTR) or as an integer.
     Pointer,
     /// The address of a buffer that was detached.
     Detached,
@@ -76,18 +76,20 @@ pub enum Kind {
 
 /// How a call uses a choice buffer, which may be a section with gaps (MPI 5.0, section 19.1.2).
 pub enum Access {
-    /// `count` elements of `datatype`, the arguments of these places: a section becomes a datatype.
+    /// The call uses `count` elements of `datatype` (the positions of these arguments). A section becomes a
+    /// datatype.
     Elements { count: usize, datatype: usize },
-    /// In ways that no datatype describes: a section is copied. `written`: and back. `lasting`: when the
-    /// request is over that the call makes, not when it returns.
+    /// The call uses the buffer in ways that no datatype describes, so a section is copied; if `written` it
+    /// is also copied back. If `lasting` the copy ends with the request that the call makes, otherwise when
+    /// the call returns.
     Copy { written: bool, lasting: bool },
-    /// Longer than the call, or in parts: a section is refused.
+    /// The call uses the buffer in parts or after its return, so a section is refused.
     Whole,
-    /// Its address only.
+    /// The call uses only the address.
     First,
 }
 
-/// What the argument at `at` is.
+/// The kind of the argument at position `at`.
 pub fn of(binding: &Binding, at: usize) -> Kind {
     let pairs = binding.pairs();
     let (dummy, param) = pairs[at];
@@ -140,7 +142,7 @@ fn is_pointer(param: &Param) -> bool {
     !param.array.is_empty() || param.r#type.ends_with('*')
 }
 
-/// The elements of an array: an argument, or what the comm says.
+/// The number of elements of an array: another argument, or what the comm says.
 fn length(binding: &Binding, dummy: &Dummy) -> String {
     let name = binding.function.name.as_str();
     match dummy.shape.trim_matches(['(', ')']) {
@@ -156,11 +158,11 @@ fn length(binding: &Binding, dummy: &Dummy) -> String {
     }
 }
 
-/// `PROCEDURE(MPI_Comm_copy_attr_function)`: `comm_copy_attr`.
+/// The name of a callback: `comm_copy_attr` for `PROCEDURE(MPI_Comm_copy_attr_function)`.
 fn callback(procedure: &str, name: &str) -> String {
     let kind = procedure.trim_start_matches("PROCEDURE(MPI_").trim_end_matches(')').to_lowercase();
     let kind = kind.replace("_function", "");
-    // One of the two functions of one type.
+    // A procedure of this type may be one that reads or one that writes.
     if name.starts_with("write_") { format!("{kind}_write") } else { kind }
 }
 
@@ -172,7 +174,7 @@ fn access(binding: &Binding, at: usize) -> Access {
     if name == "location" || function == "MPI_Free_mem" || function.ends_with("_end") {
         return Access::First;
     }
-    // A count or a datatype of its own, or the only one of the call.
+    // The argument's own count or datatype comes first, and then the only one of the call.
     let scalar = |end: &str| {
         let start = name.trim_end_matches("buf").trim_end_matches("addr");
         let found = place(&format!("{start}{end}")).or_else(|| place(end));

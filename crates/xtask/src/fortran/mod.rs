@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The Fortran bindings, generated from `tables/fortran.json` and `tables/functions.json`.
 //!
-//! `kind.rs` says what each argument is, once. `shim.rs` writes the Rust functions that Fortran calls,
+//! `kind.rs` finds what each argument is. `shim.rs` writes the Rust functions that Fortran calls,
 //! `modules.rs` the interfaces of `mpi` and `mpi_f08`, `constants.rs` the constants of all three bindings.
 //!
-//! Invariant: no Fortran code is compiled into the library. The modules hold interfaces and constants only,
-//! so the library serves every compiler. What a compiler must know is in its own `.mod` files.
+//! Invariant: the library contains no compiled Fortran code. The modules have interfaces and constants only,
+//! so one library serves every compiler; each compiler makes its own `.mod` files of them.
 
 pub mod constants;
 mod kind;
@@ -20,20 +20,21 @@ use std::path::Path;
 /// `tables/fortran.json`.
 #[derive(Deserialize)]
 pub struct Bindings {
-    /// By the name of the C function.
+    /// The procedures, by the name of their C function.
     pub procedures: BTreeMap<String, Procedure>,
-    /// By the name of the C type; those that begin with `MPI_` have an interface in `mpi_f08`.
+    /// The callbacks, by the name of their C type. Names that begin with `MPI_` have an interface in
+    /// `mpi_f08`.
     pub callbacks: BTreeMap<String, Procedure>,
 }
 
-/// One procedure in its forms. Deprecated ones have no form for `mpi_f08`.
+/// One procedure in its forms. Deprecated procedures have no form for `mpi_f08`.
 #[derive(Deserialize)]
 pub struct Procedure {
-    /// That of `mpi_f08`.
+    /// The form in `mpi_f08`.
     pub f08: Option<Form>,
-    /// That with large counts.
+    /// The form with large counts.
     pub f08_large: Option<Form>,
-    /// That of `mpi` and `mpif.h`, in capitals and without shapes.
+    /// The form in `mpi` and `mpif.h`, in capitals and without shapes.
     pub f90: Form,
 }
 
@@ -42,23 +43,23 @@ pub struct Procedure {
 pub struct Form {
     /// The name by which programs call it.
     pub name: String,
-    /// In order.
+    /// The arguments, in order.
     pub params: Vec<Dummy>,
-    /// The type of what a function returns.
+    /// The type of a function's result.
     pub returns: Option<String>,
 }
 
 /// One dummy argument.
 #[derive(Deserialize)]
 pub struct Dummy {
-    /// In lower case.
+    /// The name in lower case.
     pub name: String,
-    /// `INTEGER(KIND=MPI_COUNT_KIND)`.
+    /// The type, such as `INTEGER(KIND=MPI_COUNT_KIND)`.
     pub r#type: String,
-    /// `in`, `out`, `inout`, or not declared.
+    /// `in`, `out`, `inout`, or empty if none is declared.
     #[serde(default)]
     pub intent: String,
-    /// `(count)`; empty for a scalar.
+    /// The shape, such as `(count)`; empty for a scalar.
     #[serde(default)]
     pub shape: String,
     #[serde(default)]
@@ -72,7 +73,7 @@ impl Dummy {
     pub fn is_buffer(&self) -> bool {
         self.r#type.starts_with("TYPE(*)")
     }
-    /// `MPI_Comm` of a TYPE(MPI_Comm).
+    /// The type of a handle: `MPI_Comm` for TYPE(MPI_Comm).
     pub fn handle(&self) -> Option<&str> {
         let name = self.r#type.strip_prefix("TYPE(")?.strip_suffix(')')?;
         (name.starts_with("MPI_") && name != "MPI_Status").then_some(name)
@@ -80,7 +81,7 @@ impl Dummy {
 }
 
 impl Form {
-    /// The arguments without `ierror`.
+    /// The arguments except `ierror`.
     pub fn arguments(&self) -> impl Iterator<Item = &Dummy> {
         self.params.iter().filter(|dummy| dummy.name != "ierror")
     }
@@ -90,31 +91,31 @@ impl Form {
     }
 }
 
-/// A form with the C function that carries it out.
+/// A form, with the C function that does its work.
 pub struct Binding<'a> {
     pub form: &'a Form,
     pub function: &'a Function,
-    /// Whether it is the form with large counts.
+    /// Whether the form has large counts.
     pub large: bool,
 }
 
 impl Binding<'_> {
-    /// Each argument beside the parameter of C that has its place.
+    /// The arguments, each with the C parameter to which it belongs.
     pub fn pairs(&self) -> Vec<(&Dummy, &Param)> {
-        // Those of C that Fortran lacks come first: argc and argv.
+        // The parameters of C that Fortran lacks come first: argc and argv.
         let extra = self.function.params.len() - self.form.arguments().count();
         self.form.arguments().zip(&self.function.params[self.without_varargs(extra)..]).collect()
     }
     fn without_varargs(&self, extra: usize) -> usize {
         if self.function.name == "MPI_Pcontrol" { 0 } else { extra }
     }
-    /// `MPI_Send_c_f08ts`: the specific name (MPI 5.0, section 19.1.5).
+    /// The specific name of a procedure, such as `MPI_Send_c_f08ts` (MPI 5.0, section 19.1.5).
     pub fn specific(&self) -> String {
         format!("{}_f08{}", self.function.name, if self.form.has_buffer() { "ts" } else { "" })
     }
 }
 
-/// Procedures that need nothing of C, written by hand in `crates/fortran`.
+/// Procedures that call no C function; `crates/fortran` has them, written by hand.
 const BY_HAND: [&str; 2] = ["MPI_Status_f082f", "MPI_Status_f2f08"];
 
 impl Bindings {

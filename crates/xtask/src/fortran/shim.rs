@@ -58,7 +58,7 @@ pub fn shim(bindings: &Bindings, table: &Table) -> String {
         let has_buffer = binding.form.has_buffer();
         if !binding.large {
             let name = binding.function.name.to_lowercase();
-            // Without descriptors both bindings call alike.
+            // Without descriptors the calls of both bindings are the same.
             let same = !has_buffer && !binding.form.params.iter().any(|dummy| dummy.name == "buffer_addr");
             let mut names = vec![format!("{name}_")];
             if same {
@@ -169,25 +169,27 @@ fn c_type(param: &Param) -> String {
     if pointer { pointed(base) } else { base.into() }
 }
 
-/// What one argument adds to a function.
+/// The lines that one argument adds to a function.
 #[derive(Default)]
 struct Argument {
     declared: String,
-    /// The hidden length of a CHARACTER.
+    /// The parameter for the hidden length of a CHARACTER.
     hidden: Option<String>,
     before: String,
     passed: String,
     after: String,
 }
 
-/// How a procedure is called.
+/// The convention by which a procedure is called.
 #[derive(Clone, Copy, PartialEq)]
 enum Convention {
-    /// By `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
+    /// The convention of `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
     Plain,
-    /// By `mpi_f08`: if it has choice buffers, as `BIND(C)`, with descriptors of these and of CHARACTERs.
+    /// The convention of `mpi_f08`. A procedure with choice buffers is `BIND(C)` and gets descriptors of
+    /// these and of its CHARACTERs.
     Described,
-    /// By MPICH's `mpi_f08`, if it has both: descriptors of buffers, hidden lengths.
+    /// The convention of MPICH's `mpi_f08` for procedures with both: descriptors of buffers, hidden lengths
+    /// of CHARACTERs.
     Mixed,
 }
 
@@ -197,7 +199,7 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     let is_bound = has_descriptor && convention == Convention::Described;
     let pairs = binding.pairs();
     let mut arguments: Vec<Argument> = (0..pairs.len()).map(|at| argument(binding, at, convention)).collect();
-    // A section with gaps takes the place of the count and the datatype, too.
+    // For a section with gaps the conversion also replaces the count and the datatype.
     for (at, (dummy, _)) in pairs.iter().enumerate().filter(|_| has_descriptor) {
         if let Kind::Buffer(Access::Elements { count, datatype }) = of(binding, at) {
             arguments[count].passed = format!("{}_c.count as _", dummy.name);
@@ -207,7 +209,7 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     let function = &binding.function.name;
     let join = |part: fn(&Argument) -> String| arguments.iter().map(part).collect::<Vec<_>>();
     let mut passed = join(|argument| argument.passed.clone());
-    // argc and argv, which Fortran programs do not have.
+    // The arguments argc and argv, which Fortran programs do not have.
     let missing = binding.function.params.iter().filter(|param| param.r#type != "...").count() - passed.len();
     for param in binding.function.params[..missing].iter().rev() {
         let nothing = if c_type(param).starts_with('*') { "std::ptr::null_mut()" } else { "0" };
@@ -251,7 +253,7 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     text
 }
 
-/// The names in MPICH's library: `mpi_send_f08ts_`.
+/// The names in MPICH's library, such as `mpi_send_f08ts_`.
 fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<String> {
     if convention == Convention::Plain || !binding.form.has_buffer() && !binding.large {
         return symbols.to_vec();
@@ -260,7 +262,7 @@ fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<S
         return Vec::new();
     }
     let lower = |symbol: &String| symbol.trim_end_matches('_').to_lowercase();
-    // MPICH 4.0 has another name for large counts than later ones.
+    // MPICH 4.0 has another name for large counts than later versions.
     let earlier = |symbol: &String| format!("{}_large_", lower(symbol).replace("_c_f08", "_f08"));
     let later = |symbol: &String| format!("{}_", lower(symbol));
     let mut names: Vec<String> = symbols.iter().map(later).collect();
@@ -268,7 +270,7 @@ fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<S
     names
 }
 
-/// Whether it has choice buffers and CHARACTERs.
+/// Whether the procedure has both choice buffers and CHARACTERs.
 fn is_mixed(binding: &Binding) -> bool {
     let has_text = binding.form.params.iter().any(|dummy| dummy.r#type.starts_with("CHARACTER"));
     binding.form.has_buffer() && has_text
@@ -279,13 +281,13 @@ fn profiling(symbol: &str) -> String {
     format!("{p}{symbol}")
 }
 
-/// The same in MPICH's library, whose mpi_f08 has another beginning: `pmpir_send_f08ts_`.
+/// The name for profiling in MPICH's library, whose `mpi_f08` uses another prefix: `pmpir_send_f08ts_`.
 fn profiling_mpich(symbol: &str) -> String {
     let standard = profiling(symbol);
     if symbol.contains("_f08") { standard.replacen("pmpi_", "pmpir_", 1) } else { standard }
 }
 
-/// Both, where they differ.
+/// The names in both libraries.
 fn profiling_both(symbol: &str) -> String {
     let (standard, mpich) = (profiling(symbol), profiling_mpich(symbol));
     if standard == mpich { standard } else { format!("{{{standard} {mpich}}}") }
@@ -304,24 +306,25 @@ fn width(dummy: &Dummy) -> &'static str {
     if dummy.r#type.contains("KIND=") { "i64" } else { "i32" }
 }
 
-/// A dummy argument whose Rust code is to be written.
+/// Writes the Rust code for a dummy argument.
 struct Writer<'a> {
     dummy: &'a Dummy,
     name: String,
-    /// The variable that holds C's form.
+    /// The variable that holds the argument in C's form.
     bound: String,
 }
 
 impl Writer<'_> {
-    /// A pointer to `kind`.
+    /// The argument as a pointer to `kind`.
     fn declared(&self, kind: &str) -> String {
         format!("{}: *{} {kind}", self.name, if self.dummy.intent == "in" { "const" } else { "mut" })
     }
-    /// C takes an expression.
+    /// Passes an expression to C.
     fn passing(&self, declared: String, passed: String) -> Argument {
         Argument { declared, passed, ..Default::default() }
     }
-    /// C takes something of the variable that holds its form; `after` stores what C has written.
+    /// Passes `passed`, an expression with the variable that holds C's form; `after` stores what C has
+    /// written.
     fn binding(&self, kind: &str, value: &str, passed: &str, after: String) -> Argument {
         Argument {
             declared: self.declared(kind),
@@ -331,7 +334,7 @@ impl Writer<'_> {
             hidden: None,
         }
     }
-    /// The same for what is a CHARACTER.
+    /// Passes a CHARACTER in a variable; `after` stores what C has written.
     fn text(&self, value: &str, after: String) -> Argument {
         let (name, bound) = (&self.name, &self.bound);
         let (variable, pointer) = if after.is_empty() { ("", "as_ptr") } else { ("mut ", "as_mut_ptr") };
@@ -355,7 +358,7 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
     match &kind {
         Kind::Buffer(access) if described => described_buffer(binding, at, access),
         Kind::Buffer(_) => writer.passing(format!("{name}: *mut c_void"), format!("memory::buffer({name})")),
-        // C refuses a negative count.
+        // A number that does not fit becomes -1, which C refuses as a count.
         Kind::Value if width == "i64" && param.r#type == "int" => {
             writer.passing(writer.declared(width), format!("i32::try_from(*{name}).unwrap_or(-1)"))
         }
@@ -369,7 +372,7 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
             let store = format!("*{name} = {bound};");
             Argument {
                 declared: format!("{name}: *mut *mut c_void"),
-                // In the older bindings the argument says nothing (MPI 5.0, section 3.6).
+                // The argument has no meaning in the older bindings (MPI 5.0, section 3.6).
                 after: if described { store } else { format!("let _ = ({name}, {bound});") },
                 ..writer.binding("", "std::ptr::null_mut::<c_void>()", "(&raw mut {}).cast()", String::new())
             }
@@ -407,7 +410,7 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
     }
 }
 
-/// Handles and LOGICALs.
+/// The code for handles and LOGICALs.
 fn handle(writer: &Writer, kind: &Kind) -> Option<Argument> {
     let Writer { name, bound, .. } = writer;
     let if_written = |written: bool, store: String| if written { store } else { String::new() };
@@ -439,7 +442,7 @@ fn handle(writer: &Writer, kind: &Kind) -> Option<Argument> {
     })
 }
 
-/// CHARACTERs and their lengths.
+/// The code for CHARACTERs and their lengths.
 fn text(writer: &Writer, kind: &Kind, is_bound: bool) -> Argument {
     let Writer { name, bound, .. } = writer;
     match kind {
@@ -468,12 +471,12 @@ fn text(writer: &Writer, kind: &Kind, is_bound: bool) -> Argument {
     }
 }
 
-/// The object of the C functions that convert a handle: `MPI_Type` of MPI_Datatype.
+/// The object in the names of the C functions that convert a handle: `MPI_Type` for MPI_Datatype.
 fn conversion(handle: &str) -> &str {
     if handle == "MPI_Datatype" { "MPI_Type" } else { handle }
 }
 
-/// A choice buffer by its descriptor.
+/// The code for a choice buffer that comes with a descriptor.
 fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     let pairs = binding.pairs();
     let name = &pairs[at].0.name;
@@ -519,7 +522,7 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     }
 }
 
-/// Whether the call looks at a buffer: not if the peer or the root is MPI_PROC_NULL.
+/// The condition under which the call uses a buffer: not if the peer or the root is MPI_PROC_NULL.
 fn significance(binding: &Binding, buffer: &str) -> String {
     let has =
         |name: &str| binding.form.params.iter().any(|dummy| dummy.name == name && dummy.shape.is_empty());
@@ -534,7 +537,7 @@ fn significance(binding: &Binding, buffer: &str) -> String {
     }
 }
 
-/// Whose error handler a section that is refused goes to.
+/// The object whose error handler is called if a section is refused.
 fn blame(binding: &Binding) -> String {
     const OWNERS: [&str; 4] = ["MPI_Comm", "MPI_Win", "MPI_File", "MPI_Session"];
     let pairs = binding.pairs();

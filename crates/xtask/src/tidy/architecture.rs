@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Whether ARCHITECTURE.md and the pages of docs/internals tell the truth about names and layers, and whether
-//! the first can be read in a quarter of an hour.
+//! Checks that ARCHITECTURE.md and the pages of docs/internals are true about names and layers, and that
+//! ARCHITECTURE.md can be read in a quarter of an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::source::{Source, leading_name, read};
 
-/// Words of ARCHITECTURE.md: a quarter of an hour.
+/// The most words of ARCHITECTURE.md: a quarter of an hour.
 const WORDS_MAX: usize = 3000;
-/// Columns of a line of prose.
+/// The most columns of a line of prose.
 const COLUMNS_MAX: usize = 120;
 
 /// Checks the pages of the repository at `root`, whose crates have these layers.
@@ -33,7 +33,7 @@ pub fn check(
     Ok(())
 }
 
-/// Words of all of it, and columns of its prose: neither tables nor what is shown as it is.
+/// Counts all words, and the columns of lines of prose: neither tables nor examples.
 fn check_length(text: &str, findings: &mut Vec<String>) {
     let words = text.split_whitespace().count();
     if words > WORDS_MAX {
@@ -48,7 +48,8 @@ fn check_length(text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// In the picture of layers a line begins with the layer's number and the names of all of its crates.
+/// Compares the picture of layers: each of its lines begins with the layer's number and the names of all
+/// crates of it.
 fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<String>) {
     let mut drawn = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("    ")) {
@@ -68,12 +69,13 @@ fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<
     }
 }
 
-/// On a page, `name()` in backticks must be a function of ours, and `path.rs` a file.
+/// Checks that each `name()` in backticks on a page is a function of this repository, and each `path.rs` a
+/// file.
 fn check_names(page: &str, text: &str, sources: &[Source], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
     for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
         for rest in source.text.split("fn ").skip(1) {
-            // A row of a table has several, as in `pub fn send, isend(`.
+            // A row of a table defines several functions, as in `pub fn send, isend(`.
             let names = rest.split(['(', '<']).next().unwrap_or_default();
             functions.extend(names.split(", ").map(|name| leading_name(name).to_string()));
         }
@@ -96,7 +98,7 @@ fn check_names(page: &str, text: &str, sources: &[Source], findings: &mut Vec<St
     }
 }
 
-/// `executor/memory.rs` names `crates/executor/src/memory.rs`.
+/// Whether a quoted path names the file: `executor/memory.rs` is `crates/executor/src/memory.rs`.
 fn is_named(path: &Path, quoted: &str) -> bool {
     let path = path.to_string_lossy().replace("/src/", "/").replace("crates/", "");
     path == quoted.replace("/src/", "/") || path.ends_with(&format!("/{quoted}"))

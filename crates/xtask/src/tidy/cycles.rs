@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The modules of a folder have no ring: those of a crate, and those of each folder in it.
+//! Checks that the modules of a crate do not use each other in a ring, nor the modules of any folder in it.
 //!
-//! Module `x` is `x.rs` or the folder `x`, or what `#[path]` says. The folder's own file (`lib.rs`,
-//! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another where its
-//! code names the other by `crate::` or `super::`, a name of the other that the folder's own file exports
-//! again, or a macro of the other. Tests and the programs in `src/bin` are free.
+//! Module `x` is `x.rs` or the folder `x`, or the file of a `#[path]`. The folder's own file (`lib.rs`,
+//! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another if its code
+//! names the other by `crate::` or `super::`, or a name of the other that the folder's own file exports
+//! again, or a macro of the other. Tests and the programs in `src/bin` are not checked.
 
 use super::edges;
 use super::rust::Rust;
@@ -30,7 +30,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// One finding for each subfolder that uses an earlier one, that is missing, or that the list lacks.
+    /// Adds a finding for each subfolder that uses an earlier one, and for each that is missing in the folder
+    /// or in the list.
     fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
         let place = |name: &String| self.order.iter().position(|listed| listed == name);
         let listed: BTreeSet<String> = self.order.iter().cloned().collect();
@@ -51,13 +52,13 @@ impl Order {
     }
 }
 
-/// From a module to those that it uses, each with the place of the first use.
+/// The modules that each module uses, each with the line of the first use.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The name of a folder's own file here.
+/// The name of a folder's own file in `Uses`.
 const OWN: &str = "mod";
 
-/// One finding for every set of modules that use each other: the shortest ring in it.
+/// Adds a finding for every set of modules that use each other: the shortest ring in it.
 pub fn check<'a>(
     workspace: &str,
     crates: impl Iterator<Item = &'a String>,
@@ -99,10 +100,11 @@ pub fn check<'a>(
     }
 }
 
-/// The files of a crate, and those of others that it takes in as modules, each as the module that it is.
+/// The files of a crate, with those of others that it takes in as modules. Each is listed as the module that
+/// it is.
 fn files(crate_name: &str, sources: &[&Source]) -> Vec<File> {
     let mut files: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
-    // What is placed by `#[path]` may place others.
+    // A file that is placed by `#[path]` may place others.
     for _ in 0..4 {
         let placed: Vec<(PathBuf, Vec<String>)> = files.iter().flat_map(File::placed).collect();
         for (path, module) in placed {
@@ -116,19 +118,19 @@ fn files(crate_name: &str, sources: &[&Source]) -> Vec<File> {
     files
 }
 
-/// The files that the library or program consists of.
+/// The files without those of tests.
 fn without_tests(files: Vec<File>) -> Vec<File> {
     let tests: Vec<Vec<String>> = files.iter().flat_map(File::test_modules).collect();
     let is_test = |file: &File| tests.iter().any(|test| file.module.starts_with(test));
     files.into_iter().filter(|file| !is_test(file)).collect()
 }
 
-/// The modules that have modules, by their paths; the crate's own is empty.
+/// The paths of the modules that contain modules; the path of the crate itself is empty.
 fn folders(files: &[File]) -> BTreeSet<Vec<String>> {
     files.iter().flat_map(|file| (0..file.module.len()).map(|depth| file.module[..depth].to_vec())).collect()
 }
 
-/// Which module of a folder uses which.
+/// The modules of a folder that use each other.
 fn uses(folder: &[String], files: &[File]) -> Uses {
     let ours = || files.iter().filter(|file| file.module.starts_with(folder));
     let mut homes: BTreeMap<String, String> = BTreeMap::new();
@@ -158,12 +160,12 @@ fn uses(folder: &[String], files: &[File]) -> Uses {
 struct File {
     /// The path from the repository's root.
     source: PathBuf,
-    /// The path from `src/` on; of another crate's file the whole.
+    /// The path from `src/` on, or from the repository's root for a file of another crate.
     path: String,
-    /// The module that it is, as a path; that of `lib.rs` is empty.
+    /// The path of the module; the path of `lib.rs` is empty.
     module: Vec<String>,
     rust: Rust,
-    /// The files of `#[path]`, and the names of their modules.
+    /// The files that the file places by `#[path]`, and the names of their modules.
     modules: Vec<(PathBuf, String)>,
 }
 
@@ -186,7 +188,7 @@ impl File {
         File { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
     }
 
-    /// The files that the file places by `#[path]`, as modules.
+    /// The files that the file places by `#[path]`, with the paths of their modules.
     fn placed(&self) -> impl Iterator<Item = (PathBuf, Vec<String>)> {
         let below = |name: &String| [self.module.as_slice(), std::slice::from_ref(name)].concat();
         self.modules.iter().map(move |(file, name)| (file.clone(), below(name)))
@@ -202,7 +204,7 @@ impl File {
         self.path.split('/').count() > folder.len() + 1
     }
 
-    /// The modules that the file has for tests only.
+    /// The modules of the file that are for tests only.
     fn test_modules(&self) -> impl Iterator<Item = Vec<String>> {
         let lines = self.rust.code.iter().zip(&self.rust.is_test).filter(|(_, is_test)| **is_test);
         lines.filter_map(|(line, _)| {
@@ -236,7 +238,7 @@ impl File {
         exports
     }
 
-    /// The names that follow a folder in paths, with their lines.
+    /// The names that follow the folder in the file's paths, with their lines.
     fn names(&self, folder: &[String], homes: &BTreeMap<String, String>) -> Vec<(usize, String)> {
         let (mut text, mut starts) = (String::new(), Vec::new());
         for (number, line) in self.rust.lines() {
@@ -250,7 +252,7 @@ impl File {
             names.extend(self.name_in(folder, &path).map(|name| (number(at), name)));
         }
         if self.module == folder {
-            // Here a module may be named without `crate::`. An export is no use.
+            // Here a module may be named without `crate::`. An export is not a use.
             for (at, _) in text.match_indices("::") {
                 let start = text[..at].rfind(|c| !is_word(c)).map_or(0, |found| found + 1);
                 let statement = text[..start].rsplit([';', '}']).next().unwrap_or_default();
@@ -279,7 +281,8 @@ impl File {
     }
 }
 
-/// The paths of a text that begin with `crate` or `super`, those of groups one by one, and where each begins.
+/// The paths in a text that begin with `crate` or `super`, and where each begins. A group is split into its
+/// paths.
 fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut paths = Vec::new();
     for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
@@ -292,7 +295,7 @@ fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     paths
 }
 
-/// Reads the path, or the group of paths, that begins at `at`; the byte after it.
+/// Reads the path or the group of paths that begins at `at`. Returns the position behind it.
 fn walk<'a>(
     text: &'a str,
     mut at: usize,
@@ -330,7 +333,7 @@ fn walk<'a>(
     at
 }
 
-/// Whether what stands before `use` makes it an export.
+/// Whether the text before `use` makes it an export.
 fn is_export(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace()).next().unwrap_or_default();
     word.starts_with("pub")
@@ -340,7 +343,7 @@ fn exports(statement: &str) -> bool {
     statement.split(" use ").next().is_some_and(is_export) && statement.contains(" use ")
 }
 
-/// For each set of modules that reach each other, the shortest ring, as text.
+/// The shortest ring of each set of modules that reach each other, as text.
 fn rings(uses: &Uses) -> Vec<String> {
     let mut rings: Vec<String> = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
@@ -372,7 +375,7 @@ fn ring<'a>(uses: &'a Uses, module: &'a str) -> Option<Vec<&'a str>> {
     path(uses, module, module)
 }
 
-/// The shortest way from one module to another, without the last.
+/// The shortest path from one module to another, without the last module.
 fn path<'a>(uses: &'a Uses, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges between crates that no manifest names: a file of one that another takes in, by `#[path]`,
-//! `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
+//! Edges between crates that no manifest names. A crate takes in a file of another by `#[path]`, `include!`,
+//! `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
 
 use super::rust::Rust;
 use super::source::Source;
 use std::path::{Component, Path, PathBuf};
 
-/// How a Rust file takes in another.
+/// The ways in which a Rust file takes in another.
 const WAYS: [&str; 4] = ["#[path = ", "include!(", "include_str!(", "include_bytes!("];
 
-/// A file that a crate takes in: where it is said, and the file, both from the repository's root.
+/// A file that a crate takes in, and the line that does so. Both paths begin at the repository's root.
 pub struct Edge {
     pub place: String,
     pub file: PathBuf,
 }
 
-/// The files that a source takes in, but for its tests.
+/// The files that a source takes in, except those of its tests.
 pub fn of_source(source: &Source) -> Vec<Edge> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -42,7 +42,8 @@ pub fn of_source(source: &Source) -> Vec<Edge> {
     edges
 }
 
-/// The files that a source makes its modules by `#[path]`, those of tests, too, with their names.
+/// The files that a source declares as modules by `#[path]`, with the names of the modules. Those of tests
+/// are included.
 pub fn modules(source: &Source) -> Vec<(PathBuf, String)> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -58,7 +59,7 @@ pub fn modules(source: &Source) -> Vec<(PathBuf, String)> {
     modules
 }
 
-/// The files outside of its folder that a manifest names as sources.
+/// The sources that a manifest names outside of its folder.
 pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
     let library = manifest.get("lib").into_iter();
     let others =
@@ -69,19 +70,19 @@ pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
 }
 
 impl Edge {
-    /// The workspace's crate that the file is of.
+    /// The crate of the workspace to which the file belongs.
     pub fn crate_name(&self, workspace: &str) -> Option<&str> {
         self.file.to_str()?.strip_prefix(workspace)?.strip_prefix("crates/")?.split('/').next()
     }
 }
 
-/// The strings of a text from the first file that it takes in.
+/// The strings in a text, from the first file on that it takes in.
 fn literals(text: &str) -> Vec<&str> {
     let at = WAYS.iter().filter_map(|way| text.find(way)).min().unwrap_or(text.len());
     text[at..].split('"').skip(1).step_by(2).collect()
 }
 
-/// The path without `..`.
+/// The path with `..` resolved.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

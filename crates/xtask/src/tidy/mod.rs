@@ -3,11 +3,13 @@
 //!
 //! Here: layers between crates, where `unsafe` and the environment may be used, words for unfinished work.
 //! Read next: `architecture.rs` (what ARCHITECTURE.md says), `cycles.rs` (modules of a crate), `sizes.rs`
-//! (lengths).
+//! (lengths), `names.rs` (names of types), `prose.rs` (comments and pages).
 
 mod architecture;
 mod cycles;
 mod edges;
+mod names;
+mod prose;
 mod rust;
 mod sizes;
 pub mod source;
@@ -17,7 +19,7 @@ use source::{Source, WORKSPACES, leading_name, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks the repository at `root`; no finding means tidy.
+/// Checks the repository at `root`. It is tidy if there is no finding.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let sources = Source::all(root)?;
     let mut findings = Vec::new();
@@ -32,13 +34,41 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let layers = library.into_iter().map(|(name, rules)| (name, rules.layer)).collect();
     architecture::check(root, &layers, &sources, &mut findings)?;
     check_counters(&sources, &mut findings);
-    let sizes: sizes::Sizes =
-        toml::from_str(&read(&root.join("tables/sizes.toml"))?).map_err(|e| format!("sizes.toml: {e}"))?;
+    let sizes: sizes::Sizes = table(root, "sizes.toml")?;
     sizes.check(&sources, &mut findings);
+    let names: names::Names = table(root, "names.toml")?;
+    let written = sizes.written(&sources);
+    names.check(&written, &mut findings);
+    prose::check_comments(&names, &written, &mut findings);
+    for page in pages(root)? {
+        prose::check_width(&page, &mut findings);
+    }
     Ok(findings)
 }
 
-/// What the workspace's own table says of its crates.
+/// What `prose` lists: findings in crates that `tables/names.toml` does not check yet, and long sentences.
+pub fn prose(root: &Path) -> Result<Vec<String>, String> {
+    let sources = Source::all(root)?;
+    let sizes: sizes::Sizes = table(root, "sizes.toml")?;
+    let names: names::Names = table(root, "names.toml")?;
+    let written = sizes.written(&sources);
+    let mut listed = prose::pending_comments(&names, &written);
+    listed.extend(names.pending(&written));
+    listed.extend(pages(root)?.iter().flat_map(prose::long_sentences));
+    Ok(listed)
+}
+
+/// The pages of prose in the repository.
+fn pages(root: &Path) -> Result<Vec<Source>, String> {
+    Source::listed(root, |path| path.ends_with(".md"))
+}
+
+/// A table of `tables/` that is one value.
+fn table<T: serde::de::DeserializeOwned>(root: &Path, name: &str) -> Result<T, String> {
+    toml::from_str(&read(&root.join("tables").join(name))?).map_err(|e| format!("{name}: {e}"))
+}
+
+/// Checks the crates of a workspace against the workspace's own table.
 fn check_workspace(
     root: &Path,
     workspace: &'static str,
@@ -63,7 +93,7 @@ fn check_workspace(
     Ok(())
 }
 
-/// The workspaces have one version, edition and licence, and the same lints.
+/// Checks that the workspaces have the same version, edition, licence and lints.
 fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
     let manifest = |workspace: &str| -> Result<toml::Table, String> {
         let path = root.join(workspace).join("Cargo.toml");
@@ -90,10 +120,10 @@ struct Layers {
     workspace: &'static str,
     everywhere: Vec<String>,
     crates: BTreeMap<String, Rules>,
-    /// Folders that may have a ring of modules.
+    /// The folders that may have a ring of modules.
     #[serde(default)]
     cycle: Vec<cycles::Excuse>,
-    /// Folders whose subfolders have an order.
+    /// The folders whose subfolders have an order.
     #[serde(default)]
     order: Vec<cycles::Order>,
 }
@@ -103,7 +133,7 @@ struct Layers {
 struct Rules {
     layer: u32,
     uses: Vec<String>,
-    /// Crates whose files this one takes in.
+    /// The crates whose files this crate takes in.
     #[serde(default)]
     sources: Vec<String>,
     #[serde(default, rename = "unsafe")]
@@ -119,7 +149,7 @@ impl Layers {
         Ok(Layers { workspace, ..layers })
     }
 
-    /// No edge may lead upwards.
+    /// Checks that no edge leads upwards.
     fn check_table(&self, findings: &mut Vec<String>) {
         let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {
@@ -141,7 +171,7 @@ impl Layers {
         }
     }
 
-    /// Every dependency on a crate must stand in the table, except those of tests.
+    /// Checks that the table has every dependency on a crate, except those of tests.
     fn check_manifest(
         &self,
         crate_name: &str,
@@ -168,7 +198,7 @@ impl Layers {
 }
 
 impl Layers {
-    /// Every file that a crate takes in of another must be of one in the table, and in this workspace.
+    /// Checks that every file that a crate takes in belongs to a crate of the table, in this workspace.
     fn check_sources(
         &self,
         crate_name: &str,
@@ -223,7 +253,7 @@ fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String
     }
 }
 
-/// A crate that may not use `unsafe` forbids it in its library and in each of its programs.
+/// Checks that a crate that may not use `unsafe` forbids it in its library and in each of its programs.
 fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[&Source], findings: &mut Vec<String>) {
     let is_root = |source: &&&Source| {
         let path = source.place();
@@ -258,7 +288,7 @@ fn check_environment(layers: &Layers, source: &Source, findings: &mut Vec<String
     }
 }
 
-/// Words for unfinished work, in two pieces each, or this file would find itself.
+/// Finds words for unfinished work. They are written in two pieces, so that this file does not contain them.
 fn check_words(source: &Source, findings: &mut Vec<String>) {
     let words = [
         concat!("TO", "DO"),
@@ -274,7 +304,7 @@ fn check_words(source: &Source, findings: &mut Vec<String>) {
     }
 }
 
-/// A counter that nothing counts would be 0 for ever.
+/// Finds counters that no code counts, which would stay 0.
 fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
     let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
     let counts = |source: &&Source| source.crate_name().is_some() && !is_table(source) && !is_viewer(source);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What tidy knows of a Rust file without a parser: its lines without comments and strings, and which are
-//! tests.
+//! A Rust file without a parser: its lines without comments and strings, and which of them are tests.
 
 /// A Rust file, line by line.
 pub struct Rust {
-    /// Each line with spaces for the words of comments, strings and characters; quotes and slashes stay.
+    /// Each line, with spaces in place of the text of comments, strings and characters. Quotes and slashes
+    /// stay.
     pub code: Vec<String>,
     /// Whether the line belongs to an item under `#[cfg(test)]`.
     pub is_test: Vec<bool>,
@@ -17,20 +17,20 @@ impl Rust {
         Rust { code, is_test }
     }
 
-    /// Lines outside tests, with their numbers.
+    /// The lines outside tests, with their numbers.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.code.iter().zip(&self.is_test).enumerate();
         lines.filter(|(_, (_, is_test))| !**is_test).map(|(at, (line, _))| (at + 1, line.as_str()))
     }
 
-    /// The line, from 0, on which the item that begins on line `first` ends: at the brace that closes its
-    /// first brace, or at its `;`.
+    /// The line on which the item that begins on line `first` ends: at the brace that closes its first brace,
+    /// or at its `;`. Lines count from 0.
     pub fn end(&self, first: usize) -> usize {
         end(&self.code, first)
     }
 }
 
-/// The text as in `Rust::code`.
+/// The text with spaces, as `Rust::code` has it.
 fn blanked(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(text.len());
@@ -75,7 +75,8 @@ fn comment(text: &str) -> Option<usize> {
     Some(at)
 }
 
-/// The length of the string or character that `text` begins with. `in_word`: a name ends right before it.
+/// The length of the string or character at the beginning of `text`, or None if there is none. `in_word` says
+/// that a name ends right before it.
 fn literal(text: &str, in_word: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let hashes = bytes.iter().skip(1).take_while(|byte| **byte == b'#').count();
@@ -107,7 +108,7 @@ fn tests(code: &[String]) -> Vec<bool> {
     while at < code.len() {
         let line = code[at].trim_start();
         if line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test") {
-            // An attribute holds no brace, so the end found is the item's.
+            // An attribute contains no brace, so the end is that of the item.
             let last = end(code, at);
             is_test[at..=last].fill(true);
             at = last;

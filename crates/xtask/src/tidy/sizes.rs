@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lengths: of lines, functions, files and comments, with the bounds and exceptions of `tables/sizes.toml`.
+//! Lengths of lines, functions, files and comments, with the bounds and exceptions of `tables/sizes.toml`.
 //!
-//! Generated files are free. Tests have the same bounds.
+//! Generated files are not checked. Tests have the same bounds as other code.
 
 use super::rust::Rust;
 use super::source::Source;
@@ -18,7 +18,7 @@ pub struct Sizes {
     head_lines: usize,
     comment_lines: usize,
     generated: BTreeSet<String>,
-    /// Crates whose lengths are not checked yet.
+    /// The crates whose lengths are not checked yet.
     #[serde(default)]
     unchecked: BTreeSet<String>,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct Sizes {
 #[serde(deny_unknown_fields)]
 struct Exception {
     path: String,
-    /// None: the whole file may be longer.
+    /// The function that may be longer, or None if the whole file may be.
     function: Option<String>,
     why: String,
 }
@@ -60,6 +60,12 @@ impl Sizes {
                 findings.push(format!("tables/sizes.toml: {}: {what} lacks a reason", exception.path));
             }
         }
+    }
+
+    /// The files that are not generated.
+    pub fn written<'a>(&self, sources: &'a [Source]) -> Vec<&'a Source> {
+        let is_generated = |source: &&Source| self.generated.contains(&*source.path.to_string_lossy());
+        sources.iter().filter(|source| !is_generated(source)).collect()
     }
 
     fn check_lengths(&self, path: &str, rust: &Rust, used: &mut BTreeSet<usize>, findings: &mut Vec<String>) {
@@ -103,7 +109,7 @@ impl Sizes {
                     self.line_columns
                 ));
             }
-            // A SAFETY comment is as long as its contract.
+            // A SAFETY comment may be as long as its contract.
             let is_plain = code.trim_start().starts_with("//") && !is_doc(line) && line.starts_with(' ');
             is_contract = is_plain && (is_contract || line.contains("// SAFETY:"));
             run = if is_plain && !is_contract { run + 1 } else { 0 };
@@ -123,7 +129,7 @@ fn is_doc(line: &str) -> bool {
     line.starts_with("///") || line.starts_with("//!")
 }
 
-/// The functions with a body: first line, from 0, and name.
+/// The functions with a body: the number of the first line, from 0, and the name.
 fn functions(rust: &Rust) -> impl Iterator<Item = (usize, &str)> {
     rust.code.iter().enumerate().filter_map(|(at, line)| {
         let (before, name) = line.split_once("fn ")?;
@@ -133,7 +139,8 @@ fn functions(rust: &Rust) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn is_qualifier(word: &str) -> bool {
+/// Whether the word may stand before `fn` or `struct`.
+pub fn is_qualifier(word: &str) -> bool {
     ["pub", "const", "unsafe", "async", "extern", "\"", "in"].contains(&word)
         || word.starts_with("pub(")
         || word.starts_with('"')

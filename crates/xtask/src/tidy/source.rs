@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders of the workspaces from the repository's root: that of the MPI library, and the monitor's.
+/// The folders of the workspaces from the repository's root: that of the MPI library and that of the monitor.
 pub const WORKSPACES: [&str; 2] = ["", "monitor/"];
 
 /// One file that git knows, with its path from the repository's root.
 pub struct Source {
     pub path: PathBuf,
     pub text: String,
-    /// The workspace that the file belongs to.
+    /// The workspace to which the file belongs.
     pub workspace: &'static str,
 }
 
@@ -33,7 +33,7 @@ impl Source {
         Source::listed(root, wanted)
     }
 
-    /// The files of text whose path is wanted.
+    /// The files of text whose path satisfies `wanted`.
     pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Source>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -43,7 +43,7 @@ impl Source {
         let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
         let mut sources = Vec::new();
         for path in listing.lines().filter(|path| wanted(path)) {
-            // A deleted file may still be in the index, and a picture is no text.
+            // A deleted file may still be in the index, and a picture is not text.
             if let Ok(text) = fs::read_to_string(root.join(path)) {
                 sources.push(Source::new(path, text));
             }
@@ -51,13 +51,13 @@ impl Source {
         Ok(sources)
     }
 
-    /// The path in the workspace.
+    /// The path inside the workspace.
     pub fn place(&self) -> &str {
         let path = self.path.to_str().unwrap_or_default();
         path.strip_prefix(self.workspace).unwrap_or(path)
     }
 
-    /// The crate that the file is part of. None: the file is a test or lies beside the crates.
+    /// The crate to which the file belongs, or None for a test and for a file beside the crates.
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.place().split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
@@ -66,7 +66,7 @@ impl Source {
         }
     }
 
-    /// Lines with their numbers, without the tests at the foot.
+    /// The lines with their numbers, without the tests at the foot.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// The name that the text begins with.
+/// The name at the beginning of the text.
 pub fn leading_name(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Names of types: a name that stands in more than a few crates of both workspaces says nothing, so it needs a
+//! row with a reason in `tables/names.toml`. Types of tests and of generated files are free.
+//!
+//! The table also lists the crates whose comments and types are not checked yet.
+
+use super::rust::Rust;
+use super::sizes::is_qualifier;
+use super::source::{Source, leading_name};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `tables/names.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Names {
+    /// The number of crates in which a type's name may stand without a reason.
+    crates_max: usize,
+    #[serde(default)]
+    pending: Pending,
+    /// Names that may stand in more crates, each with the reason.
+    types: BTreeMap<String, String>,
+}
+
+/// The folders of the crates that are not checked yet, such as `crates/abi`.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Pending {
+    #[serde(default)]
+    comments: BTreeSet<String>,
+    #[serde(default)]
+    types: BTreeSet<String>,
+}
+
+/// The crates in which each name of a type stands.
+type Homes = BTreeMap<String, BTreeSet<String>>;
+
+impl Names {
+    /// The findings about types, without the crates that are pending, and about the table itself.
+    pub fn check(&self, sources: &[&Source], findings: &mut Vec<String>) {
+        let all = homes(sources);
+        let is_checked = |folder: &String| !self.pending.types.contains(folder);
+        self.check_types(&only(&all, is_checked), findings);
+        self.check_table(&all, sources, findings);
+    }
+
+    /// The findings about types that `check` leaves out.
+    pub fn pending(&self, sources: &[&Source]) -> Vec<String> {
+        let mut findings = Vec::new();
+        self.check_types(&homes(sources), &mut findings);
+        findings
+    }
+
+    /// Whether the comments of the crate in this folder are not checked yet.
+    pub fn has_pending_comments(&self, folder: &str) -> bool {
+        self.pending.comments.contains(folder)
+    }
+
+    fn check_types(&self, homes: &Homes, findings: &mut Vec<String>) {
+        for (name, folders) in homes {
+            if folders.len() > self.crates_max && !self.types.contains_key(name) {
+                let folders: Vec<&str> = folders.iter().map(String::as_str).collect();
+                findings.push(format!(
+                    "type {name} is in {} crates, of {}: {} (rename some, or give a reason in tables/names.toml)",
+                    folders.len(),
+                    self.crates_max,
+                    folders.join(", ")
+                ));
+            }
+        }
+    }
+
+    /// A row needs a reason and a name that stands in too many crates; a pending crate must exist.
+    fn check_table(&self, all: &Homes, sources: &[&Source], findings: &mut Vec<String>) {
+        for (name, why) in &self.types {
+            if all.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
+                findings.push(format!(
+                    "tables/names.toml: {name} is in no more than {} crates and needs no row",
+                    self.crates_max
+                ));
+            }
+            if why.is_empty() {
+                findings.push(format!("tables/names.toml: {name} lacks a reason"));
+            }
+        }
+        let folders: BTreeSet<String> = sources.iter().filter_map(|source| folder(source)).collect();
+        for listed in self.pending.comments.union(&self.pending.types) {
+            if !folders.contains(listed) {
+                findings.push(format!("tables/names.toml: {listed} is pending and is no crate"));
+            }
+        }
+    }
+}
+
+/// The folder of the crate that a Rust file belongs to, from the repository's root, with the crate's tests.
+pub fn folder(source: &Source) -> Option<String> {
+    let mut parts = source.place().split('/');
+    let is_crate = parts.next() == Some("crates") && source.path.extension().is_some_and(|end| end == "rs");
+    is_crate.then(|| parts.next().map(|name| format!("{}crates/{name}", source.workspace)))?
+}
+
+fn only(homes: &Homes, is_checked: impl Fn(&String) -> bool) -> Homes {
+    let checked =
+        |folders: &BTreeSet<String>| folders.iter().filter(|folder| is_checked(folder)).cloned().collect();
+    homes.iter().map(|(name, folders)| (name.clone(), checked(folders))).collect()
+}
+
+fn homes(sources: &[&Source]) -> Homes {
+    let mut homes = Homes::new();
+    for source in sources.iter().filter(|source| source.crate_name().is_some()) {
+        let Some(folder) = folder(source) else { continue };
+        for name in types(&Rust::read(&source.text)) {
+            homes.entry(name).or_default().insert(folder.clone());
+        }
+    }
+    homes
+}
+
+/// The types that a file defines; the associated types of an `impl` or a trait have the names of the trait.
+fn types(rust: &Rust) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut block_end = 0;
+    for (number, line) in rust.lines() {
+        let mut words = line.split_whitespace().skip_while(|word| is_qualifier(word));
+        let Some(word) = words.next() else { continue };
+        let is_new = match word {
+            "struct" | "enum" | "union" | "trait" => true,
+            "type" => number > block_end,
+            _ => false,
+        };
+        let name = leading_name(words.next().unwrap_or_default());
+        if is_new && name.starts_with(char::is_uppercase) {
+            names.insert(name.to_owned());
+        }
+        if word == "trait" || leading_name(word) == "impl" {
+            block_end = block_end.max(rust.end(number - 1) + 1);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(table: &str) -> Names {
+        toml::from_str(&format!("crates_max = 1\n{table}")).unwrap()
+    }
+
+    fn sources() -> Vec<Source> {
+        let of = |path: &str| Source::new(path, "pub(crate) struct Kind<T>(T);\n".into());
+        vec![of("crates/a/src/lib.rs"), of("monitor/crates/a/src/lib.rs"), of("crates/c/tests/t.rs")]
+    }
+
+    fn found(table: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        names(table).check(&sources().iter().collect::<Vec<_>>(), &mut findings);
+        findings
+    }
+
+    #[test]
+    fn a_name_in_many_crates_needs_a_row_with_a_reason() {
+        let findings = found("[types]\n");
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].starts_with("type Kind is in 2 crates, of 1: crates/a, monitor/crates/a ("));
+        assert!(found("[types]\nKind = 'it has one meaning'\n").is_empty());
+        assert_eq!(found("[types]\nKind = ''\n"), ["tables/names.toml: Kind lacks a reason"]);
+    }
+
+    #[test]
+    fn a_row_that_is_not_needed_is_found() {
+        let findings = found("[types]\nKind = 'a'\nOther = 'a'\n");
+        assert_eq!(findings, ["tables/names.toml: Other is in no more than 1 crates and needs no row"]);
+    }
+
+    #[test]
+    fn a_pending_crate_is_free_and_must_exist() {
+        let table = "[pending]\ntypes = ['monitor/crates/a']\ncomments = ['crates/gone']\n[types]\n";
+        assert_eq!(found(table), ["tables/names.toml: crates/gone is pending and is no crate"]);
+        assert_eq!(names(table).pending(&sources().iter().collect::<Vec<_>>()).len(), 1);
+    }
+
+    #[test]
+    fn types_of_all_kinds_are_known() {
+        let text = "pub(in crate::x) enum A {}\nunsafe trait B {\n    type Item;\n}\npub type C = u8;\nunion D {}\n\
+                    impl<T> B for A {\n    type Item = u8;\n    fn f() {\n        struct E;\n    }\n}\n\
+                    type F = u8;\n// struct G;\nstruct $name;\nstruct lower;\n#[cfg(test)]\nmod tests {\n    struct H;\n}\n";
+        let names = types(&Rust::read(text));
+        assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), ["A", "B", "C", "D", "E", "F"]);
+    }
+}

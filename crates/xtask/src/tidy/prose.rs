@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Prose: the first words of doc comments, the width of pages, and their long sentences.
+//!
+//! A doc comment that begins with one of `FIRST_WORDS` has no subject, so a stranger reads it twice.
+
+use super::names::{Names, folder};
+use super::rust::Rust;
+use super::source::Source;
+
+/// The words with which no doc comment begins.
+const FIRST_WORDS: [&str; 11] =
+    ["Of", "By", "As", "Those", "Nothing", "None", "If", "To the", "From the", "Whoever", "So many"];
+/// The columns of a line of prose on a page.
+const COLUMNS_MAX: usize = 160;
+/// The words of a sentence that `prose` does not list.
+const SENTENCE_WORDS_MAX: usize = 40;
+/// Words that end with a full stop inside a sentence.
+const ABBREVIATIONS: [&str; 5] = ["e.g.", "i.e.", "vs.", "cf.", "etc."];
+
+/// The findings about doc comments, without the crates that are pending.
+pub fn check_comments(names: &Names, sources: &[&Source], findings: &mut Vec<String>) {
+    findings.extend(openings(sources, |folder| !names.has_pending_comments(folder)));
+}
+
+/// The findings about doc comments of the crates that are pending.
+pub fn pending_comments(names: &Names, sources: &[&Source]) -> Vec<String> {
+    openings(sources, |folder| names.has_pending_comments(folder))
+}
+
+fn openings(sources: &[&Source], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| folder(source).is_some_and(|folder| is_wanted(&folder))) {
+        let rust = Rust::read(&source.text);
+        let mut in_block = false;
+        for (at, (line, code)) in source.text.lines().zip(&rust.code).enumerate() {
+            // Slashes stay in `code` only where they begin a comment.
+            let text = code.trim_start().starts_with("//").then(|| doc_text(line)).flatten();
+            if let Some(word) = text.filter(|_| !in_block).and_then(opening) {
+                findings.push(format!(
+                    "{}:{}: a doc comment begins with \"{word}\"; name the subject first",
+                    source.path.display(),
+                    at + 1
+                ));
+            }
+            in_block = text.is_some();
+        }
+    }
+    findings
+}
+
+/// The text of a line of a doc comment.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start)
+}
+
+/// Which of the words a text begins with.
+fn opening(text: &str) -> Option<&'static str> {
+    let ends = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+    FIRST_WORDS.into_iter().find(|word| text.strip_prefix(word).is_some_and(ends))
+}
+
+/// One finding for each line of prose that is too wide and could be broken.
+pub fn check_width(page: &Source, findings: &mut Vec<String>) {
+    for (number, line) in prose_lines(&page.text).filter(|(_, line)| !line.starts_with('|')) {
+        let columns = line.chars().count();
+        let fitting: String = line.chars().take(COLUMNS_MAX + 1).collect();
+        if columns > COLUMNS_MAX && fitting.trim_start().contains(' ') {
+            findings.push(format!("{}:{number}: {columns} columns, of {COLUMNS_MAX}", page.path.display()));
+        }
+    }
+}
+
+/// One line for each sentence of a page that has too many words.
+pub fn long_sentences(page: &Source) -> Vec<String> {
+    let mut long = Vec::new();
+    for words in paragraphs(&page.text) {
+        for sentence in words.split_inclusive(|(_, word)| ends_sentence(word)) {
+            if sentence.len() > SENTENCE_WORDS_MAX {
+                let first: Vec<&str> = sentence.iter().take(8).map(|(_, word)| *word).collect();
+                let (path, number) = (page.path.display(), sentence[0].0);
+                long.push(format!("{path}:{number}: {} words: {} ...", sentence.len(), first.join(" ")));
+            }
+        }
+    }
+    long
+}
+
+/// The lines of a page, with their numbers, without what is shown as it is.
+fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_fenced = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        let is_code = is_fenced || is_fence || (line.starts_with("    ") && !begins_item(line));
+        (!is_code).then_some((at + 1, line))
+    })
+}
+
+/// The words of each paragraph, list item and table cell, each with the number of its line.
+fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
+    let mut paragraphs = vec![Vec::new()];
+    let mut last = 0;
+    for (number, line) in prose_lines(text) {
+        let stands_alone = line.starts_with(['|', '#']);
+        if stands_alone || begins_item(line) || line.trim().is_empty() || number != last + 1 {
+            paragraphs.push(Vec::new());
+        }
+        last = if stands_alone { 0 } else { number };
+        for (at, cell) in line.split('|').enumerate() {
+            if at > 0 && line.starts_with('|') {
+                paragraphs.push(Vec::new());
+            }
+            let paragraph = paragraphs.last_mut().expect("one is pushed above");
+            paragraph.extend(cell.split_whitespace().map(|word| (number, word)));
+        }
+    }
+    paragraphs
+}
+
+/// Whether the line begins an item of a list.
+fn begins_item(line: &str) -> bool {
+    let line = line.trim_start();
+    let digits = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    ["- ", "* ", "> "].iter().any(|mark| line.starts_with(mark))
+        || (digits.len() < line.len() && digits.starts_with(". "))
+}
+
+fn ends_sentence(word: &str) -> bool {
+    let word = word.trim_end_matches([')', '"', '*', '_', '`']);
+    word.ends_with(['.', '!', '?']) && !ABBREVIATIONS.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comments(pending: &str, text: &str) -> (Vec<String>, Vec<String>) {
+        let table = format!("crates_max = 1\n[pending]\ncomments = [{pending}]\n[types]\n");
+        let names: Names = toml::from_str(&table).unwrap();
+        let source = Source::new("crates/a/src/lib.rs", text.into());
+        let sources = [&source];
+        let mut findings = Vec::new();
+        check_comments(&names, &sources, &mut findings);
+        (findings, pending_comments(&names, &sources))
+    }
+
+    #[test]
+    fn a_comment_without_a_subject_is_found() {
+        for word in FIRST_WORDS {
+            let (findings, pending) = comments("", &format!("//! {word} it.\n"));
+            let text = format!("a doc comment begins with \"{word}\"; name the subject first");
+            assert_eq!(findings, [format!("crates/a/src/lib.rs:1: {text}")]);
+            assert!(pending.is_empty());
+        }
+        let (findings, pending) = comments("'crates/a'", "    /// None.\n    f: u8,\n");
+        assert_eq!((findings.len(), pending.len()), (0, 1));
+    }
+
+    #[test]
+    fn other_comments_are_free() {
+        let text = "//! Offsets.\n//! By two.\n/// Asks.\n// If so.\nfn f() {}\n/// A\n/// None.\n/// `Of`\n\
+                    const A: &str = \"\n/// Of\";\n";
+        assert_eq!(comments("", text).0, Vec::<String>::new());
+    }
+
+    fn page(text: &str) -> Source {
+        Source::new("docs/a.md", text.into())
+    }
+
+    #[test]
+    fn wide_prose_is_found() {
+        let wide = "word ".repeat(33);
+        let link = "x".repeat(200);
+        let text = format!("{wide}\n| {wide}\n    {wide}\n```\n{wide}\n```\n{link}\n- {wide}\n");
+        let mut findings = Vec::new();
+        check_width(&page(&text), &mut findings);
+        assert_eq!(findings, ["docs/a.md:1: 165 columns, of 160", "docs/a.md:8: 167 columns, of 160"]);
+    }
+
+    #[test]
+    fn long_sentences_are_listed() {
+        let words = |count: usize| "word ".repeat(count);
+        let long = format!("Short, i.e. {}\n{}end. Short.\n", words(20), words(20));
+        assert_eq!(long_sentences(&page(&format!("# A\n{long}"))).len(), 1);
+        assert!(
+            long_sentences(&page(&format!("# A\n{long}")))[0]
+                .starts_with("docs/a.md:2: 43 words: Short, i.e. ")
+        );
+        let cells = format!("| {0} | {0} |\n| {0} |\n", words(30));
+        assert!(long_sentences(&page(&cells)).is_empty());
+        assert_eq!(long_sentences(&page(&format!("| {} |", words(41)))).len(), 1);
+        let apart = format!("- {0}\n- {0}\n1. {0}\n\n{0}\n```\n{0}\n{0}\n```\n", words(30));
+        assert!(long_sentences(&page(&apart)).is_empty());
+    }
+}
