@@ -65,7 +65,7 @@ impl Collector {
         let mut counters = Counters::default();
         let mut next_sweep = Instant::now();
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             let fabric = Arc::new(discover(&mut exchange)?);
             // The port stays open: it takes MADs, and the fabric behind it may come back.
             if fabric.nodes.is_empty() {
@@ -73,17 +73,17 @@ impl Collector {
                 std::thread::sleep(RETRY);
                 continue;
             }
-            self.discovered(&fabric, begun.elapsed());
-            let until = begun + Duration::from_secs(self.config.discover_s);
+            self.discovered(&fabric, started.elapsed());
+            let until = started + Duration::from_secs(self.config.discover_s);
             loop {
-                let begun = Instant::now();
+                let started = Instant::now();
                 let sweep = counters.sweep(&mut exchange, &fabric, &skipped)?;
                 let mut now = self.live.now();
                 now.fabric.mads = exchange.counts;
                 now.fabric.skipped = skipped.len();
                 drop(now);
-                self.swept(sweep, begun.elapsed());
-                next_sweep = (next_sweep + Duration::from_secs(self.config.sweep_s)).max(begun);
+                self.take_sweep(sweep, started.elapsed());
+                next_sweep = (next_sweep + Duration::from_secs(self.config.sweep_s)).max(started);
                 std::thread::sleep(next_sweep.saturating_duration_since(Instant::now()));
                 if Instant::now() >= until {
                     break;
@@ -132,7 +132,7 @@ impl Collector {
         }
     }
 
-    fn swept(&self, sweep: Sweep, took: Duration) {
+    fn take_sweep(&self, sweep: Sweep, took: Duration) {
         let at = now_ms();
         self.writer.add("port_samples", rows(&sweep, at));
         let mut now = self.live.now();
@@ -141,7 +141,7 @@ impl Collector {
         now.fabric.sweep_ms = took.as_secs_f64() * 1e3;
         now.fabric.last_sweep = at;
         now.fabric.unreachable = sweep.unreachable.iter().map(|guid| format!("{guid:016x}")).collect();
-        now.swept(sweep.samples);
+        now.take_sweep(sweep.samples);
         now.unreachable = sweep.unreachable;
         drop(now);
         self.live.publish();

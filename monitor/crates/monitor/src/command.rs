@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn what_is_not_read_to_its_end_holds_nothing_up() {
         let read = |out: &mut dyn Read| out.read(&mut [0; 3]).map_err(|error| error.to_string());
-        let told = read_of(Command::new("sh").args(["-c", "head -c 1000000 /dev/zero"]), b"", TIME, read);
-        assert_eq!(told.unwrap(), Ok(3));
-        let told = read_of(Command::new("sleep").arg("60"), b"", Duration::from_millis(50), |_| Ok(()));
-        assert!(told.unwrap().unwrap_err().contains("still running"));
+        let result = read_of(Command::new("sh").args(["-c", "head -c 1000000 /dev/zero"]), b"", TIME, read);
+        assert_eq!(result.unwrap(), Ok(3));
+        let result = read_of(Command::new("sleep").arg("60"), b"", Duration::from_millis(50), |_| Ok(()));
+        assert!(result.unwrap().unwrap_err().contains("still running"));
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::acme::Acme;
 use crate::directory::Directory;
-use crate::fabric::exchange::Limits;
+use crate::fabric::exchange::ExchangeLimits;
 use crate::fabric::names;
 use crate::http::is_url;
 use crate::issuer::Issuer;
@@ -93,7 +93,7 @@ pub struct Fabric {
     pub map: Option<PathBuf>,
     /// GUIDs (hexadecimal) of nodes that are not asked for counters.
     pub skip: Vec<String>,
-    pub limits: Limits,
+    pub limits: ExchangeLimits,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -225,7 +225,7 @@ impl Default for Fabric {
             sweep_s: 10,
             map: None,
             skip: Vec::new(),
-            limits: Limits::default(),
+            limits: ExchangeLimits::default(),
         }
     }
 }

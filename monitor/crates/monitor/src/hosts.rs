@@ -174,14 +174,14 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
         Some((name.clone(), more as f64 / s))
     };
     let rates = report.part.counters.iter().filter_map(rate).collect();
-    let is_told = |report: &Report, job: &Job| {
+    let is_reported = |report: &Report, job: &Job| {
         report.part.jobs.iter().any(|new| (new.source, &new.id) == (job.source, &job.id))
     };
     let mut gone = before.gone;
     // A job that is reported again was not over.
-    gone.retain(|job| !is_told(&report, job));
+    gone.retain(|job| !is_reported(&report, job));
     for job in before.report.part.jobs {
-        if is_told(&report, &job) {
+        if is_reported(&report, &job) {
             continue;
         }
         // A source that does not answer does not prove that its jobs are over.
@@ -198,11 +198,11 @@ pub fn secret_of(data: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Part;
+    use crate::agent::Figures;
 
     fn report(at: u64, counters: &[(&str, u64)], jobs: &[&str]) -> Report {
         let job = |id: &&str| Job { id: id.to_string(), source: "watch", ..Job::default() };
-        let part = Part {
+        let part = Figures {
             counters: counters.iter().map(|(name, value)| (name.to_string(), *value)).collect(),
             gauges: BTreeMap::from([
                 ("cpu.count".into(), 4.0),
@@ -211,7 +211,7 @@ mod tests {
             ]),
             facts: BTreeMap::from([("eth0.kind".into(), "Ethernet".into())]),
             jobs: jobs.iter().map(job).collect(),
-            ..Part::default()
+            ..Figures::default()
         };
         Report { host: "n1".into(), at, interval_s: 10, part, ..Report::default() }
     }

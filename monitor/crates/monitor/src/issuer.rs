@@ -180,27 +180,28 @@ impl Issuer {
         let token = answer.id_token().ok_or("the issuer tells no identity")?;
         let nonce = Nonce::new(attempt.nonce);
         let claims = token.claims(&client.id_token_verifier(), &nonce).map_err(|error| refused(&error))?;
-        let mut told = serde_json::to_value(claims).map_err(|error| error.to_string())?;
+        let mut claims = serde_json::to_value(claims).map_err(|error| error.to_string())?;
         // Some issuers put few claims into the token, and return the others when they are asked.
-        let is_told = |told: &Value| told.get(&self.name).is_some() && told.get(&self.groups).is_some();
+        let is_complete =
+            |claims: &Value| claims.get(&self.name).is_some() && claims.get(&self.groups).is_some();
         let asked = client.user_info(answer.access_token().clone(), Some(claims.subject().clone()));
-        if let (false, Ok(asked)) = (is_told(&told), asked) {
+        if let (false, Ok(asked)) = (is_complete(&claims), asked) {
             let more: UserInfoClaims<Others, CoreGenderClaim> =
                 asked.request(&ask).map_err(|error| refused(&error))?;
             let more = serde_json::to_value(more).map_err(|error| error.to_string())?;
             for (name, value) in more.as_object().into_iter().flatten() {
-                told[name] = value.clone();
+                claims[name] = value.clone();
             }
         }
-        self.who(&told)
+        self.who(&claims)
     }
 
-    fn who(&self, told: &Value) -> Result<Who, String> {
-        let name = told[&self.name].as_str().unwrap_or_default();
+    fn who(&self, claims: &Value) -> Result<Who, String> {
+        let name = claims[&self.name].as_str().unwrap_or_default();
         if !is_name(name) {
             return Err(format!("the issuer's claim {:?} is {name:?}, which is no name here", self.name));
         }
-        let groups: Vec<&str> = match &told[&self.groups] {
+        let groups: Vec<&str> = match &claims[&self.groups] {
             Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
             Value::String(group) => vec![group],
             _ => Vec::new(),
@@ -278,18 +279,18 @@ mod tests {
     fn claims_give_name_and_role() {
         let roles = "only = 'hpc'\n[[role]]\ngroup = 'cfd-leads'\nrole = 'manager'\nproject = ['cfd']\n";
         let issuer: Issuer = toml::from_str(&format!("{SECTION}{roles}")).unwrap();
-        let who = |told: Value| issuer.who(&told);
+        let who = |claims: Value| issuer.who(&claims);
         let eva = json!({"preferred_username": "eva", "groups": ["hpc", "cfd-leads"]});
         let eva = who(eva).unwrap();
         assert_eq!((eva.role, eva.projects), (Role::Manager, vec!["cfd".to_string()]));
         assert_eq!(who(json!({"preferred_username": "bob", "groups": "hpc"})).unwrap().role, Role::User);
-        for (told, word) in [
+        for (claims, word) in [
             (json!({"preferred_username": "bob"}), "not in the group hpc"),
             (json!({"preferred_username": "../bob", "groups": ["hpc"]}), "no name here"),
             (json!({"preferred_username": ["bob"], "groups": ["hpc"]}), "no name here"),
             (json!({"groups": ["hpc"]}), "no name here"),
         ] {
-            assert!(who(told).unwrap_err().contains(word), "{word}");
+            assert!(who(claims).unwrap_err().contains(word), "{word}");
         }
     }
 

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// One of `SOURCES`.
-pub type Source = &'static str;
+pub type JobSource = &'static str;
 /// The sources that report jobs.
-pub const SOURCES: [Source; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
+pub const SOURCES: [JobSource; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
 
-fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
+fn source<'de, D: Deserializer<'de>>(from: D) -> Result<JobSource, D::Error> {
     let name = String::deserialize(from)?;
     let known = SOURCES.into_iter().find(|source| *source == name);
     known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
@@ -22,13 +22,13 @@ fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Source, D::Error> {
 pub struct Job {
     pub id: String,
     #[serde(deserialize_with = "source")]
-    pub source: Source,
+    pub source: JobSource,
     pub user: String,
     /// The project to which the job is accounted; empty if it is unknown.
     pub project: String,
     pub name: String,
     pub nodes: Vec<String>,
-    pub ranks: Vec<Rank>,
+    pub ranks: Vec<JobRank>,
     pub ranks_count: u32,
     pub state: String,
     pub start: u64,
@@ -44,7 +44,7 @@ pub struct Job {
 /// A rank of an Outboard job, by its page of counters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Rank {
+pub struct JobRank {
     pub rank: u32,
     pub host: String,
     pub pid: u32,
@@ -66,7 +66,7 @@ const CALLS_MIN: u64 = 20;
 /// The least average time, in nanoseconds, that the other ranks must have waited.
 const WAIT_MIN_NS: u64 = 500_000_000;
 
-impl Rank {
+impl JobRank {
     fn value(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
@@ -150,11 +150,11 @@ mod tests {
     use super::*;
 
     fn job(ranks: &[&[(&str, u64)]]) -> Job {
-        let rank = |(rank, counters): (usize, &&[(&str, u64)])| Rank {
+        let rank = |(rank, counters): (usize, &&[(&str, u64)])| JobRank {
             rank: rank as u32,
             host: format!("n{rank:02}"),
             counters: counters.iter().map(|(name, value)| (name.to_string(), *value)).collect(),
-            ..Rank::default()
+            ..JobRank::default()
         };
         Job { ranks: ranks.iter().enumerate().map(rank).collect(), end: Some(0), ..Job::default() }
     }

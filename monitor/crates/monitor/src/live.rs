@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::fabric::counters::{LATCHED, REBOOT, RESET, Sample};
 use crate::fabric::discover::Fabric;
 use crate::fabric::exchange::Counts;
-use crate::fabric::topology::{Node, Topology};
+use crate::fabric::topology::{Topology, TopologyNode};
 use crate::hosts::Host;
 use crate::job::Job;
 
@@ -110,7 +110,7 @@ pub fn frame(
     frame.extend((at as f64).to_le_bytes());
     frame.extend((links.len() as u32).to_le_bytes());
     frame.extend((nodes.len() as u32).to_le_bytes());
-    let guids: Vec<u64> = nodes.iter().map(Node::number).collect();
+    let guids: Vec<u64> = nodes.iter().map(TopologyNode::number).collect();
     let mut states = Vec::with_capacity(links.len());
     for link in links {
         let from = ports.get(&(guids[link.from], link.from_port));
@@ -139,13 +139,13 @@ impl Now {
     }
 
     /// Takes the samples of a sweep.
-    pub fn swept(&mut self, samples: Vec<Sample>) {
-        samples.iter().for_each(|sample| self.watch(sample));
+    pub fn take_sweep(&mut self, samples: Vec<Sample>) {
+        samples.iter().for_each(|sample| self.add_unwatched(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
     }
 
     /// Adds a sample to those that the alerts have not seen.
-    pub fn watch(&mut self, sample: &Sample) {
+    pub fn add_unwatched(&mut self, sample: &Sample) {
         let known = self.unwatched.entry((sample.node, sample.port));
         known.and_modify(|known| known.join(sample)).or_insert_with(|| sample.clone());
     }
@@ -168,11 +168,11 @@ impl Now {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::topology::Link;
+    use crate::fabric::topology::TopologyLink;
 
     #[test]
     fn a_frame_tells_each_way_of_a_link() {
-        let node = |guid: u64| Node {
+        let node = |guid: u64| TopologyNode {
             guid: format!("{guid:016x}"),
             name: String::new(),
             rack: String::new(),
@@ -182,7 +182,7 @@ mod tests {
             y: 0.0,
             ports: 4,
         };
-        let link = |from_port, to_port| Link {
+        let link = |from_port, to_port| TopologyLink {
             from: 0,
             from_port,
             to: 1,

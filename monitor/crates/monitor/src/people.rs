@@ -119,7 +119,7 @@ impl Account {
 
 /// An account in the list of accounts.
 #[derive(Serialize)]
-pub struct Listed {
+pub struct ListedAccount {
     #[serde(flatten)]
     pub who: Who,
     pub kept: &'static str,
@@ -207,12 +207,12 @@ impl People {
     }
 
     /// All accounts, by name.
-    pub fn list(&self) -> Result<Vec<Listed>, String> {
-        let rows: Vec<Row> = self.control.read(|db| {
+    pub fn list(&self) -> Result<Vec<ListedAccount>, String> {
+        let rows: Vec<AccountRow> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
             found.query_map([], row)?.collect()
         })?;
-        let listed = |(name, account): (String, Account)| Listed {
+        let listed = |(name, account): (String, Account)| ListedAccount {
             kept: account.kept(),
             who: Who { name, role: account.role, projects: account.projects },
         };
@@ -416,14 +416,14 @@ impl People {
     }
 }
 
-type Row = (String, String, String, String);
+type AccountRow = (String, String, String, String);
 
 /// The name, role, projects and hash, as they are stored.
-fn row(row: &rusqlite::Row) -> rusqlite::Result<Row> {
+fn row(row: &rusqlite::Row) -> rusqlite::Result<AccountRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }
 
-fn account((name, role, projects, hash): Row) -> Option<(String, Account)> {
+fn account((name, role, projects, hash): AccountRow) -> Option<(String, Account)> {
     let role = Role::from_str(&role, false).ok()?;
     Some((name, Account { role, projects: serde_json::from_str(&projects).ok()?, hash }))
 }

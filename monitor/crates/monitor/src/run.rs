@@ -24,7 +24,7 @@ use crate::{collect, hosts, jobs, tls};
 /// Show the fabric, its jobs, and what they do, in a page of this host.
 #[derive(Parser)]
 #[command(name = "outboard monitor", version, max_term_width = 110)]
-struct Arguments {
+struct MonitorArguments {
     /// The configuration, in TOML (monitor/docs/monitor.md).
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
@@ -42,11 +42,11 @@ struct Arguments {
     #[arg(long)]
     check_config: bool,
     #[command(subcommand)]
-    task: Option<Task>,
+    task: Option<MonitorTask>,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum MonitorTask {
     /// Add an account, or change its role and password; the password is the first line of the input.
     AddAccount {
         name: String,
@@ -88,7 +88,7 @@ enum Task {
 
 /// Runs the program. `words` begin with its name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
-    match carry_out(Arguments::parse_from(words)) {
+    match carry_out(MonitorArguments::parse_from(words)) {
         Ok(()) => 0,
         Err(why) => {
             eprintln!("outboard monitor: {why}");
@@ -97,13 +97,13 @@ pub fn run(words: Vec<OsString>) -> u8 {
     }
 }
 
-fn carry_out(arguments: Arguments) -> Result<(), String> {
-    if let Some(Task::Completion { shell }) = arguments.task {
-        let mut command = Arguments::command();
+fn carry_out(arguments: MonitorArguments) -> Result<(), String> {
+    if let Some(MonitorTask::Completion { shell }) = arguments.task {
+        let mut command = MonitorArguments::command();
         clap_complete::generate(shell, &mut command, "outboard-monitor", &mut std::io::stdout());
         return Ok(());
     }
-    if let Some(Task::ChdbRequirements) = arguments.task {
+    if let Some(MonitorTask::ChdbRequirements) = arguments.task {
         print!("{}", crate::store::WHEELS);
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
         println!("outboard monitor: the configuration is valid");
         return Ok(());
     }
-    if let Some(Task::Agent { to, key_file, print }) = arguments.task {
+    if let Some(MonitorTask::Agent { to, key_file, print }) = arguments.task {
         config.agent.to = to.or(config.agent.to);
         config.agent.key_file = key_file.or(config.agent.key_file);
         if !print {
@@ -131,15 +131,15 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
     }
     make_private(&config.data)?;
     match arguments.task {
-        Some(Task::AddAccount { name, role, project }) => {
+        Some(MonitorTask::AddAccount { name, role, project }) => {
             let password = password_of(&name)?;
             people(&config)?.add(THIS_HOST, &Who { name, role, projects: project }, Some(&password))
         }
-        Some(Task::Passwd { name }) => {
+        Some(MonitorTask::Passwd { name }) => {
             let people = people(&config)?;
             people.set_password(THIS_HOST, &name, &password_of(&name)?)
         }
-        Some(Task::Accounts) => {
+        Some(MonitorTask::Accounts) => {
             for Listed { who: Who { name, role, projects }, kept } in people(&config)?.list()? {
                 let role = role.to_possible_value();
                 let role = role.as_ref().map_or("", |role| role.get_name());
@@ -147,13 +147,14 @@ fn carry_out(arguments: Arguments) -> Result<(), String> {
             }
             Ok(())
         }
-        Some(Task::RemoveAccount { name }) => people(&config)?.remove(THIS_HOST, &name),
-        Some(Task::AgentKey { host }) => {
+        Some(MonitorTask::RemoveAccount { name }) => people(&config)?.remove(THIS_HOST, &name),
+        Some(MonitorTask::AgentKey { host }) => {
             let secret = hosts::secret_of(&config.data)?;
             host.iter().for_each(|host| println!("{host} {}", agent::host_key(&secret, host)));
             Ok(())
         }
-        Some(Task::Agent { .. } | Task::Completion { .. } | Task::ChdbRequirements) | None => serve(&config),
+        Some(MonitorTask::Agent { .. } | MonitorTask::Completion { .. } | MonitorTask::ChdbRequirements)
+        | None => serve(&config),
     }
 }
 
@@ -257,7 +258,7 @@ fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
 }
 
 /// Prints the address of the page; the first time with the key.
-fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
+fn print_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
     if is_first {
@@ -268,7 +269,7 @@ fn tell_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key
 }
 
 /// Starts the threads that watch for alerts and deliver them; the page shows their state.
-fn begin_alerts(
+fn start_alerts(
     config: &Config,
     control: &Arc<Control>,
     live: &Arc<Live>,
@@ -332,8 +333,8 @@ fn serve(config: &Config) -> Result<(), String> {
         sources: Sources::start(&config.agent.skip),
     };
     std::thread::spawn(|| collector.run());
-    let (links, delivered) = begin_alerts(config, &control, &live, &writer);
-    tell_page(config, address, is_first, people.key());
+    let (links, delivered) = start_alerts(config, &control, &live, &writer);
+    print_page(config, address, is_first, people.key());
     let web = Arc::new(Web {
         live,
         store,

@@ -26,10 +26,10 @@ pub enum Tls {
 pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    now: Mutex<Now>,
+    now: Mutex<LoadedFiles>,
 }
 
-struct Now {
+struct LoadedFiles {
     config: Arc<ServerConfig>,
     changed: [Option<SystemTime>; 2],
     looked: Instant,
@@ -48,7 +48,7 @@ impl Tls {
 impl Files {
     pub fn open(certificate: &Path, key: &Path) -> Result<Files, String> {
         let changed = changed(certificate, key);
-        let now = Now { config: read(certificate, key)?, changed, looked: Instant::now() };
+        let now = LoadedFiles { config: read(certificate, key)?, changed, looked: Instant::now() };
         Ok(Files { certificate: certificate.into(), key: key.into(), now: Mutex::new(now) })
     }
 

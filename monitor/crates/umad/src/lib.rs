@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libloading::Library;
 
-pub use record::{MAD_BYTES, Mad, To};
+pub use record::{MAD_BYTES, Mad, MadAddress};
 use record::{RECORD_BYTES, read, write};
 
 /// A management class that a port speaks, with its version and the queue pair that serves it.
@@ -120,7 +120,7 @@ impl Port {
     }
 
     /// Sends a MAD. The kernel keeps the request for its answer during `timeout`.
-    pub fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String> {
+    pub fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String> {
         let mut record = write(to, mad);
         let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");
         let milliseconds = timeout.as_millis().min(60_000) as c_int;

@@ -10,7 +10,7 @@ pub const RECORD_BYTES: usize = HEAD_BYTES + MAD_BYTES;
 
 /// The address of a MAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum MadAddress {
     /// The path that the MAD itself holds.
     Path,
     /// The port of this LID: queue pair 1 with its well-known key.
@@ -20,10 +20,10 @@ pub enum To {
 /// The key of queue pair 1 (IBTA 3.5.3).
 const WELL_KNOWN_KEY: u32 = 0x8001_0000;
 
-pub fn write(to: To, mad: &Mad) -> [u8; RECORD_BYTES] {
+pub fn write(to: MadAddress, mad: &Mad) -> [u8; RECORD_BYTES] {
     let (pair, key, lid): (u32, u32, u16) = match to {
-        To::Path => (0, 0, 0xffff),
-        To::Lid(lid) => (1, WELL_KNOWN_KEY, lid),
+        MadAddress::Path => (0, 0, 0xffff),
+        MadAddress::Lid(lid) => (1, WELL_KNOWN_KEY, lid),
     };
     let mut record = [0; RECORD_BYTES];
     record[20..24].copy_from_slice(&pair.to_be_bytes());
@@ -49,9 +49,9 @@ mod tests {
     fn a_record_is_addressed_in_network_order() {
         let mut mad = [0; MAD_BYTES];
         mad[255] = 7;
-        let record = write(To::Lid(0x1234), &mad);
+        let record = write(MadAddress::Lid(0x1234), &mad);
         assert_eq!(record[20..30], [0, 0, 0, 1, 0x80, 1, 0, 0, 0x12, 0x34]);
-        assert_eq!(write(To::Path, &mad)[28..30], [0xff, 0xff]);
+        assert_eq!(write(MadAddress::Path, &mad)[28..30], [0xff, 0xff]);
         assert_eq!(read(&record).1[255], 7);
     }
 }

@@ -16,7 +16,7 @@ mod world;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
-use page::About;
+use page::CallTraffic;
 use real::{NOT_THERE, pass, real};
 use watch_page::Call;
 
@@ -28,9 +28,9 @@ macro_rules! counted {
         /// The contract is MPI's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $mpi($($word: usize),*) -> c_int {
-            let begun = page::now_ns();
+            let started = page::now_ns();
             let code = pass!($pmpi, ($($word),*));
-            page::count(Call::$call, begun, || $about);
+            page::count(Call::$call, started, || $about);
             code
         }
     )* };
@@ -46,81 +46,81 @@ fn large(word: usize) -> u64 {
     u64::try_from(word as isize).unwrap_or(0)
 }
 
-fn to(count: u64, datatype: usize, peer: usize, comm: usize) -> About {
-    About { bytes: world::bytes(count, datatype), node: world::node(peer, comm), sends: true }
+fn send_to(count: u64, datatype: usize, peer: usize, comm: usize) -> CallTraffic {
+    CallTraffic { bytes: world::bytes(count, datatype), node: world::node(peer, comm), sends: true }
 }
 
-fn from(count: u64, datatype: usize, peer: usize, comm: usize) -> About {
-    About { sends: false, ..to(count, datatype, peer, comm) }
+fn receive_from(count: u64, datatype: usize, peer: usize, comm: usize) -> CallTraffic {
+    CallTraffic { sends: false, ..send_to(count, datatype, peer, comm) }
 }
 
-fn all(count: u64, datatype: usize) -> About {
-    About { bytes: world::bytes(count, datatype), node: None, sends: false }
+fn collective(count: u64, datatype: usize) -> CallTraffic {
+    CallTraffic { bytes: world::bytes(count, datatype), node: None, sends: false }
 }
 
 /// A collective whose counts are arrays. They are not read, because not every member must pass them.
-fn some() -> About {
-    About { bytes: 0, node: None, sends: false }
+fn uncounted() -> CallTraffic {
+    CallTraffic { bytes: 0, node: None, sends: false }
 }
 
 counted! {
-    fn MPI_Send as c"PMPI_Send", Send (b, n, t, p, tag, c) => to(int(n), t, p, c);
-    fn MPI_Bsend as c"PMPI_Bsend", Bsend (b, n, t, p, tag, c) => to(int(n), t, p, c);
-    fn MPI_Ssend as c"PMPI_Ssend", Ssend (b, n, t, p, tag, c) => to(int(n), t, p, c);
-    fn MPI_Rsend as c"PMPI_Rsend", Rsend (b, n, t, p, tag, c) => to(int(n), t, p, c);
-    fn MPI_Isend as c"PMPI_Isend", Isend (b, n, t, p, tag, c, r) => to(int(n), t, p, c);
-    fn MPI_Ibsend as c"PMPI_Ibsend", Ibsend (b, n, t, p, tag, c, r) => to(int(n), t, p, c);
-    fn MPI_Issend as c"PMPI_Issend", Issend (b, n, t, p, tag, c, r) => to(int(n), t, p, c);
-    fn MPI_Irsend as c"PMPI_Irsend", Irsend (b, n, t, p, tag, c, r) => to(int(n), t, p, c);
-    fn MPI_Recv as c"PMPI_Recv", Recv (b, n, t, p, tag, c, s) => from(int(n), t, p, c);
-    fn MPI_Irecv as c"PMPI_Irecv", Irecv (b, n, t, p, tag, c, r) => from(int(n), t, p, c);
-    fn MPI_Sendrecv as c"PMPI_Sendrecv", Sendrecv (b, n, t, p, tag, ib, rn, it, ip, itag, c, s) => to(int(n), t, p, c);
-    fn MPI_Sendrecv_replace as c"PMPI_Sendrecv_replace", Sendrecv_replace (b, n, t, p, tag, ip, itag, c, s) => to(int(n), t, p, c);
-    fn MPI_Send_c as c"PMPI_Send_c", Send (b, n, t, p, tag, c) => to(large(n), t, p, c);
-    fn MPI_Isend_c as c"PMPI_Isend_c", Isend (b, n, t, p, tag, c, r) => to(large(n), t, p, c);
-    fn MPI_Recv_c as c"PMPI_Recv_c", Recv (b, n, t, p, tag, c, s) => from(large(n), t, p, c);
-    fn MPI_Irecv_c as c"PMPI_Irecv_c", Irecv (b, n, t, p, tag, c, r) => from(large(n), t, p, c);
-    fn MPI_Barrier as c"PMPI_Barrier", Barrier (c) => some();
-    fn MPI_Bcast as c"PMPI_Bcast", Bcast (b, n, t, root, c) => all(int(n), t);
-    fn MPI_Gather as c"PMPI_Gather", Gather (b, n, t, o, on, ot, root, c) => some();
-    fn MPI_Gatherv as c"PMPI_Gatherv", Gatherv (b, n, t, o, on, d, ot, root, c) => some();
-    fn MPI_Scatter as c"PMPI_Scatter", Scatter (b, n, t, o, on, ot, root, c) => some();
-    fn MPI_Scatterv as c"PMPI_Scatterv", Scatterv (b, n, d, t, o, on, ot, root, c) => some();
-    fn MPI_Allgather as c"PMPI_Allgather", Allgather (b, n, t, o, on, ot, c) => all(int(on), ot);
-    fn MPI_Allgatherv as c"PMPI_Allgatherv", Allgatherv (b, n, t, o, on, d, ot, c) => some();
-    fn MPI_Alltoall as c"PMPI_Alltoall", Alltoall (b, n, t, o, on, ot, c) => all(int(on), ot);
-    fn MPI_Alltoallv as c"PMPI_Alltoallv", Alltoallv (b, n, d, t, o, on, od, ot, c) => some();
-    fn MPI_Alltoallw as c"PMPI_Alltoallw", Alltoallw (b, n, d, t, o, on, od, ot, c) => some();
-    fn MPI_Reduce as c"PMPI_Reduce", Reduce (b, o, n, t, op, root, c) => all(int(n), t);
-    fn MPI_Allreduce as c"PMPI_Allreduce", Allreduce (b, o, n, t, op, c) => all(int(n), t);
-    fn MPI_Reduce_scatter as c"PMPI_Reduce_scatter", Reduce_scatter (b, o, n, t, op, c) => some();
-    fn MPI_Reduce_scatter_block as c"PMPI_Reduce_scatter_block", Reduce_scatter_block (b, o, n, t, op, c) => all(int(n), t);
-    fn MPI_Scan as c"PMPI_Scan", Scan (b, o, n, t, op, c) => all(int(n), t);
-    fn MPI_Exscan as c"PMPI_Exscan", Exscan (b, o, n, t, op, c) => all(int(n), t);
-    fn MPI_Ibarrier as c"PMPI_Ibarrier", Ibarrier (c, r) => some();
-    fn MPI_Ibcast as c"PMPI_Ibcast", Ibcast (b, n, t, root, c, r) => all(int(n), t);
-    fn MPI_Igather as c"PMPI_Igather", Igather (b, n, t, o, on, ot, root, c, r) => some();
-    fn MPI_Igatherv as c"PMPI_Igatherv", Igatherv (b, n, t, o, on, d, ot, root, c, r) => some();
-    fn MPI_Iscatter as c"PMPI_Iscatter", Iscatter (b, n, t, o, on, ot, root, c, r) => some();
-    fn MPI_Iscatterv as c"PMPI_Iscatterv", Iscatterv (b, n, d, t, o, on, ot, root, c, r) => some();
-    fn MPI_Iallgather as c"PMPI_Iallgather", Iallgather (b, n, t, o, on, ot, c, r) => all(int(on), ot);
-    fn MPI_Iallgatherv as c"PMPI_Iallgatherv", Iallgatherv (b, n, t, o, on, d, ot, c, r) => some();
-    fn MPI_Ialltoall as c"PMPI_Ialltoall", Ialltoall (b, n, t, o, on, ot, c, r) => all(int(on), ot);
-    fn MPI_Ialltoallv as c"PMPI_Ialltoallv", Ialltoallv (b, n, d, t, o, on, od, ot, c, r) => some();
-    fn MPI_Ialltoallw as c"PMPI_Ialltoallw", Ialltoallw (b, n, d, t, o, on, od, ot, c, r) => some();
-    fn MPI_Ireduce as c"PMPI_Ireduce", Ireduce (b, o, n, t, op, root, c, r) => all(int(n), t);
-    fn MPI_Iallreduce as c"PMPI_Iallreduce", Iallreduce (b, o, n, t, op, c, r) => all(int(n), t);
-    fn MPI_Ireduce_scatter as c"PMPI_Ireduce_scatter", Ireduce_scatter (b, o, n, t, op, c, r) => some();
-    fn MPI_Ireduce_scatter_block as c"PMPI_Ireduce_scatter_block", Ireduce_scatter_block (b, o, n, t, op, c, r) => all(int(n), t);
-    fn MPI_Iscan as c"PMPI_Iscan", Iscan (b, o, n, t, op, c, r) => all(int(n), t);
-    fn MPI_Iexscan as c"PMPI_Iexscan", Iexscan (b, o, n, t, op, c, r) => all(int(n), t);
-    fn MPI_Put as c"PMPI_Put", Put (b, n, t, p, d, on, ot, w) => all(int(n), t);
-    fn MPI_Get as c"PMPI_Get", Get (b, n, t, p, d, on, ot, w) => all(int(n), t);
-    fn MPI_Accumulate as c"PMPI_Accumulate", Accumulate (b, n, t, p, d, on, ot, op, w) => all(int(n), t);
-    fn MPI_Wait as c"PMPI_Wait", Wait (r, s) => some();
-    fn MPI_Waitall as c"PMPI_Waitall", Waitall (n, r, s) => some();
-    fn MPI_Waitany as c"PMPI_Waitany", Waitany (n, r, i, s) => some();
-    fn MPI_Waitsome as c"PMPI_Waitsome", Waitsome (n, r, on, i, s) => some();
+    fn MPI_Send as c"PMPI_Send", Send (b, n, t, p, tag, c) => send_to(int(n), t, p, c);
+    fn MPI_Bsend as c"PMPI_Bsend", Bsend (b, n, t, p, tag, c) => send_to(int(n), t, p, c);
+    fn MPI_Ssend as c"PMPI_Ssend", Ssend (b, n, t, p, tag, c) => send_to(int(n), t, p, c);
+    fn MPI_Rsend as c"PMPI_Rsend", Rsend (b, n, t, p, tag, c) => send_to(int(n), t, p, c);
+    fn MPI_Isend as c"PMPI_Isend", Isend (b, n, t, p, tag, c, r) => send_to(int(n), t, p, c);
+    fn MPI_Ibsend as c"PMPI_Ibsend", Ibsend (b, n, t, p, tag, c, r) => send_to(int(n), t, p, c);
+    fn MPI_Issend as c"PMPI_Issend", Issend (b, n, t, p, tag, c, r) => send_to(int(n), t, p, c);
+    fn MPI_Irsend as c"PMPI_Irsend", Irsend (b, n, t, p, tag, c, r) => send_to(int(n), t, p, c);
+    fn MPI_Recv as c"PMPI_Recv", Recv (b, n, t, p, tag, c, s) => receive_from(int(n), t, p, c);
+    fn MPI_Irecv as c"PMPI_Irecv", Irecv (b, n, t, p, tag, c, r) => receive_from(int(n), t, p, c);
+    fn MPI_Sendrecv as c"PMPI_Sendrecv", Sendrecv (b, n, t, p, tag, ib, rn, it, ip, itag, c, s) => send_to(int(n), t, p, c);
+    fn MPI_Sendrecv_replace as c"PMPI_Sendrecv_replace", Sendrecv_replace (b, n, t, p, tag, ip, itag, c, s) => send_to(int(n), t, p, c);
+    fn MPI_Send_c as c"PMPI_Send_c", Send (b, n, t, p, tag, c) => send_to(large(n), t, p, c);
+    fn MPI_Isend_c as c"PMPI_Isend_c", Isend (b, n, t, p, tag, c, r) => send_to(large(n), t, p, c);
+    fn MPI_Recv_c as c"PMPI_Recv_c", Recv (b, n, t, p, tag, c, s) => receive_from(large(n), t, p, c);
+    fn MPI_Irecv_c as c"PMPI_Irecv_c", Irecv (b, n, t, p, tag, c, r) => receive_from(large(n), t, p, c);
+    fn MPI_Barrier as c"PMPI_Barrier", Barrier (c) => uncounted();
+    fn MPI_Bcast as c"PMPI_Bcast", Bcast (b, n, t, root, c) => collective(int(n), t);
+    fn MPI_Gather as c"PMPI_Gather", Gather (b, n, t, o, on, ot, root, c) => uncounted();
+    fn MPI_Gatherv as c"PMPI_Gatherv", Gatherv (b, n, t, o, on, d, ot, root, c) => uncounted();
+    fn MPI_Scatter as c"PMPI_Scatter", Scatter (b, n, t, o, on, ot, root, c) => uncounted();
+    fn MPI_Scatterv as c"PMPI_Scatterv", Scatterv (b, n, d, t, o, on, ot, root, c) => uncounted();
+    fn MPI_Allgather as c"PMPI_Allgather", Allgather (b, n, t, o, on, ot, c) => collective(int(on), ot);
+    fn MPI_Allgatherv as c"PMPI_Allgatherv", Allgatherv (b, n, t, o, on, d, ot, c) => uncounted();
+    fn MPI_Alltoall as c"PMPI_Alltoall", Alltoall (b, n, t, o, on, ot, c) => collective(int(on), ot);
+    fn MPI_Alltoallv as c"PMPI_Alltoallv", Alltoallv (b, n, d, t, o, on, od, ot, c) => uncounted();
+    fn MPI_Alltoallw as c"PMPI_Alltoallw", Alltoallw (b, n, d, t, o, on, od, ot, c) => uncounted();
+    fn MPI_Reduce as c"PMPI_Reduce", Reduce (b, o, n, t, op, root, c) => collective(int(n), t);
+    fn MPI_Allreduce as c"PMPI_Allreduce", Allreduce (b, o, n, t, op, c) => collective(int(n), t);
+    fn MPI_Reduce_scatter as c"PMPI_Reduce_scatter", Reduce_scatter (b, o, n, t, op, c) => uncounted();
+    fn MPI_Reduce_scatter_block as c"PMPI_Reduce_scatter_block", Reduce_scatter_block (b, o, n, t, op, c) => collective(int(n), t);
+    fn MPI_Scan as c"PMPI_Scan", Scan (b, o, n, t, op, c) => collective(int(n), t);
+    fn MPI_Exscan as c"PMPI_Exscan", Exscan (b, o, n, t, op, c) => collective(int(n), t);
+    fn MPI_Ibarrier as c"PMPI_Ibarrier", Ibarrier (c, r) => uncounted();
+    fn MPI_Ibcast as c"PMPI_Ibcast", Ibcast (b, n, t, root, c, r) => collective(int(n), t);
+    fn MPI_Igather as c"PMPI_Igather", Igather (b, n, t, o, on, ot, root, c, r) => uncounted();
+    fn MPI_Igatherv as c"PMPI_Igatherv", Igatherv (b, n, t, o, on, d, ot, root, c, r) => uncounted();
+    fn MPI_Iscatter as c"PMPI_Iscatter", Iscatter (b, n, t, o, on, ot, root, c, r) => uncounted();
+    fn MPI_Iscatterv as c"PMPI_Iscatterv", Iscatterv (b, n, d, t, o, on, ot, root, c, r) => uncounted();
+    fn MPI_Iallgather as c"PMPI_Iallgather", Iallgather (b, n, t, o, on, ot, c, r) => collective(int(on), ot);
+    fn MPI_Iallgatherv as c"PMPI_Iallgatherv", Iallgatherv (b, n, t, o, on, d, ot, c, r) => uncounted();
+    fn MPI_Ialltoall as c"PMPI_Ialltoall", Ialltoall (b, n, t, o, on, ot, c, r) => collective(int(on), ot);
+    fn MPI_Ialltoallv as c"PMPI_Ialltoallv", Ialltoallv (b, n, d, t, o, on, od, ot, c, r) => uncounted();
+    fn MPI_Ialltoallw as c"PMPI_Ialltoallw", Ialltoallw (b, n, d, t, o, on, od, ot, c, r) => uncounted();
+    fn MPI_Ireduce as c"PMPI_Ireduce", Ireduce (b, o, n, t, op, root, c, r) => collective(int(n), t);
+    fn MPI_Iallreduce as c"PMPI_Iallreduce", Iallreduce (b, o, n, t, op, c, r) => collective(int(n), t);
+    fn MPI_Ireduce_scatter as c"PMPI_Ireduce_scatter", Ireduce_scatter (b, o, n, t, op, c, r) => uncounted();
+    fn MPI_Ireduce_scatter_block as c"PMPI_Ireduce_scatter_block", Ireduce_scatter_block (b, o, n, t, op, c, r) => collective(int(n), t);
+    fn MPI_Iscan as c"PMPI_Iscan", Iscan (b, o, n, t, op, c, r) => collective(int(n), t);
+    fn MPI_Iexscan as c"PMPI_Iexscan", Iexscan (b, o, n, t, op, c, r) => collective(int(n), t);
+    fn MPI_Put as c"PMPI_Put", Put (b, n, t, p, d, on, ot, w) => collective(int(n), t);
+    fn MPI_Get as c"PMPI_Get", Get (b, n, t, p, d, on, ot, w) => collective(int(n), t);
+    fn MPI_Accumulate as c"PMPI_Accumulate", Accumulate (b, n, t, p, d, on, ot, op, w) => collective(int(n), t);
+    fn MPI_Wait as c"PMPI_Wait", Wait (r, s) => uncounted();
+    fn MPI_Waitall as c"PMPI_Waitall", Waitall (n, r, s) => uncounted();
+    fn MPI_Waitany as c"PMPI_Waitany", Waitany (n, r, i, s) => uncounted();
+    fn MPI_Waitsome as c"PMPI_Waitsome", Waitsome (n, r, on, i, s) => uncounted();
 }
 
 /// # Safety

@@ -72,17 +72,17 @@ fn map(file: &Path) -> Option<&'static [AtomicU64]> {
 }
 
 /// What a call moves, and its peer's node if there is one peer.
-pub struct About {
+pub struct CallTraffic {
     pub bytes: u64,
     pub node: Option<usize>,
     pub sends: bool,
 }
 
-/// Counts a call that started at `begun` and is over now. `about` is called only if there is a page.
-pub fn count(call: Call, begun: u64, about: impl FnOnce() -> About) {
+/// Counts a call that started at `started` and is over now. `about` is called only if there is a page.
+pub fn count(call: Call, started: u64, about: impl FnOnce() -> CallTraffic) {
     let Some(page) = PAGE.get() else { return };
-    let time = now_ns().saturating_sub(begun);
-    let About { bytes, node, sends } = about();
+    let time = now_ns().saturating_sub(started);
+    let CallTraffic { bytes, node, sends } = about();
     let place = usize::from(
         node.is_some_and(|node| node as u64 != page.words[Head::Node as usize].load(Ordering::Relaxed)),
     );

@@ -23,13 +23,13 @@ const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
 /// MPICH's mpi.h, which its ABI initiative fixes.
 const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
 
-struct World {
+struct KnownWorld {
     /// The node of each rank. Nodes are numbered in the order of the lowest rank on each.
     nodes: Vec<u32>,
     group: usize,
 }
 
-static WORLD: OnceLock<World> = OnceLock::new();
+static WORLD: OnceLock<KnownWorld> = OnceLock::new();
 /// The nodes of a comm's ranks, by the lower half of its handle.
 static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
 
@@ -111,7 +111,7 @@ pub fn begin(code: c_int) {
         (Head::Slurm, slurm),
     ];
     page::begin(&head, &host);
-    let _ = WORLD.set(World { nodes, group });
+    let _ = WORLD.set(KnownWorld { nodes, group });
 }
 
 /// The comm's group, by its handle. An ABI's function writes a handle of 4 or 8 bytes.
@@ -153,7 +153,7 @@ pub fn forget(handle: u32) {
 }
 
 /// The nodes of a comm's ranks or of its remote group's, or None if a call to the library fails.
-fn nodes_of(comm: usize, world: &World) -> Option<Vec<u32>> {
+fn nodes_of(comm: usize, world: &KnownWorld) -> Option<Vec<u32>> {
     let mut is_inter: c_int = 0;
     let to = &raw mut is_inter as usize;
     if pass!(c"PMPI_Comm_test_inter", (comm, to)) != 0 || is_inter != 0 {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::links::{entries, file_name, text};
-use super::report::Part;
+use super::report::Figures;
 
 /// For each zone, by its folder: the last value, and the microjoules since this program's start.
 #[derive(Default)]
@@ -16,8 +16,8 @@ pub struct Energy(BTreeMap<String, (u64, u64)>);
 impl Energy {
     /// Reads all zones. `root` is `/`, or a copy of the tree below it. A counter starts again at 0 after the
     /// zone's `max_energy_range_uj`.
-    pub fn read(&mut self, root: &Path) -> Result<Part, String> {
-        let mut part = Part::default();
+    pub fn read(&mut self, root: &Path) -> Result<Figures, String> {
+        let mut part = Figures::default();
         let mut refused = String::new();
         for zone in entries(&root.join("sys/class/powercap")) {
             let (folder, Some(name)) = (file_name(&zone), text(&zone.join("name"))) else { continue };
@@ -69,7 +69,7 @@ mod tests {
             }
         };
         let mut energy = Energy::default();
-        let mut told = |package, dram| {
+        let mut energy_of = |package, dram| {
             write("intel-rapl:0", "package-0", package);
             write("intel-rapl:0:0", "dram", dram);
             energy.read(root.path()).unwrap().counters.into_iter().collect::<Vec<_>>()
@@ -77,9 +77,9 @@ mod tests {
         let both = |package, dram| {
             vec![("energy.package-0/dram_uj".to_string(), dram), ("energy.package-0_uj".into(), package)]
         };
-        assert_eq!(told(900, 5), both(0, 0));
-        assert_eq!(told(950, 5), both(50, 0));
-        assert_eq!(told(30, 6), both(130, 1), "80 more behind its end");
-        assert_eq!(Energy::default().read(Path::new("/nowhere")), Ok(Part::default()));
+        assert_eq!(energy_of(900, 5), both(0, 0));
+        assert_eq!(energy_of(950, 5), both(50, 0));
+        assert_eq!(energy_of(30, 6), both(130, 1), "80 more behind its end");
+        assert_eq!(Energy::default().read(Path::new("/nowhere")), Ok(Figures::default()));
     }
 }

@@ -5,15 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::report::Part;
+use super::report::Figures;
 
 /// The most links of one host, and the most counters of one link, that are read.
 const LINKS_MAX: usize = 128;
 const COUNTERS_MAX: usize = 200;
 
 /// Reads all links. `root` is `/`, or a copy of the tree below it.
-pub fn read(root: &Path, skip: &[String]) -> Result<Part, String> {
-    let mut part = Part::default();
+pub fn read(root: &Path, skip: &[String]) -> Result<Figures, String> {
+    let mut part = Figures::default();
     for device in entries(&root.join("sys/class/infiniband")).into_iter().take(LINKS_MAX) {
         for port in entries(&device.join("ports")).into_iter().take(LINKS_MAX) {
             let name = format!("{}/{}", file_name(&device), file_name(&port));
@@ -37,7 +37,7 @@ pub fn read(root: &Path, skip: &[String]) -> Result<Part, String> {
     Ok(part)
 }
 
-fn rdma_port(part: &mut Part, name: &str, port: &Path) {
+fn rdma_port(part: &mut Figures, name: &str, port: &Path) {
     let kind = match text(&port.join("link_layer")).as_deref() {
         Some("Ethernet") => "RoCE",
         // Omni-Path's driver has the name hfi1, and gives InfiniBand as its link layer.
@@ -73,7 +73,7 @@ fn rdma_port(part: &mut Part, name: &str, port: &Path) {
     }
 }
 
-fn interface(part: &mut Part, name: &str, net: &Path) {
+fn interface(part: &mut Figures, name: &str, net: &Path) {
     part.facts.insert(format!("{name}.kind"), "Ethernet".into());
     if let Some(state) = text(&net.join("operstate")) {
         part.facts.insert(format!("{name}.state"), state);

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::command::output_of;
-use crate::job::{Job, Rank};
+use crate::job::{Job, JobRank};
 
 /// What `outboard top --json` prints. Fields that it may get later are ignored.
 #[derive(Deserialize)]
@@ -46,8 +46,8 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
 fn described(job: Printed, host: &str) -> Option<Job> {
     // A job without an mpirun has the number of one of its ranks, and that rank may have ended.
     let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
-    let (pid, facts) = pids.into_iter().find_map(|pid| Some((pid, Facts::of(pid)?)))?;
-    let first = job.ranks.first().and_then(|rank| Facts::of(rank.pid));
+    let (pid, facts) = pids.into_iter().find_map(|pid| Some((pid, ProcessFacts::of(pid)?)))?;
+    let first = job.ranks.first().and_then(|rank| ProcessFacts::of(rank.pid));
     let (name, first_inside) = first.map_or_else(Default::default, |first| (first.program, first.inside));
     Some(Job {
         // The kernel uses a pid again; with the time of its start the id is unique.
@@ -60,7 +60,7 @@ fn described(job: Printed, host: &str) -> Option<Job> {
         ranks: job
             .ranks
             .into_iter()
-            .map(|rank| Rank {
+            .map(|rank| JobRank {
                 rank: rank.rank,
                 host: host.into(),
                 pid: rank.pid,
@@ -102,7 +102,7 @@ pub fn usage(pid: u32) -> Vec<(String, u64)> {
 
 /// What /proc shows of a process; fields that it does not show are empty.
 #[derive(Default)]
-struct Facts {
+struct ProcessFacts {
     program: String,
     user: String,
     /// The time of its start in milliseconds since 1970.
@@ -111,8 +111,8 @@ struct Facts {
     inside: Option<String>,
 }
 
-impl Facts {
-    fn of(pid: u32) -> Option<Facts> {
+impl ProcessFacts {
+    fn of(pid: u32) -> Option<ProcessFacts> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let status = read("status");
         let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
@@ -137,7 +137,7 @@ impl Facts {
             };
             (id.len() < 128 && !id.contains(char::is_control)).then(|| format!("{source}/{id}"))
         });
-        Some(Facts {
+        Some(ProcessFacts {
             inside,
             program: read("comm").trim().chars().filter(|char| !char.is_control()).collect(),
             user: uid.map_or_else(String::new, name_of),

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use super::report::Part;
+use super::report::Figures;
 use crate::command::run;
 
 const PARAMETERS: [&str; 7] = [
@@ -27,15 +27,15 @@ const JOBS_MAX: usize = 2000;
 
 /// Reads the statistics. A host without `lctl` has no Lustre. For parameters that this host does not have (a
 /// client's or a server's) `lctl` fails, but prints the others.
-pub fn read() -> Result<Part, String> {
+pub fn read() -> Result<Figures, String> {
     match run(Command::new("lctl").arg("get_param").args(PARAMETERS), b"") {
         Some(done) => Ok(of_text(&String::from_utf8_lossy(&done?.1))),
-        None => Ok(Part::default()),
+        None => Ok(Figures::default()),
     }
 }
 
-fn of_text(text: &str) -> Part {
-    let mut part = Part::default();
+fn of_text(text: &str) -> Figures {
+    let mut part = Figures::default();
     let (mut group, mut job) = (None, None);
     for line in text.lines() {
         if let Some((name, "")) = line.split_once('=') {

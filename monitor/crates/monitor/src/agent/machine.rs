@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::links::text;
-use super::report::Part;
+use super::report::Figures;
 use crate::command::output_of;
 
 /// Reads processors and memory. `root` is `/`, or a copy of the tree below it.
-pub fn read(root: &Path) -> Result<Part, String> {
+pub fn read(root: &Path) -> Result<Figures, String> {
     let read = |file: &str| text(&root.join("proc").join(file)).ok_or(format!("/proc/{file} cannot be read"));
-    let mut part = Part::default();
+    let mut part = Figures::default();
     let stat = read("stat")?;
     let count = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
     part.gauge("cpu.count".into(), count as f64);
@@ -47,19 +47,19 @@ pub fn read(root: &Path) -> Result<Part, String> {
 }
 
 /// NVIDIA's GPUs, by `nvidia-smi`. A host without this program has none.
-pub fn gpus() -> Result<Part, String> {
+pub fn gpus() -> Result<Figures, String> {
     const ASKED: &str =
         "--query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu";
     match output_of(Command::new("nvidia-smi").args([ASKED, "--format=csv,noheader,nounits"]), b"") {
         Some(text) => Ok(of_smi(&String::from_utf8_lossy(&text?))),
-        None => Ok(Part::default()),
+        None => Ok(Figures::default()),
     }
 }
 
 /// Reads one line for each GPU. A value that a GPU does not have is `[N/A]`.
-fn of_smi(text: &str) -> Part {
+fn of_smi(text: &str) -> Figures {
     const MIB: f64 = 1048576.0;
-    let mut part = Part::default();
+    let mut part = Figures::default();
     for line in text.lines().take(64) {
         let words: Vec<&str> = line.split(',').map(str::trim).collect();
         let [index, values @ ..] = &words[..] else { continue };

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-pub use report::{Part, Report};
+pub use report::{Figures, Report};
 pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature};
 
 use crate::time::now_ms;
@@ -27,19 +27,19 @@ use crate::time::now_ms;
 /// The longest time that a report waits for its sources.
 const WAIT: Duration = Duration::from_secs(5);
 
-type Answer = Result<Part, String>;
+type SourceAnswer = Result<Figures, String>;
 
 /// One source of figures, which a thread reads.
-struct Source {
+struct SourceThread {
     name: &'static str,
     ask: SyncSender<()>,
-    answers: Receiver<Answer>,
+    answers: Receiver<SourceAnswer>,
     /// The time of the question that the thread has not answered yet.
     silent: Option<Instant>,
 }
 
-impl Source {
-    fn start(name: &'static str, mut read: impl FnMut() -> Answer + Send + 'static) -> Source {
+impl SourceThread {
+    fn start(name: &'static str, mut read: impl FnMut() -> SourceAnswer + Send + 'static) -> SourceThread {
         let (ask, asked) = sync_channel(1);
         let (answer, answers) = sync_channel(1);
         std::thread::spawn(move || {
@@ -49,7 +49,7 @@ impl Source {
                 }
             }
         });
-        Source { name, ask, answers, silent: None }
+        SourceThread { name, ask, answers, silent: None }
     }
 
     /// Asks the thread, unless it still has to answer the last question: a late answer is better than none.
@@ -61,7 +61,7 @@ impl Source {
         }
     }
 
-    fn answer(&mut self, end: Instant) -> Answer {
+    fn answer(&mut self, end: Instant) -> SourceAnswer {
         let answer = self.answers.recv_timeout(end.saturating_duration_since(Instant::now()));
         match (answer, self.silent) {
             (Ok(answer), _) => {
@@ -76,7 +76,7 @@ impl Source {
 }
 
 /// The sources of this host.
-pub struct Sources(Vec<Source>);
+pub struct Sources(Vec<SourceThread>);
 
 impl Sources {
     /// Starts all sources except those that `skip` names. `skip` may also name links (`eth0`, `mlx5_0/1`).
@@ -86,13 +86,13 @@ impl Sources {
         let mut energy = energy::Energy::default();
         let mut watched = watch::Watched::default();
         let all = vec![
-            Source::start("machine", move || machine::read(root)),
-            Source::start("links", move || links::read(root, &links_skipped)),
-            Source::start("energy", move || energy.read(root)),
-            Source::start("gpu", machine::gpus),
-            Source::start("lustre", lustre::read),
-            Source::start("mpirun", || local::jobs().map(Part::of_jobs)),
-            Source::start("watch", move || watched.jobs().map(Part::of_jobs)),
+            SourceThread::start("machine", move || machine::read(root)),
+            SourceThread::start("links", move || links::read(root, &links_skipped)),
+            SourceThread::start("energy", move || energy.read(root)),
+            SourceThread::start("gpu", machine::gpus),
+            SourceThread::start("lustre", lustre::read),
+            SourceThread::start("mpirun", || local::jobs().map(Figures::of_jobs)),
+            SourceThread::start("watch", move || watched.jobs().map(Figures::of_jobs)),
         ];
         Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
     }
@@ -100,12 +100,12 @@ impl Sources {
     /// Makes a report of what the host is doing now. The next report comes after `interval_s`.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
         let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
-        self.0.iter_mut().for_each(Source::ask);
+        self.0.iter_mut().for_each(SourceThread::ask);
         let mut report = Report {
             host: host.into(),
             at: now_ms(),
             interval_s,
-            part: Part::default(),
+            part: Figures::default(),
             ..Report::default()
         };
         for source in &mut self.0 {
@@ -133,7 +133,7 @@ mod tests {
     fn a_source_that_hangs_is_named_and_asked_again_once_it_answers() {
         let (go, wait) = sync_channel::<()>(0);
         let gauge = |name: &str| {
-            let mut part = Part::default();
+            let mut part = Figures::default();
             part.gauges.insert(name.into(), 1.0);
             Ok(part)
         };
@@ -144,8 +144,10 @@ mod tests {
             }
             gauge("slow")
         };
-        let mut sources =
-            Sources(vec![Source::start("slow", slow), Source::start("quick", move || gauge("quick"))]);
+        let mut sources = Sources(vec![
+            SourceThread::start("slow", slow),
+            SourceThread::start("quick", move || gauge("quick")),
+        ]);
         let report = sources.report("h", 1);
         assert!(report.errors["slow"].starts_with("no answer for "), "{:?}", report.errors);
         assert_eq!(report.part.gauges.keys().collect::<Vec<_>>(), ["quick"]);

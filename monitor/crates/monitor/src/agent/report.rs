@@ -17,7 +17,7 @@ const INTERVAL_S_MAX: u64 = 3600;
 /// The figures of one or more sources. Names have the form `group.quantity`, such as `eth0.sent_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Part {
+pub struct Figures {
     /// Values of this moment.
     pub gauges: BTreeMap<String, f64>,
     /// Values that only grow, counted from some start.
@@ -39,15 +39,15 @@ pub struct Report {
     /// Sources that could not be read, each with the reason.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
-    pub part: Part,
+    pub part: Figures,
 }
 
-impl Part {
-    pub fn of_jobs(jobs: Vec<Job>) -> Part {
-        Part { jobs, ..Part::default() }
+impl Figures {
+    pub fn of_jobs(jobs: Vec<Job>) -> Figures {
+        Figures { jobs, ..Figures::default() }
     }
 
-    pub fn add(&mut self, other: Part) {
+    pub fn add(&mut self, other: Figures) {
         self.gauges.extend(other.gauges);
         self.counters.extend(other.counters);
         self.facts.extend(other.facts);
@@ -71,7 +71,7 @@ impl Report {
         if report.host != host {
             return Err(format!("a report of {:?} from {host:?}", report.host));
         }
-        let Part { gauges, counters, facts, jobs, storage } = &mut report.part;
+        let Figures { gauges, counters, facts, jobs, storage } = &mut report.part;
         let names = || gauges.keys().chain(counters.keys()).chain(facts.keys()).chain(storage.keys());
         let words =
             || names().chain(facts.values()).chain(report.errors.keys()).chain(report.errors.values());

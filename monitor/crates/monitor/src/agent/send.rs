@@ -52,7 +52,7 @@ impl Agent {
         let mut said = String::new();
         let interval = Duration::from_secs(self.config.interval_s);
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             let report = sources.report(&self.host, self.config.interval_s);
             let why = self.send(&report).err().unwrap_or_default();
             if why != said {
@@ -60,7 +60,7 @@ impl Agent {
                 eprintln!("outboard monitor agent: {words}");
             }
             said = why;
-            std::thread::sleep(interval.saturating_sub(begun.elapsed()));
+            std::thread::sleep(interval.saturating_sub(started.elapsed()));
         }
     }
 

@@ -13,7 +13,7 @@ use watch_page::{
 };
 
 use super::local::{name_of, usage};
-use crate::job::{Job, Rank};
+use crate::job::{Job, JobRank};
 use crate::time::now_ms;
 
 const FOLDER: &str = "/dev/shm";
@@ -22,14 +22,14 @@ const PAGES_MAX: usize = 4096;
 const PLACE_NAMES: [&str; PLACES] = ["near", "far"];
 
 /// A page as it was read, and its owner's uid.
-struct Page {
+struct ProcessPage {
     words: Vec<u64>,
     uid: u32,
 }
 
 /// For each world with running processes, the last pages of the processes that have ended.
 #[derive(Default)]
-pub struct Watched(BTreeMap<u64, Vec<Page>>);
+pub struct Watched(BTreeMap<u64, Vec<ProcessPage>>);
 
 impl Watched {
     pub fn jobs(&mut self) -> Result<Vec<Job>, String> {
@@ -49,8 +49,8 @@ impl Watched {
 
     /// The jobs of these pages, each with its ended processes. A job is listed once more after its last
     /// process has ended.
-    fn joined(&mut self, pages: Vec<(Page, bool)>) -> Vec<Job> {
-        let mut worlds: BTreeMap<u64, (Vec<Page>, bool)> = BTreeMap::new();
+    fn joined(&mut self, pages: Vec<(ProcessPage, bool)>) -> Vec<Job> {
+        let mut worlds: BTreeMap<u64, (Vec<ProcessPage>, bool)> = BTreeMap::new();
         for (page, is_over) in pages {
             let (all, goes_on) = worlds.entry(page.head(Head::World)).or_default();
             *goes_on |= !is_over;
@@ -72,7 +72,7 @@ impl Watched {
 
 /// Reads a page, notes in it that a reader is there, and removes the file if its process is over. Returns the
 /// page, and whether its process is over.
-fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
+fn read(path: &Path, pid: u32) -> Option<(ProcessPage, bool)> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     // The file belongs to another user, or has just gone.
@@ -83,7 +83,7 @@ fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
     let is_read =
         facts.is_file() && facts.len() == bytes.len() as u64 && file.read_exact_at(&mut bytes, 0).is_ok();
     let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
-    let mut page = Page { words: words.collect(), uid: facts.uid() };
+    let mut page = ProcessPage { words: words.collect(), uid: facts.uid() };
     let is_page = is_read
         && page.head(Head::Magic) == MAGIC
         && page.head(Head::Form) == FORM
@@ -100,7 +100,7 @@ fn read(path: &Path, pid: u32) -> Option<(Page, bool)> {
     is_page.then_some((page, is_over))
 }
 
-impl Page {
+impl ProcessPage {
     fn head(&self, word: Head) -> u64 {
         self.words[word as usize]
     }
@@ -148,7 +148,7 @@ impl Page {
 
 /// The processes of one world on this host, or None if they belong to several users, so that a page is
 /// forged.
-fn described(pages: &[Page]) -> Option<Job> {
+fn described(pages: &[ProcessPage]) -> Option<Job> {
     let first = pages.first()?;
     if pages.iter().any(|page| page.uid != first.uid) {
         return None;
@@ -157,7 +157,7 @@ fn described(pages: &[Page]) -> Option<Job> {
         pages.iter().map(|page| (page.head(Head::Node), page.text(Head::Host))).collect();
     let mut nodes: Vec<String> = hosts.values().cloned().collect();
     nodes.sort();
-    let rank = |page: &Page| Rank {
+    let rank = |page: &ProcessPage| JobRank {
         rank: page.head(Head::Rank).min(u32::MAX.into()) as u32,
         host: page.text(Head::Host),
         pid: page.head(Head::Pid) as u32,
@@ -165,7 +165,7 @@ fn described(pages: &[Page]) -> Option<Job> {
         waiting_for: String::new(),
         counters: page.counters(&hosts).into_iter().chain(usage(page.head(Head::Pid) as u32)).collect(),
     };
-    let mut ranks: Vec<Rank> = pages.iter().map(rank).collect();
+    let mut ranks: Vec<JobRank> = pages.iter().map(rank).collect();
     ranks.sort_by_key(|rank| rank.rank);
     Some(Job {
         id: format!("{:x}", first.head(Head::World)),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn page(rank: u64, state: u64) -> Page {
+    fn page(rank: u64, state: u64) -> ProcessPage {
         let mut words = vec![0; WORDS];
         let pid = u64::from(std::process::id());
         let head =
@@ -202,10 +202,10 @@ mod tests {
         let first = at(Call::Send, 2, 1);
         words[first..first + COUNTS].copy_from_slice(&[10, 5120, 900, 1]);
         words[node_at(0)] = 5120;
-        Page { words, uid: 0 }
+        ProcessPage { words, uid: 0 }
     }
 
-    fn write(path: &Path, page: &Page) {
+    fn write(path: &Path, page: &ProcessPage) {
         let bytes: Vec<u8> = page.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         std::fs::write(path, bytes).unwrap();
     }
@@ -223,7 +223,7 @@ mod tests {
             [("send_calls", 10), ("send_bytes", 5120), ("send.2K.far", 10), ("bytes_to.n01", 5120)];
         assert!(expected.iter().all(|(name, value)| counters[*name] == *value), "{counters:?}");
         assert!(!counters.contains_key("recv_calls"));
-        assert!(described(&[page(0, 1), Page { uid: 1, ..page(1, 1) }]).is_none());
+        assert!(described(&[page(0, 1), ProcessPage { uid: 1, ..page(1, 1) }]).is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use super::criteria::Criterion;
-use super::metric::{Metric, Of};
+use super::metric::{Metric, Subject};
 use crate::control::Control;
 use crate::fabric::counters::{COUNTERS, Sample};
 use crate::live::Now;
@@ -28,22 +28,22 @@ pub struct Found {
 
 /// One end of a link, under the names that people use for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct End {
+struct LinkEnd {
     guid: u64,
     port: u8,
     name: String,
     rack: String,
 }
 
-impl End {
+impl LinkEnd {
     fn words(&self) -> String {
         format!("{} port {}", self.name, self.port)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Link {
-    ends: [End; 2],
+struct KnownLink {
+    ends: [LinkEnd; 2],
     speed: String,
 }
 
@@ -51,7 +51,7 @@ struct Link {
 /// administrator says that it was removed on purpose.
 #[derive(Default)]
 pub struct Links {
-    known: BTreeMap<String, Link>,
+    known: BTreeMap<String, KnownLink>,
     /// The link of a port, and which of its ends the port is.
     of_port: HashMap<(u64, u8), (String, usize)>,
     /// The version of the topology that was learnt last.
@@ -69,7 +69,7 @@ impl Links {
         });
         let mut links = Links::default();
         for words in rows.unwrap_or_default() {
-            if let Ok(link) = serde_json::from_str::<Link>(&words) {
+            if let Ok(link) = serde_json::from_str::<KnownLink>(&words) {
                 links.keep(link);
             }
         }
@@ -93,7 +93,7 @@ impl Links {
         Ok(())
     }
 
-    fn keep(&mut self, link: Link) {
+    fn keep(&mut self, link: KnownLink) {
         let key = key(&link);
         if self.known.get(&key) == Some(&link) {
             return;
@@ -133,20 +133,20 @@ impl Links {
             let end = |at: usize, port: u8| {
                 let node = &now.topology.nodes[at];
                 let guid = node.number();
-                End { guid, port, name: node.name.clone(), rack: node.rack.clone() }
+                LinkEnd { guid, port, name: node.name.clone(), rack: node.rack.clone() }
             };
             let ends = [end(link.from, link.from_port), end(link.to, link.to_port)];
-            self.keep(Link { ends, speed: link.speed.clone() });
+            self.keep(KnownLink { ends, speed: link.speed.clone() });
         }
     }
 
-    fn of(&self, guid: u64, port: u8) -> Option<(&Link, usize)> {
+    fn of(&self, guid: u64, port: u8) -> Option<(&KnownLink, usize)> {
         let (key, side) = self.of_port.get(&(guid, port))?;
         Some((self.known.get(key)?, *side))
     }
 }
 
-fn key(link: &Link) -> String {
+fn key(link: &KnownLink) -> String {
     let [from, to] = &link.ends;
     format!("link {:016x} {} {:016x} {}", from.guid, from.port, to.guid, to.port)
 }
@@ -160,13 +160,13 @@ pub fn found(
     links: &Links,
 ) -> Vec<Found> {
     let mut all = match metric.of {
-        Of::Port => ports(criterion, now, links),
-        Of::Link if criterion.holds(1.0) => lost(criterion, now, links),
-        Of::Node if criterion.holds(1.0) => unreachable(criterion, now, links),
-        Of::Link | Of::Node => Vec::new(),
-        Of::Host => hosts(criterion, now),
-        Of::Job => jobs(criterion, now),
-        Of::Monitor => monitor(criterion, metric, now, written),
+        Subject::Port => ports(criterion, now, links),
+        Subject::Link if criterion.holds(1.0) => lost(criterion, now, links),
+        Subject::Node if criterion.holds(1.0) => unreachable(criterion, now, links),
+        Subject::Link | Subject::Node => Vec::new(),
+        Subject::Host => hosts(criterion, now),
+        Subject::Job => jobs(criterion, now),
+        Subject::Monitor => monitor(criterion, metric, now, written),
     };
     for found in &mut all {
         if found.text.is_empty() {
@@ -176,7 +176,7 @@ pub fn found(
     all
 }
 
-fn is_meant(criterion: &Criterion, ends: &[&End]) -> bool {
+fn is_meant(criterion: &Criterion, ends: &[&LinkEnd]) -> bool {
     let has = |text: &str| text.contains(&criterion.target);
     criterion.target.is_empty() || ends.iter().any(|end| has(&end.name) || end.rack == criterion.target)
 }
@@ -225,18 +225,18 @@ fn lost(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
             && !link.ends.iter().any(|end| there.contains(&(end.guid, end.port)))
             && is_meant(criterion, &[from, to])
     });
-    let told = |(key, link): (&String, &Link)| Found {
+    let found_at = |(key, link): (&String, &KnownLink)| Found {
         key: key.clone(),
         subject: format!("{} – {}", link.ends[0].words(), link.ends[1].words()),
         text: format!("the link is down; it was {}", link.speed),
         ..Found::default()
     };
-    found.map(told).collect()
+    found.map(found_at).collect()
 }
 
 fn unreachable(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
     // The ports that lead to a node, by its GUID. For a node that was never seen, the port stands for itself.
-    let mut away: BTreeMap<String, (String, Vec<&End>)> = BTreeMap::new();
+    let mut away: BTreeMap<String, (String, Vec<&LinkEnd>)> = BTreeMap::new();
     for (guid, port) in &now.unanswered {
         match links.of(*guid, *port) {
             Some((link, side)) => {
@@ -257,15 +257,15 @@ fn unreachable(criterion: &Criterion, now: &Now, links: &Links) -> Vec<Found> {
         let name = name.unwrap_or_else(|| format!("{guid:016x}"));
         away.entry(format!("node {guid:016x}")).or_insert_with(|| (name, before.collect()));
     }
-    let told = |(key, (name, before)): (String, (String, Vec<&End>))| {
-        let own = End { guid: 0, port: 0, name: name.clone(), rack: String::new() };
+    let found_at = |(key, (name, before)): (String, (String, Vec<&LinkEnd>))| {
+        let own = LinkEnd { guid: 0, port: 0, name: name.clone(), rack: String::new() };
         let mut meant = before.clone();
         meant.push(&own);
         let ports: Vec<_> = before.iter().map(|end| end.words()).collect();
         let subject = if ports.is_empty() { name } else { format!("{name} (behind {})", ports.join(", ")) };
         is_meant(criterion, &meant).then(|| Found { key, subject, ..Found::default() })
     };
-    away.into_iter().filter_map(told).collect()
+    away.into_iter().filter_map(found_at).collect()
 }
 
 fn hosts(criterion: &Criterion, now: &Now) -> Vec<Found> {
@@ -330,7 +330,7 @@ mod tests {
 
     /// Two switches with two links between them, hosts 3 and 4 below the first.
     fn now() -> Now {
-        let node = |guid: u64, name: &str, tier| topology::Node {
+        let node = |guid: u64, name: &str, tier| topology::TopologyNode {
             guid: format!("{guid:016x}"),
             name: name.into(),
             rack: "A1".into(),
@@ -340,7 +340,7 @@ mod tests {
             y: 0.0,
             ports: 8,
         };
-        let link = |from, from_port, to, to_port| topology::Link {
+        let link = |from, from_port, to, to_port| topology::TopologyLink {
             from,
             from_port,
             to,
@@ -363,7 +363,7 @@ mod tests {
     }
 
     /// The same fabric without some of its nodes and links.
-    fn without(now: &Now, node: Option<usize>, is_gone: impl Fn(&topology::Link) -> bool) -> Now {
+    fn without(now: &Now, node: Option<usize>, is_gone: impl Fn(&topology::TopologyLink) -> bool) -> Now {
         let mut topology = (*now.topology).clone();
         topology.version += 1;
         topology
@@ -392,9 +392,9 @@ mod tests {
             received: Some(0.95),
         };
         let none = Sample { since: [0; COUNTERS.len()], sent: None, received: Some(0.1), ..sample.clone() };
-        now.swept(vec![sample]);
+        now.take_sweep(vec![sample]);
         // A sweep before the look changes no result.
-        now.swept(vec![none]);
+        now.take_sweep(vec![none]);
         let expected =
             ("leaf port 3 (other end: n3 port 1)".to_string(), "symbol_errors is 12 in 20 s".to_string());
         assert_eq!(holds(&asked("symbol_errors", 12.0), &now, &links), [expected]);
@@ -421,7 +421,7 @@ mod tests {
         assert!(holds(&criterion, &gone, &links).is_empty());
         let mut topology = (*gone.topology).clone();
         topology.version = 9;
-        topology.links.push(topology::Link { from_port: 8, to_port: 5, ..topology.links[0].clone() });
+        topology.links.push(topology::TopologyLink { from_port: 8, to_port: 5, ..topology.links[0].clone() });
         links.learn(&Now { topology: Arc::new(topology.clone()), ..Now::default() });
         assert!(
             holds(&criterion, &Now { topology: Arc::new(topology), ..Now::default() }, &links).is_empty()

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// What kind of thing a metric is measured of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Of {
+pub enum Subject {
     Port,
     Link,
     Node,
@@ -18,55 +18,70 @@ pub enum Of {
 #[derive(Debug, Serialize)]
 pub struct Metric {
     pub name: &'static str,
-    pub of: Of,
+    pub of: Subject,
     /// The unit in which a value is shown.
     pub unit: &'static str,
     pub doc: &'static str,
 }
 
-const fn metric(name: &'static str, of: Of, unit: &'static str, doc: &'static str) -> Metric {
+const fn metric(name: &'static str, of: Subject, unit: &'static str, doc: &'static str) -> Metric {
     Metric { name, of, unit, doc }
 }
 
 pub const METRICS: [Metric; 25] = [
-    metric("use", Of::Port, "share", "data sent or received, of what the link can carry: 0 to 1"),
-    metric("errors", Of::Port, "in an interval", "errors of all kinds"),
-    metric("xmit_wait", Of::Port, "in an interval", "ticks with data to send and no credit"),
-    metric("symbol_errors", Of::Port, "in an interval", "symbols that were no code, on any lane"),
+    metric("use", Subject::Port, "share", "data sent or received, of what the link can carry: 0 to 1"),
+    metric("errors", Subject::Port, "in an interval", "errors of all kinds"),
+    metric("xmit_wait", Subject::Port, "in an interval", "ticks with data to send and no credit"),
+    metric("symbol_errors", Subject::Port, "in an interval", "symbols that were no code, on any lane"),
     metric(
         "link_recoveries",
-        Of::Port,
+        Subject::Port,
         "in an interval",
         "times that the link was trained anew with success",
     ),
-    metric("link_downed", Of::Port, "in an interval", "times that it could not be, and went down"),
-    metric("rcv_errors", Of::Port, "in an interval", "packets that came in damaged"),
-    metric("rcv_remote_physical_errors", Of::Port, "in an interval", "packets marked as bad on their way"),
+    metric("link_downed", Subject::Port, "in an interval", "times that it could not be, and went down"),
+    metric("rcv_errors", Subject::Port, "in an interval", "packets that came in damaged"),
+    metric(
+        "rcv_remote_physical_errors",
+        Subject::Port,
+        "in an interval",
+        "packets marked as bad on their way",
+    ),
     metric(
         "rcv_switch_relay_errors",
-        Of::Port,
+        Subject::Port,
         "in an interval",
         "packets that the switch could not forward",
     ),
-    metric("xmit_discards", Of::Port, "in an interval", "packets dropped: the port is down or congested"),
-    metric("xmit_constraint_errors", Of::Port, "in an interval", "packets not sent by a rule"),
-    metric("rcv_constraint_errors", Of::Port, "in an interval", "packets not taken by a rule"),
-    metric("local_integrity_errors", Of::Port, "in an interval", "times of too many local errors in a row"),
-    metric("buffer_overruns", Of::Port, "in an interval", "times that flow control failed"),
-    metric("vl15_dropped", Of::Port, "in an interval", "management packets dropped for want of room"),
-    metric("link_lost", Of::Link, "", "1: a link that was there is down"),
-    metric("unreachable", Of::Node, "", "1: the node does not answer"),
-    metric("host_unreachable", Of::Host, "", "1: the host's agent does not report any more"),
-    metric("cpu_use", Of::Host, "share", "of the time of all processors, what was used: 0 to 1"),
-    metric("memory_use", Of::Host, "share", "of the memory, what programs cannot have: 0 to 1"),
-    metric("wait_share", Of::Job, "share", "of the time of all ranks, what they waited in MPI: 0 to 1"),
+    metric(
+        "xmit_discards",
+        Subject::Port,
+        "in an interval",
+        "packets dropped: the port is down or congested",
+    ),
+    metric("xmit_constraint_errors", Subject::Port, "in an interval", "packets not sent by a rule"),
+    metric("rcv_constraint_errors", Subject::Port, "in an interval", "packets not taken by a rule"),
+    metric(
+        "local_integrity_errors",
+        Subject::Port,
+        "in an interval",
+        "times of too many local errors in a row",
+    ),
+    metric("buffer_overruns", Subject::Port, "in an interval", "times that flow control failed"),
+    metric("vl15_dropped", Subject::Port, "in an interval", "management packets dropped for want of room"),
+    metric("link_lost", Subject::Link, "", "1: a link that was there is down"),
+    metric("unreachable", Subject::Node, "", "1: the node does not answer"),
+    metric("host_unreachable", Subject::Host, "", "1: the host's agent does not report any more"),
+    metric("cpu_use", Subject::Host, "share", "of the time of all processors, what was used: 0 to 1"),
+    metric("memory_use", Subject::Host, "share", "of the memory, what programs cannot have: 0 to 1"),
+    metric("wait_share", Subject::Job, "share", "of the time of all ranks, what they waited in MPI: 0 to 1"),
     metric(
         "dropped_rows",
-        Of::Monitor,
+        Subject::Monitor,
         "rows",
         "rows that were lost on their way into the store in the last five minutes",
     ),
-    metric("spooled_bytes", Of::Monitor, "bytes", "what waits on disk for the store"),
-    metric("sweep_seconds", Of::Monitor, "s", "time of the last sweep"),
-    metric("fabric_down", Of::Monitor, "", "1: there is no way into the fabric"),
+    metric("spooled_bytes", Subject::Monitor, "bytes", "what waits on disk for the store"),
+    metric("sweep_seconds", Subject::Monitor, "s", "time of the last sweep"),
+    metric("fabric_down", Subject::Monitor, "", "1: there is no way into the fabric"),
 ];

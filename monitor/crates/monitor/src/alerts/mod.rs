@@ -29,7 +29,7 @@ pub use criteria::{Criterion, add as add_criterion, all as criteria, begin, remo
 pub use deliver::{Deliver, Delivered};
 pub use found::Links;
 pub use metric::METRICS;
-use metric::Of;
+use metric::Subject;
 use watch::{Change, Watch};
 
 /// How often jobs and the monitor itself are examined; ports are examined with every sweep.
@@ -102,7 +102,7 @@ impl Watcher {
             for criterion in criteria.iter().filter(|criterion| criterion.is_on) {
                 let Some(metric) = criterion.metric() else { continue };
                 // Between two sweeps the figures of ports and links stay the same.
-                if !matches!(metric.of, Of::Host | Of::Job | Of::Monitor) && !has_swept {
+                if !matches!(metric.of, Subject::Host | Subject::Job | Subject::Monitor) && !has_swept {
                     continue;
                 }
                 let found = found::found(criterion, metric, &now, &written, &links);
@@ -120,7 +120,7 @@ impl Watcher {
         });
         if written.is_err() {
             let mut now = self.live.now();
-            seen.values().for_each(|sample| now.watch(sample));
+            seen.values().for_each(|sample| now.add_unwatched(sample));
         }
         written.map(|()| sweep)
     }
@@ -130,7 +130,7 @@ impl Watcher {
         let at = now_ms() as i64;
         let mut raised = Vec::new();
         self.control.with(|db| {
-            let mut told: Vec<(&str, Vec<Value>)> = Vec::new();
+            let mut by_channel: Vec<(&str, Vec<Value>)> = Vec::new();
             for change in changes {
                 let event = match change {
                     Change::Raised { criterion, found } => {
@@ -158,13 +158,13 @@ impl Watcher {
                 };
                 let of = criteria.iter().find(|one| one.id == change.criterion());
                 for channel in of.into_iter().flat_map(|criterion| &criterion.channels) {
-                    match told.iter_mut().find(|(name, _)| name == channel) {
+                    match by_channel.iter_mut().find(|(name, _)| name == channel) {
                         Some((_, events)) => events.push(event.clone()),
-                        None => told.push((channel, vec![event.clone()])),
+                        None => by_channel.push((channel, vec![event.clone()])),
                     }
                 }
             }
-            for (channel, events) in told {
+            for (channel, events) in by_channel {
                 deliver::enqueue(db, channel, &events, at)?;
             }
             let old = "DELETE FROM alerts WHERE cleared IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ?";
@@ -251,7 +251,7 @@ mod tests {
         let (live, links) = (Arc::new(Live::default()), Arc::default());
         let watcher = Watcher { control: control.clone(), live: live.clone(), writer: Writer::idle(), links };
         let (mut watch, mut sweep) = (Watch::default(), None);
-        let told = || {
+        let counts = || {
             control.with(|db| {
                 let sql = "SELECT (SELECT count(*) FROM alerts), (SELECT count(*) FROM alerts WHERE cleared IS NULL), \
                            (SELECT count(*) FROM messages)";
@@ -259,18 +259,18 @@ mod tests {
             })
         };
         watcher.round(&mut watch, &mut sweep).unwrap();
-        assert_eq!(told(), Ok((0, 0, 0)));
+        assert_eq!(counts(), Ok((0, 0, 0)));
         live.now().fabric.error = "no port".into();
         without_alerts(&control, || assert!(watcher.round(&mut watch, &mut sweep).is_err()));
         for _ in 0..2 {
             watcher.round(&mut watch, &mut sweep).unwrap();
-            assert_eq!(told(), Ok((1, 1, 1)), "raised once");
+            assert_eq!(counts(), Ok((1, 1, 1)), "raised once");
         }
         live.now().fabric.error.clear();
         without_alerts(&control, || assert!(watcher.round(&mut watch, &mut sweep).is_err()));
         for _ in 0..2 {
             watcher.round(&mut watch, &mut sweep).unwrap();
-            assert_eq!(told(), Ok((1, 0, 2)), "cleared once");
+            assert_eq!(counts(), Ok((1, 0, 2)), "cleared once");
         }
     }
 

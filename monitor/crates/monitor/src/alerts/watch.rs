@@ -24,7 +24,7 @@ impl Change {
 }
 
 /// Something for which a criterion holds, or held until lately.
-struct Held {
+struct HeldCondition {
     since: Instant,
     last: Instant,
     /// The number of the alert, once it is raised.
@@ -33,13 +33,13 @@ struct Held {
 
 /// What is held, by criterion and by the key of what was found.
 #[derive(Default)]
-pub struct Watch(HashMap<i64, HashMap<String, Held>>);
+pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
 
 impl Watch {
     /// Takes an alert as open: it was just raised, or an earlier program raised it.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
-        held.entry(key).or_insert(Held { since: at, last: at, alert: None }).alert = Some(id);
+        held.entry(key).or_insert(HeldCondition { since: at, last: at, alert: None }).alert = Some(id);
     }
 
     /// Takes these alerts (number, criterion and key) as open, and no others. Conditions that hold and have
@@ -75,7 +75,8 @@ impl Watch {
         let wait = Duration::from_secs(criterion.for_s.into());
         let mut open = held.values().filter(|held| held.alert.is_some()).count();
         for found in found {
-            let one = held.entry(found.key.clone()).or_insert(Held { since: at, last: at, alert: None });
+            let one =
+                held.entry(found.key.clone()).or_insert(HeldCondition { since: at, last: at, alert: None });
             one.last = at;
             if one.alert.is_none() && at - one.since >= wait && open < OPEN_MAX {
                 open += 1;
@@ -106,7 +107,7 @@ mod tests {
 
     /// The changes at each second of a story. In the story a letter is something that holds, and a point is
     /// nothing.
-    fn told(criterion: &Criterion, story: &str) -> String {
+    fn changes_in(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);
         let step = |(second, letter): (usize, char)| {
             let holds = if letter == '.' { Vec::new() } else { found(&letter.to_string()) };
@@ -128,11 +129,11 @@ mod tests {
     #[test]
     fn it_holds_for_so_long_and_is_quiet_for_so_long() {
         let mut criterion = Criterion { id: 1, is_on: true, for_s: 2, clear_s: 3, ..Criterion::default() };
-        assert_eq!(told(&criterion, "aa.aaa"), "-----R", "a break begins anew");
-        assert_eq!(told(&criterion, "aaa..aa..a"), "--R-------", "two quiet seconds: still open");
-        assert_eq!(told(&criterion, "aaa...aaa"), "--R--C--R");
+        assert_eq!(changes_in(&criterion, "aa.aaa"), "-----R", "a break begins anew");
+        assert_eq!(changes_in(&criterion, "aaa..aa..a"), "--R-------", "two quiet seconds: still open");
+        assert_eq!(changes_in(&criterion, "aaa...aaa"), "--R--C--R");
         criterion.for_s = 0;
-        assert_eq!(told(&criterion, "aab"), "R-R");
+        assert_eq!(changes_in(&criterion, "aab"), "R-R");
     }
 
     #[test]

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
-use super::discover::{Fabric, Node};
+use super::discover::{Fabric, FabricNode};
 use super::exchange::{Exchange, Wire};
-use super::mad::{Attribute, Data, Failure, Kind, PerformanceInfo, Request, Target, field};
+use super::mad::{Attribute, Data, Failure, MadRequest, MadTarget, NodeKind, PerformanceInfo, field};
 
 /// A counter, and its position in the two attributes.
 pub struct Counter {
@@ -175,7 +175,7 @@ impl Counters {
         Ok(sweep)
     }
 
-    fn sample(&mut self, node: &Node, port: u8, now: Reading) -> Sample {
+    fn sample(&mut self, node: &FabricNode, port: u8, now: Reading) -> Sample {
         let mut sample = Sample {
             node: node.guid,
             port,
@@ -215,14 +215,14 @@ impl Counters {
 }
 
 /// The requests of a sweep, ordered by port and then by node, so that no node gets many at once.
-fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), Request)> {
+fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequest)> {
     let mut asks = Vec::new();
     for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {
         for (number, port) in &node.ports {
-            let is_own = node.kind == Kind::Switch && *number == 0;
+            let is_own = node.kind == NodeKind::Switch && *number == 0;
             let Some(lid) = node.lid(*number).filter(|_| port.info.is_up() && !is_own) else { continue };
             let mut ask = |attribute| {
-                asks.push(((node.guid, *number), Request { target: Target::Lid(lid), attribute }));
+                asks.push(((node.guid, *number), MadRequest { target: MadTarget::Lid(lid), attribute }));
             };
             if node.counters.extended {
                 ask(Attribute::CountersExtended(*number));

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::exchange::{Exchange, Wire};
 use super::mad::{
-    Attribute, Data, FORWARDING_BLOCK, Failure, Kind, NodeInfo, PATH_HOPS_MAX, Path, PerformanceInfo,
-    PortInfo, Request, Target, description,
+    Attribute, Data, FORWARDING_BLOCK, Failure, MadRequest, MadTarget, NodeInfo, NodeKind, PATH_HOPS_MAX,
+    Path, PerformanceInfo, PortInfo, description,
 };
 
 /// More nodes than a fabric has LIDs; a fabric that claims more is broken or lies.
@@ -20,29 +20,29 @@ pub const NO_PORT: u8 = 0xff;
 
 /// A node, by its own description.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct FabricNode {
     pub guid: u64,
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// The number of the highest port; a switch has port 0, too.
     pub ports_max: u8,
     pub description: String,
-    pub ports: BTreeMap<u8, Port>,
+    pub ports: BTreeMap<u8, FabricPort>,
     pub counters: PerformanceInfo,
     /// Whether the node has answered only the first request.
     pub is_silent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Port {
+pub struct FabricPort {
     pub info: PortInfo,
     /// The node and port at the other end, or None if there is no link or no answer from there.
     pub peer: Option<(u64, u8)>,
 }
 
-impl Node {
+impl FabricNode {
     /// The LID at which a port answers performance management.
     pub fn lid(&self, port: u8) -> Option<u16> {
-        let port = if self.kind == Kind::Switch { 0 } else { port };
+        let port = if self.kind == NodeKind::Switch { 0 } else { port };
         self.ports.get(&port).map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid))
     }
 }
@@ -50,7 +50,7 @@ impl Node {
 /// Everything that could be reached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fabric {
-    pub nodes: BTreeMap<u64, Node>,
+    pub nodes: BTreeMap<u64, FabricNode>,
     /// Ports whose link is up and behind which no node answers.
     pub unanswered: Vec<(u64, u8)>,
     /// For each switch the port through which it sends to each LID (IBTA 14.2.5.13). LIDs beyond the end have
@@ -80,7 +80,7 @@ enum Ask {
 /// port cannot send or receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
-    let first = Request { target: Target::Path(Path::new()), attribute: Attribute::NodeInfo };
+    let first = MadRequest { target: MadTarget::Path(Path::new()), attribute: Attribute::NodeInfo };
     exchange.run([(Ask::Node(None), first)], |ask, request, answer| walk.step(ask, request, answer))?;
     let asks = walk.fabric.nodes.values().filter_map(performance).chain(walk.forwarding());
     let asks: Vec<_> = asks.collect();
@@ -100,11 +100,11 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
 }
 
 /// The request for the counters that a node has.
-fn performance(node: &Node) -> Option<(Ask, Request)> {
+fn performance(node: &FabricNode) -> Option<(Ask, MadRequest)> {
     let lid = node.ports.keys().find_map(|port| node.lid(*port))?;
     Some((
         Ask::Counters(node.guid),
-        Request { target: Target::Lid(lid), attribute: Attribute::PerformanceInfo },
+        MadRequest { target: MadTarget::Lid(lid), attribute: Attribute::PerformanceInfo },
     ))
 }
 
@@ -117,7 +117,7 @@ struct Walk {
 
 impl Walk {
     /// The requests for the ports through which the switches send to the LIDs that exist.
-    fn forwarding(&self) -> Vec<(Ask, Request)> {
+    fn forwarding(&self) -> Vec<(Ask, MadRequest)> {
         let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
         let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
         let blocks: BTreeSet<u16> = lids.map(|lid| lid / FORWARDING_BLOCK as u16).collect();
@@ -125,8 +125,8 @@ impl Walk {
             return Vec::new();
         }
         let ask = |(guid, path): (&u64, &Path), block: u16| {
-            let (target, attribute) = (Target::Path(path.clone()), Attribute::Forwarding(block));
-            (Ask::Forwarding(*guid, block), Request { target, attribute })
+            let (target, attribute) = (MadTarget::Path(path.clone()), Attribute::Forwarding(block));
+            (Ask::Forwarding(*guid, block), MadRequest { target, attribute })
         };
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
@@ -141,8 +141,13 @@ impl Walk {
         table[begin..end].copy_from_slice(&data[..FORWARDING_BLOCK]);
     }
 
-    fn step(&mut self, ask: Ask, request: &Request, answer: Result<&Data, Failure>) -> Vec<(Ask, Request)> {
-        let Target::Path(path) = &request.target else { return Vec::new() };
+    fn step(
+        &mut self,
+        ask: Ask,
+        request: &MadRequest,
+        answer: Result<&Data, Failure>,
+    ) -> Vec<(Ask, MadRequest)> {
+        let MadTarget::Path(path) = &request.target else { return Vec::new() };
         match (ask, answer) {
             (Ask::Node(from), Ok(data)) => match NodeInfo::of(data) {
                 Some(info) => self.node(from, path, &info),
@@ -166,18 +171,18 @@ impl Walk {
         }
     }
 
-    fn nobody(&mut self, from: Option<(u64, u8)>) -> Vec<(Ask, Request)> {
+    fn nobody(&mut self, from: Option<(u64, u8)>) -> Vec<(Ask, MadRequest)> {
         self.fabric.unanswered.extend(from);
         Vec::new()
     }
 
     /// Takes a node that was reached, for the first time or by another link.
-    fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, Request)> {
+    fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, MadRequest)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {
             return self.nobody(from);
         }
-        let node = self.fabric.nodes.entry(info.guid).or_insert_with(|| Node {
+        let node = self.fabric.nodes.entry(info.guid).or_insert_with(|| FabricNode {
             guid: info.guid,
             kind: info.kind,
             ports_max: info.ports,
@@ -196,12 +201,12 @@ impl Walk {
                 port.peer = Some(here);
             }
         }
-        let ask = |ask, attribute| (ask, Request { target: Target::Path(path.clone()), attribute });
+        let ask = |ask, attribute| (ask, MadRequest { target: MadTarget::Path(path.clone()), attribute });
         let mut asks = Vec::new();
         if is_new {
             asks.push(ask(Ask::Description(info.guid), Attribute::NodeDescription));
         }
-        if info.kind == Kind::Switch {
+        if info.kind == NodeKind::Switch {
             if is_new {
                 self.paths.insert(info.guid, path.clone());
                 let ports = 0..=info.ports;
@@ -216,9 +221,9 @@ impl Walk {
     }
 
     /// Takes a port's state. The walk goes on behind a link that is up.
-    fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, Request)> {
+    fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, MadRequest)> {
         let Some(node) = self.fabric.nodes.get_mut(&guid) else { return Vec::new() };
-        let is_switch = node.kind == Kind::Switch;
+        let is_switch = node.kind == NodeKind::Switch;
         let port = node.ports.entry(number).or_default();
         let (is_up, is_known) = (info.is_up(), port.peer.is_some());
         port.info = info;
@@ -229,7 +234,7 @@ impl Walk {
         }
         let mut onwards = path.clone();
         onwards.push(number);
-        let request = Request { target: Target::Path(onwards), attribute: Attribute::NodeInfo };
+        let request = MadRequest { target: MadTarget::Path(onwards), attribute: Attribute::NodeInfo };
         vec![(Ask::Node(Some((guid, number))), request)]
     }
 }

@@ -8,18 +8,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use umad::{Class, Mad, Received, To};
+use umad::{Class, Mad, MadAddress, Received};
 
-use super::mad::{Data, Failure, Request, Target, number};
+use super::mad::{Data, Failure, MadRequest, MadTarget, number};
 
 /// What carries MADs: a port of a fabric, or a simulated fabric in tests.
 pub trait Wire {
-    fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String>;
+    fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String>;
     fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String>;
 }
 
 impl Wire for umad::Port {
-    fn send(&mut self, class: Class, to: To, mad: &Mad, timeout: Duration) -> Result<(), String> {
+    fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String> {
         umad::Port::send(self, class, to, mad, timeout)
     }
 
@@ -31,7 +31,7 @@ impl Wire for umad::Port {
 /// The limits of an exchange.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct ExchangeLimits {
     /// The most requests that are under way at once.
     pub in_flight: usize,
     /// The longest time for an answer, in milliseconds.
@@ -40,9 +40,9 @@ pub struct Limits {
     pub retries: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { in_flight: 64, answer_ms: 200, retries: 2 }
+impl Default for ExchangeLimits {
+    fn default() -> ExchangeLimits {
+        ExchangeLimits { in_flight: 64, answer_ms: 200, retries: 2 }
     }
 }
 
@@ -60,28 +60,28 @@ pub struct Counts {
 
 pub struct Exchange<W> {
     wire: W,
-    limits: Limits,
+    limits: ExchangeLimits,
     next: u32,
     pub counts: Counts,
 }
 
-struct Pending<K> {
+struct PendingRequest<K> {
     key: K,
-    request: Request,
+    request: MadRequest,
     tries: u32,
 }
 
 /// The state of one run.
-struct Run<K> {
-    waiting: VecDeque<Pending<K>>,
-    pending: HashMap<u32, Pending<K>>,
+struct RunState<K> {
+    waiting: VecDeque<PendingRequest<K>>,
+    pending: HashMap<u32, PendingRequest<K>>,
     /// The time at which each request is late, in the order in which the requests were sent.
     ends: VecDeque<(Instant, u32)>,
-    silent: HashSet<Target>,
+    silent: HashSet<MadTarget>,
 }
 
 impl<W: Wire> Exchange<W> {
-    pub fn new(wire: W, limits: Limits) -> Exchange<W> {
+    pub fn new(wire: W, limits: ExchangeLimits) -> Exchange<W> {
         // The first number comes from the clock, so that answers to an earlier monitor on this port are not
         // taken for answers to this one.
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -96,11 +96,11 @@ impl<W: Wire> Exchange<W> {
     /// Sends all requests, and those that `answered` returns. Calls `answered` once for each request.
     pub fn run<K>(
         &mut self,
-        requests: impl IntoIterator<Item = (K, Request)>,
-        mut answered: impl FnMut(K, &Request, Result<&Data, Failure>) -> Vec<(K, Request)>,
+        requests: impl IntoIterator<Item = (K, MadRequest)>,
+        mut answered: impl FnMut(K, &MadRequest, Result<&Data, Failure>) -> Vec<(K, MadRequest)>,
     ) -> Result<(), String> {
-        let start = |(key, request)| Pending { key, request, tries: 0 };
-        let mut run = Run {
+        let start = |(key, request)| PendingRequest { key, request, tries: 0 };
+        let mut run = RunState {
             waiting: requests.into_iter().map(start).collect(),
             pending: HashMap::new(),
             ends: VecDeque::new(),
@@ -138,7 +138,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    fn send<K>(&mut self, run: &mut Run<K>, request: Pending<K>) -> Result<(), String> {
+    fn send<K>(&mut self, run: &mut RunState<K>, request: PendingRequest<K>) -> Result<(), String> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let patience = Duration::from_millis(self.limits.answer_ms.max(1));
@@ -153,9 +153,9 @@ impl<W: Wire> Exchange<W> {
     /// The request that a MAD answers, and its answer.
     fn take<'m, K>(
         &mut self,
-        run: &mut Run<K>,
+        run: &mut RunState<K>,
         mad: &'m Mad,
-    ) -> Option<(Pending<K>, Result<&'m Data, Failure>)> {
+    ) -> Option<(PendingRequest<K>, Result<&'m Data, Failure>)> {
         let number = number(mad);
         let answer = run.pending.get(&number).and_then(|pending| pending.request.answer(mad));
         let Some(answer) = answer else {
@@ -167,14 +167,14 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// Drops the ends of requests that are answered.
-    fn trim<K>(run: &mut Run<K>) {
+    fn trim<K>(run: &mut RunState<K>) {
         while run.ends.front().is_some_and(|(_, number)| !run.pending.contains_key(number)) {
             run.ends.pop_front();
         }
     }
 
     /// Sends late requests again. Returns those that have been sent often enough.
-    fn late<K>(&mut self, run: &mut Run<K>) -> Result<Vec<Pending<K>>, String> {
+    fn late<K>(&mut self, run: &mut RunState<K>) -> Result<Vec<PendingRequest<K>>, String> {
         let mut given_up = Vec::new();
         Self::trim(run);
         while run.ends.front().is_some_and(|(end, _)| *end <= Instant::now()) {

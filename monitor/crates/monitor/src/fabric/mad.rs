@@ -2,7 +2,7 @@
 //! MADs as bytes: writes requests, and checks and reads answers. No field of an answer is trusted. Offsets
 //! are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
 
-use umad::{Class, MAD_BYTES, Mad, To};
+use umad::{Class, MAD_BYTES, Mad, MadAddress};
 
 /// The ports through which a MAD leaves, one for each hop.
 pub type Path = Vec<u8>;
@@ -11,7 +11,7 @@ pub const PATH_HOPS_MAX: usize = 63;
 
 /// The node that a request asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum MadTarget {
     Path(Path),
     Lid(u16),
 }
@@ -31,8 +31,8 @@ pub enum Attribute {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    pub target: Target,
+pub struct MadRequest {
+    pub target: MadTarget,
     pub attribute: Attribute,
 }
 
@@ -74,7 +74,7 @@ impl Attribute {
     }
 }
 
-impl Request {
+impl MadRequest {
     /// The MAD of this request. The answer to it has the same `number`.
     pub fn mad(&self, number: u32) -> Mad {
         let mut mad = [0; MAD_BYTES];
@@ -92,7 +92,7 @@ impl Request {
             Attribute::Counters(port) | Attribute::CountersExtended(port) => mad[DATA_AT + 1] = port,
             _ => {}
         }
-        if let Target::Path(path) = &self.target {
+        if let MadTarget::Path(path) = &self.target {
             let hops = path.len().min(PATH_HOPS_MAX);
             mad[7] = hops as u8;
             // The permissive LID on both sides: the path contains the whole route.
@@ -102,10 +102,10 @@ impl Request {
         mad
     }
 
-    pub fn to(&self) -> To {
+    pub fn to(&self) -> MadAddress {
         match &self.target {
-            Target::Path(_) => To::Path,
-            Target::Lid(lid) => To::Lid(*lid),
+            MadTarget::Path(_) => MadAddress::Path,
+            MadTarget::Lid(lid) => MadAddress::Lid(*lid),
         }
     }
 
@@ -157,7 +157,7 @@ pub fn field(data: &Data, at: usize, width: usize) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     Host,
     Switch,
     Router,
@@ -166,7 +166,7 @@ pub enum Kind {
 /// NodeInfo (IBTA 14.2.5.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
-    pub kind: Kind,
+    pub kind: NodeKind,
     pub guid: u64,
     pub ports: u8,
     /// The port through which the request came in.
@@ -177,9 +177,9 @@ impl NodeInfo {
     /// Reads NodeInfo. Returns None if no node can be as described.
     pub fn of(data: &Data) -> Option<NodeInfo> {
         let kind = match data[2] {
-            1 => Kind::Host,
-            2 => Kind::Switch,
-            3 => Kind::Router,
+            1 => NodeKind::Host,
+            2 => NodeKind::Switch,
+            3 => NodeKind::Router,
             _ => return None,
         };
         let info = NodeInfo { kind, guid: field(data, 12, 8), ports: data[3], local_port: data[36] };
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn only_the_answer_to_a_request_is_one() {
-        let request = Request { target: Target::Path(vec![1, 2]), attribute: Attribute::PortInfo(3) };
+        let request = MadRequest { target: MadTarget::Path(vec![1, 2]), attribute: Attribute::PortInfo(3) };
         let mut mad = request.mad(7);
         assert_eq!(number(&mad), 7);
         assert_eq!((mad[7], &mad[129..131]), (2, &[1, 2][..]));
@@ -356,7 +356,7 @@ mod tests {
             prop_assert!(PortInfo::of(data).bytes_per_second() < 1e12);
             description(data);
             for attribute in [Attribute::NodeInfo, Attribute::Counters(1), Attribute::PortInfo(1)] {
-                Request { target: Target::Lid(1), attribute }.answer(&mad);
+                MadRequest { target: MadTarget::Lid(1), attribute }.answer(&mad);
             }
         }
     }

@@ -3,15 +3,15 @@
 //!
 //! MADs from this host's port read all of it, in one thread, with many requests under way at once. Read next:
 //! `mad.rs` (bytes), `exchange.rs` (requests and their time), `discover.rs`, `counters.rs`, `topology.rs`
-//! (what the page draws), `ways.rs` (which links a job uses), `names.rs` (the site's map file).
+//! (what the page draws), `routes.rs` (which links a job uses), `names.rs` (the site's map file).
 
 pub mod counters;
 pub mod discover;
 pub mod exchange;
 pub mod mad;
 pub mod names;
+pub mod routes;
 pub mod topology;
-pub mod ways;
 
 #[cfg(test)]
 mod simulated;

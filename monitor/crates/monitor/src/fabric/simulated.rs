@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use umad::{Class, Mad, Received, To};
+use umad::{Class, Mad, MadAddress, Received};
 
 use super::exchange::Wire;
 
@@ -102,14 +102,14 @@ impl Simulated {
 }
 
 impl Wire for Simulated {
-    fn send(&mut self, _class: Class, to: To, mad: &Mad, _timeout: Duration) -> Result<(), String> {
+    fn send(&mut self, _class: Class, to: MadAddress, mad: &Mad, _timeout: Duration) -> Result<(), String> {
         self.sent += 1;
         let (node, port) = match to {
-            To::Path => match self.walk(mad) {
+            MadAddress::Path => match self.walk(mad) {
                 Some(at) => at,
                 None => return Ok(()),
             },
-            To::Lid(lid) => (lid.into(), 1),
+            MadAddress::Lid(lid) => (lid.into(), 1),
         };
         let is_lost = self.lose > 0 && self.sent.is_multiple_of(self.lose);
         if is_lost || self.silent.contains(&node) {
@@ -146,13 +146,13 @@ mod tests {
 
     use super::super::counters::{Counters, FIRST, LATCHED, REBOOT, RESET, Sample, Sweep};
     use super::super::discover::{Fabric, discover};
-    use super::super::exchange::{Exchange, Limits};
+    use super::super::exchange::{Exchange, ExchangeLimits};
     use super::super::topology::Topology;
     use super::super::ways::{hosts, ways};
     use super::*;
 
     fn exchange(wire: Simulated) -> Exchange<Simulated> {
-        Exchange::new(wire, Limits { in_flight: 4, answer_ms: 5, retries: 3 })
+        Exchange::new(wire, ExchangeLimits { in_flight: 4, answer_ms: 5, retries: 3 })
     }
 
     fn sample(sweep: &Sweep, node: u64, port: u8) -> &Sample {

@@ -11,19 +11,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Serialize;
 
 use super::discover::Fabric;
-use super::mad::Kind;
+use super::mad::NodeKind;
 use super::names::Name;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Topology {
     /// A number that differs for each picture.
     pub version: u64,
-    pub nodes: Vec<Node>,
-    pub links: Vec<Link>,
+    pub nodes: Vec<TopologyNode>,
+    pub links: Vec<TopologyLink>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Node {
+pub struct TopologyNode {
     /// The GUID in hexadecimal, because a number of JavaScript has fewer than 64 bits.
     pub guid: String,
     pub name: String,
@@ -36,7 +36,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Link {
+pub struct TopologyLink {
     /// Indices of `nodes`; the node of the lower tier is first.
     pub from: usize,
     pub from_port: u8,
@@ -47,7 +47,7 @@ pub struct Link {
     pub bytes_per_second: f64,
 }
 
-impl Node {
+impl TopologyNode {
     /// The GUID as a number.
     pub fn number(&self) -> u64 {
         u64::from_str_radix(&self.guid, 16).unwrap_or(0)
@@ -57,20 +57,20 @@ impl Node {
 impl Topology {
     pub fn of(fabric: &Fabric, names: &HashMap<u64, Name>) -> Topology {
         let tiers = tiers(fabric);
-        let mut nodes: Vec<(u64, Node)> = fabric
+        let mut nodes: Vec<(u64, TopologyNode)> = fabric
             .nodes
             .values()
             .map(|node| {
                 let named = names.get(&node.guid);
                 let own = if node.description.is_empty() { "without a name" } else { &node.description };
-                let node_of_page = Node {
+                let node_of_page = TopologyNode {
                     guid: format!("{:016x}", node.guid),
                     name: named.map_or_else(|| own.to_string(), |name| name.name.clone()),
                     rack: named.map_or_else(String::new, |name| name.rack.clone()),
                     kind: match node.kind {
-                        Kind::Host => "host",
-                        Kind::Switch => "switch",
-                        Kind::Router => "router",
+                        NodeKind::Host => "host",
+                        NodeKind::Switch => "switch",
+                        NodeKind::Router => "router",
                     },
                     tier: tiers[&node.guid],
                     x: 0.0,
@@ -108,7 +108,7 @@ impl Topology {
 fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     let mut tiers: HashMap<u64, usize> = HashMap::new();
     let mut next: VecDeque<u64> = VecDeque::new();
-    for node in fabric.nodes.values().filter(|node| node.kind != Kind::Switch) {
+    for node in fabric.nodes.values().filter(|node| node.kind != NodeKind::Switch) {
         tiers.insert(node.guid, 0);
         next.push_back(node.guid);
     }
@@ -128,7 +128,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
 }
 
 /// All links, each once.
-fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, Node)]) -> Vec<Link> {
+fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNode)]) -> Vec<TopologyLink> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {
         for (number, port) in &node.ports {
@@ -137,7 +137,7 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, Node)]) ->
             let order = |at: usize, port: u8| (nodes[at].1.tier, at, port);
             // A link is listed by the lower of its two ends.
             if order(*here, *number) < order(*there, peer_port) {
-                links.push(Link {
+                links.push(TopologyLink {
                     from: *here,
                     from_port: *number,
                     to: *there,

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::agent::{Sources, own_name};
 use crate::hosts::{self, Host};
-use crate::job::{Job, Rank, SOURCES};
+use crate::job::{Job, JobRank, SOURCES};
 use crate::live::Live;
 use crate::store::{Store, Writer, field, literal};
 use crate::time::{now_ms, seconds};
@@ -51,9 +51,9 @@ impl Collector {
             Err(why) => eprintln!("outboard monitor: the jobs of before cannot be read: {why}"),
         }
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             self.collect();
-            std::thread::sleep(Duration::from_secs(self.interval_s).saturating_sub(begun.elapsed()));
+            std::thread::sleep(Duration::from_secs(self.interval_s).saturating_sub(started.elapsed()));
         }
     }
 
@@ -82,20 +82,20 @@ impl Collector {
         }
         // The report is refused only if the clock was set back; the next one will be taken.
         let _ = hosts::take(&mut now.hosts, &self.writer, report, now_ms());
-        let mut told = told(&mut now.hosts);
+        let mut reported = reported(&mut now.hosts);
         // Jobs of a source that does not answer stay as they were: it is unknown whether they run.
         for (source, jobs) in &mut batch {
             match jobs {
-                Ok(jobs) => adopt(&mut told, jobs),
+                Ok(jobs) => adopt(&mut reported, jobs),
                 Err(why) => {
                     now.job_errors.insert(source, why.clone());
                 }
             }
         }
-        told.retain(|job| !is_of_ended(job, &now.jobs));
+        reported.retain(|job| !is_of_ended(job, &now.jobs));
         drop(now);
         for source in ["mpirun", "watch"] {
-            self.keep(source, told.extract_if(.., |job| job.source == source).collect());
+            self.keep(source, reported.extract_if(.., |job| job.source == source).collect());
         }
         for (source, jobs) in batch {
             if let Ok(jobs) = jobs {
@@ -121,7 +121,7 @@ impl Collector {
             None => None,
         };
         jobs.extend(gone.into_iter().filter_map(|job| {
-            let slurm::End { state, start, end, .. } = ends.iter().find(|end| end.id == job.id)?;
+            let slurm::JobEnd { state, start, end, .. } = ends.iter().find(|end| end.id == job.id)?;
             Some(Job { state: state.clone(), start: *start, end: Some(*end), ..job })
         }));
     }
@@ -140,7 +140,7 @@ impl Collector {
 }
 
 /// The jobs that hosts report, each once with its ranks of all hosts.
-fn told(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
+fn reported(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     let mut all: BTreeMap<(&'static str, String), Job> = BTreeMap::new();
     for host in hosts.values_mut() {
         let gone = std::mem::take(&mut host.gone);
@@ -219,7 +219,7 @@ fn keep_ranks(new: &mut Job, old: Job) {
         .ranks
         .into_iter()
         .filter(|rank| rank.pid != 0 && !known.contains(&(rank.rank, rank.pid, rank.host.clone())));
-    new.ranks.extend(over.map(|rank| Rank { state: ENDED.into(), ..rank }));
+    new.ranks.extend(over.map(|rank| JobRank { state: ENDED.into(), ..rank }));
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
@@ -287,20 +287,20 @@ fn of_row(row: &Value) -> Option<Job> {
 }
 
 /// A job's ranks as they were last seen.
-pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<Rank>, String> {
+pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<JobRank>, String> {
     let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
                GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
     let rows = store.select(sql, &[("job", key(source, id))])?;
     let rank = |row: &Value| {
         let counters =
             row[2].as_object()?.iter().filter_map(|(name, value)| Some((name.clone(), value.as_u64()?)));
-        Some(Rank {
+        Some(JobRank {
             rank: row[0].as_u64()?.try_into().ok()?,
             host: row[1].as_str()?.into(),
             state: ENDED.into(),
             counters: counters.collect(),
             pid: row[3].as_u64()?.try_into().ok()?,
-            ..Rank::default()
+            ..JobRank::default()
         })
     };
     Ok(rows.as_array().into_iter().flatten().filter_map(rank).collect())
@@ -352,7 +352,7 @@ mod tests {
         let ours = |user: &str, slurm: &str| Job {
             user: user.into(),
             inside: Some(format!("slurm/{slurm}")),
-            ranks: vec![Rank::default()],
+            ranks: vec![JobRank::default()],
             ..job("watch", "8", None)
         };
         let mut found = vec![ours("ann", "1"), ours("ann", "2"), ours("bob", "1")];
@@ -374,7 +374,7 @@ mod tests {
             id: id.into(),
             source: "slurm",
             state: state.into(),
-            ranks: vec![Rank { pid: 7, ..Rank::default() }],
+            ranks: vec![JobRank { pid: 7, ..JobRank::default() }],
             ..Job::default()
         };
         let all = |state: &str| vec![job("1", "PENDING"), job("2", state)];
@@ -402,11 +402,11 @@ mod tests {
     fn a_rank_is_one_before_and_after_it_has_a_process() {
         let job = |pids: &[u32]| Job {
             source: "mpirun",
-            ranks: pids.iter().map(|pid| Rank { pid: *pid, ..Rank::default() }).collect(),
+            ranks: pids.iter().map(|pid| JobRank { pid: *pid, ..JobRank::default() }).collect(),
             ..Job::default()
         };
-        let pids = |known: Job, told: Job| {
-            let (jobs, _) = joined(vec![known], "mpirun", vec![told], 5);
+        let pids = |known: Job, reported: Job| {
+            let (jobs, _) = joined(vec![known], "mpirun", vec![reported], 5);
             jobs[0].ranks.iter().map(|rank| rank.pid).collect::<Vec<_>>()
         };
         assert_eq!(pids(job(&[0]), job(&[7])), [7]);
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_job_of_several_hosts_is_one_and_keeps_ranks_that_ended() {
-        let rank = |rank, host: &str| Rank { rank, host: host.into(), pid: 7, ..Rank::default() };
+        let rank = |rank, host: &str| JobRank { rank, host: host.into(), pid: 7, ..JobRank::default() };
         let part = |id: &str, user: &str, host: &str, number| Job {
             id: id.into(),
             source: "watch",
@@ -426,7 +426,7 @@ mod tests {
             ..Job::default()
         };
         let host = |jobs| {
-            let part = crate::agent::Part::of_jobs(jobs);
+            let part = crate::agent::Figures::of_jobs(jobs);
             Host { report: crate::agent::Report { part, ..Default::default() }, ..Host::default() }
         };
         let mut hosts = BTreeMap::from([
@@ -436,10 +436,10 @@ mod tests {
                 Host { gone: vec![part("7", "ann", "n2", 0)], ..host(vec![part("7", "bob", "n2", 3)]) },
             ),
         ]);
-        let whole = told(&mut hosts);
+        let whole = reported(&mut hosts);
         let hosts_of = |job: &Job| job.ranks.iter().map(|rank| rank.host.clone()).collect::<Vec<_>>();
         assert_eq!((whole.len(), hosts_of(&whole[0])), (1, vec!["n2".into(), "n1".into()]));
-        let later = told(&mut hosts);
+        let later = reported(&mut hosts);
         assert_eq!(hosts_of(&later[0]), ["n1"], "what is gone is told once");
         let (jobs, _) = joined(whole, "watch", later, 5);
         assert_eq!(

@@ -43,7 +43,7 @@ pub struct Slurm {
 
 /// How a job ended, by Slurm's accounting.
 #[derive(Debug, PartialEq)]
-pub struct End {
+pub struct JobEnd {
     pub id: String,
     pub state: String,
     /// The start in milliseconds since 1970.
@@ -67,7 +67,7 @@ impl Slurm {
     }
 
     /// How jobs ended that Slurm's controller no longer has. Jobs that accounting does not know are missing.
-    pub fn ends(&self, ids: &[&str]) -> Result<Vec<End>, String> {
+    pub fn ends(&self, ids: &[&str]) -> Result<Vec<JobEnd>, String> {
         let ids = &ids[..ids.len().min(GONE_MAX)];
         if ids.is_empty() || !self.has_accounting {
             return Ok(Vec::new());
@@ -129,7 +129,7 @@ fn read(text: &mut dyn Read) -> Result<Vec<Job>, String> {
     Ok(jobs)
 }
 
-fn read_ends(text: &mut dyn Read) -> Result<Vec<End>, String> {
+fn read_ends(text: &mut dyn Read) -> Result<Vec<JobEnd>, String> {
     let mut ends = Vec::new();
     each(text, &mut |value| {
         if ends.len() < GONE_MAX {
@@ -142,8 +142,8 @@ fn read_ends(text: &mut dyn Read) -> Result<Vec<End>, String> {
 /// Reads `{"jobs": [...], ...}`, keeping one job in memory at a time.
 fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> {
     let mut from = serde_json::Deserializer::from_reader(std::io::BufReader::new(text));
-    let told = Listed(take).deserialize(&mut from).and_then(|is_there| from.end().map(|()| is_there));
-    match told {
+    let listed = Listed(take).deserialize(&mut from).and_then(|is_there| from.end().map(|()| is_there));
+    match listed {
         Ok(true) => Ok(()),
         Ok(false) => Err("Slurm's JSON names no jobs".into()),
         Err(error) => Err(format!("Slurm's JSON cannot be read: {error}")),
@@ -207,10 +207,10 @@ impl<'de> Visitor<'de> for Each<'_> {
 }
 
 /// Reads an accounted job that is over.
-fn end(value: &Value) -> Option<End> {
+fn end(value: &Value) -> Option<JobEnd> {
     let time = &value["time"];
     let state = word(&value["state"]["current"])?;
-    Some(End {
+    Some(JobEnd {
         id: number(&value["job_id"])?.to_string(),
         state: OVER.contains(&state).then(|| state.into())?,
         start: number(&time["start"]).unwrap_or(0) * 1000,
@@ -327,8 +327,12 @@ mod tests {
         assert_eq!((jobs[1].state.as_str(), jobs[1].end, jobs[1].ranks_count), ("RUNNING", None, 1));
         let text = String::from_utf8_lossy(include_bytes!("recorded/sacct-22.05.json")).into_owned();
         let ends = read_ends(&mut text.as_bytes()).unwrap();
-        let first =
-            End { id: "1".into(), state: "FAILED".into(), start: 1_795_633_299_000, end: 1_795_633_300_000 };
+        let first = JobEnd {
+            id: "1".into(),
+            state: "FAILED".into(),
+            start: 1_795_633_299_000,
+            end: 1_795_633_300_000,
+        };
         assert_eq!((&ends[0], ends[1].state.as_str()), (&first, "CANCELLED"));
         // Newer versions print lists, and the job may still run.
         let newer = text.replace("\"FAILED\"", "[\"FAILED\"]").replace("\"CANCELLED\"", "[\"RUNNING\"]");
@@ -352,13 +356,13 @@ mod tests {
             |number: usize| format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "comment": "{pad}"}}"#);
         let mut number = 0;
         let mut left = std::collections::VecDeque::from(br#"{"meta": {}, "jobs": ["#.to_vec());
-        struct Made<F>(F);
-        impl<F: FnMut(&mut [u8]) -> usize> Read for Made<F> {
+        struct TextInParts<F>(F);
+        impl<F: FnMut(&mut [u8]) -> usize> Read for TextInParts<F> {
             fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
                 Ok((self.0)(to))
             }
         }
-        let mut made = Made(|to: &mut [u8]| {
+        let mut made = TextInParts(|to: &mut [u8]| {
             if left.is_empty() && number < 10_000 {
                 number += 1;
                 left.extend(one(number).bytes());
@@ -390,20 +394,20 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             asked.to_lowercase()
         });
-        let told = Rest::of(Slurmrestd { url, version, user, token_file }).get("slurm", "jobs");
-        (told, server.join().unwrap())
+        let listed = Rest::of(Slurmrestd { url, version, user, token_file }).get("slurm", "jobs");
+        (listed, server.join().unwrap())
     }
 
     #[test]
     fn slurmrestd_is_asked_with_the_token_and_its_refusal_is_told() {
-        let (told, asked) = answered("200 OK", r#"{"jobs": []}"#);
-        assert_eq!(told.unwrap(), br#"{"jobs": []}"#);
+        let (listed, asked) = answered("200 OK", r#"{"jobs": []}"#);
+        assert_eq!(listed.unwrap(), br#"{"jobs": []}"#);
         assert!(asked.starts_with("get /slurm/v0.0.38/jobs http"), "{asked}");
         assert!(
             asked.contains("x-slurm-user-name: ann\r\n") && asked.contains("x-slurm-user-token: secret\r\n")
         );
-        let (told, _) = answered("401 Unauthorized", r#"{"errors": [{"error": "no such token"}]}"#);
-        let why = told.unwrap_err();
+        let (listed, _) = answered("401 Unauthorized", r#"{"errors": [{"error": "no such token"}]}"#);
+        let why = listed.unwrap_err();
         assert!(why.contains("401") && why.contains("no such token"), "{why}");
     }
 

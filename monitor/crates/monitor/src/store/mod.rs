@@ -26,14 +26,14 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
     agent: ureq::Agent,
-    place: Where,
+    place: StoreAddress,
     user: String,
     /// The sizes of the tables when they were last measured, and why they could not be measured since.
     sizes: Mutex<(Value, String)>,
 }
 
 /// The address of the store, and its key.
-enum Where {
+enum StoreAddress {
     Server {
         url: String,
         key: String,
@@ -44,7 +44,7 @@ enum Where {
 
 /// Why the store did not take rows.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct InsertRefusal {
     /// Whether the rows themselves are wrong, so that the store will never take them.
     pub is_of_rows: bool,
     pub why: String,
@@ -66,11 +66,11 @@ impl Store {
                         .to_string(),
                     None => String::new(),
                 };
-                Where::Server { url: url.clone(), key }
+                StoreAddress::Server { url: url.clone(), key }
             }
             None => {
                 let venv = config.store.venv.clone().unwrap_or_else(|| config.data.join("venv"));
-                Where::Chdb(chdb::Chdb::start(&venv, &config.data.join("chdb"))?)
+                StoreAddress::Chdb(chdb::Chdb::start(&venv, &config.data.join("chdb"))?)
             }
         };
         let agent = ureq::Agent::config_builder()
@@ -136,7 +136,7 @@ impl Store {
     fn migrate(&self) -> Result<(), String> {
         let table = "CREATE TABLE IF NOT EXISTS schema (version UInt32, at DateTime DEFAULT now()) \
                      ENGINE = MergeTree ORDER BY version";
-        let plain = |refusal: Refusal| refusal.why;
+        let plain = |refusal: InsertRefusal| refusal.why;
         self.post(&[], table).map_err(plain)?;
         let have = self.select("SELECT max(version) FROM schema", &[])?;
         let have = have[0][0].as_u64().unwrap_or(0) as usize;
@@ -182,7 +182,7 @@ impl Store {
 
     /// Adds rows, one a line, in ClickHouse's TabSeparated. If the store has seen the token lately, it has
     /// the rows already, and adds them neither here nor to the views that follow from them.
-    fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), Refusal> {
+    fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), InsertRefusal> {
         let sql = format!(
             "INSERT INTO {table} SETTINGS insert_deduplication_token = '{token}', \
              deduplicate_blocks_in_dependent_materialized_views = 1 FORMAT TabSeparated"
@@ -190,11 +190,11 @@ impl Store {
         self.post(&[("query", &sql)], lines).map(|_| ())
     }
 
-    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<Vec<u8>, Refusal> {
-        let away = |why: String| Refusal { is_of_rows: false, why };
+    fn post(&self, pairs: &[(&str, &str)], body: &str) -> Result<Vec<u8>, InsertRefusal> {
+        let away = |why: String| InsertRefusal { is_of_rows: false, why };
         let (url, key) = match &self.place {
-            Where::Server { url, key } => (url.clone(), key.clone()),
-            Where::Chdb(chdb) => chdb.place(),
+            StoreAddress::Server { url, key } => (url.clone(), key.clone()),
+            StoreAddress::Chdb(chdb) => chdb.place(),
         };
         let mut request = self.agent.post(&url);
         for (name, value) in pairs {
@@ -220,7 +220,7 @@ impl Store {
         let words = String::from_utf8_lossy(&text);
         let first: String = words.lines().next().unwrap_or_default().chars().take(500).collect();
         let is_of_rows = code.is_some_and(|code| OF_ROWS.contains(&code));
-        Err(Refusal { is_of_rows, why: format!("the store refuses ({status}): {first}") })
+        Err(InsertRefusal { is_of_rows, why: format!("the store refuses ({status}): {first}") })
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
             });
             Store {
                 agent: ureq::Agent::config_builder().http_status_as_error(false).build().new_agent(),
-                place: Where::Server { url, key: String::new() },
+                place: StoreAddress::Server { url, key: String::new() },
                 user: "default".into(),
                 sizes: Mutex::default(),
             }

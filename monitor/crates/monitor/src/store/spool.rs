@@ -36,14 +36,14 @@ impl Block {
     }
 }
 
-enum Place {
+enum SpooledBlock {
     Disk(PathBuf),
     Memory(Block),
 }
 
 pub struct Spool {
     folder: PathBuf,
-    waiting: VecDeque<(Place, u64)>,
+    waiting: VecDeque<(SpooledBlock, u64)>,
     /// The bytes of all blocks that wait; `memory_bytes` are those of blocks in memory.
     pub bytes: u64,
     memory_bytes: u64,
@@ -71,7 +71,7 @@ impl Spool {
         let mut waiting = VecDeque::new();
         for (_, path, length) in found {
             bytes += length;
-            waiting.push_back((Place::Disk(path), length));
+            waiting.push_back((SpooledBlock::Disk(path), length));
         }
         Ok(Spool { folder: folder.into(), waiting, bytes, memory_bytes: 0, bytes_max, next })
     }
@@ -87,13 +87,13 @@ impl Spool {
             return Err(format!("the spool is full ({} MB)", self.bytes_max >> 20));
         }
         let place = match self.write(&block) {
-            Ok(path) => Place::Disk(path),
+            Ok(path) => SpooledBlock::Disk(path),
             Err(why) if self.memory_bytes + bytes > MEMORY_BYTES_MAX => {
                 return Err(format!("{}: {why}", self.folder.display()));
             }
             Err(_) => {
                 self.memory_bytes += bytes;
-                Place::Memory(block)
+                SpooledBlock::Memory(block)
             }
         };
         self.bytes += bytes;
@@ -121,8 +121,8 @@ impl Spool {
     /// The oldest block. An error says why it cannot be read.
     pub fn first(&self) -> Option<Result<Block, String>> {
         match &self.waiting.front()?.0 {
-            Place::Memory(block) => Some(Ok(block.clone())),
-            Place::Disk(path) => Some(read(path).map_err(|why| format!("{}: {why}", path.display()))),
+            SpooledBlock::Memory(block) => Some(Ok(block.clone())),
+            SpooledBlock::Disk(path) => Some(read(path).map_err(|why| format!("{}: {why}", path.display()))),
         }
     }
 
@@ -132,8 +132,8 @@ impl Spool {
         self.bytes -= bytes;
         match place {
             // If the file stays, it is sent again after a restart, and the store knows its token.
-            Place::Disk(path) => drop(std::fs::remove_file(path)),
-            Place::Memory(_) => self.memory_bytes -= bytes,
+            SpooledBlock::Disk(path) => drop(std::fs::remove_file(path)),
+            SpooledBlock::Memory(_) => self.memory_bytes -= bytes,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::spool::{Block, MEMORY_BYTES_MAX, Spool};
-use super::{Refusal, Store};
+use super::{InsertRefusal, Store};
 
 /// How long rows are gathered; the monitor loses these rows if it is killed.
 const GATHER: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ struct Gathered {
 }
 
 #[derive(Default)]
-struct Shared {
+struct WriterState {
     gathered: Mutex<Gathered>,
     /// The spool, or None if rows are thrown away.
     spool: Option<Mutex<Spool>>,
@@ -52,7 +52,7 @@ struct Shared {
 
 /// The writer of rows; clones share its state.
 #[derive(Clone)]
-pub struct Writer(Arc<Shared>);
+pub struct Writer(Arc<WriterState>);
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,7 +62,8 @@ impl Writer {
     pub fn start(store: Arc<Store>, folder: &Path, bytes_max: u64) -> Result<Writer, String> {
         let spool =
             Spool::open(folder, bytes_max).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let writer = Writer(Arc::new(Shared { spool: Some(Mutex::new(spool)), ..Shared::default() }));
+        let writer =
+            Writer(Arc::new(WriterState { spool: Some(Mutex::new(spool)), ..WriterState::default() }));
         let gatherer = writer.clone();
         std::thread::spawn(move || {
             loop {
@@ -178,8 +179,8 @@ impl Writer {
                 lock(&self.0.written).rows += block.rows();
                 Ok(())
             }
-            Err(Refusal { is_of_rows: false, why }) => Err(why),
-            Err(Refusal { why, .. }) => {
+            Err(InsertRefusal { is_of_rows: false, why }) => Err(why),
+            Err(InsertRefusal { why, .. }) => {
                 let rows = block.rows() as usize;
                 if rows <= 1 {
                     self.lose(1, &format!("{}: {why}", block.table));
@@ -204,7 +205,7 @@ mod tests {
     fn what_comes_within_a_second_is_one_block_for_each_table() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Some(Mutex::new(Spool::open(folder.path(), 1 << 20).unwrap()));
-        let writer = Writer(Arc::new(Shared { spool, ..Shared::default() }));
+        let writer = Writer(Arc::new(WriterState { spool, ..WriterState::default() }));
         for host in 0..1000 {
             writer.add("host_samples", format!("{host}\n"));
             writer.add("jobs", format!("{host}\n"));
@@ -222,7 +223,7 @@ mod tests {
     fn rows_are_lost_if_the_spool_is_full_and_only_lately_lost_ones_alarm() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Some(Mutex::new(Spool::open(folder.path(), 100).unwrap()));
-        let writer = Writer(Arc::new(Shared { spool, ..Shared::default() }));
+        let writer = Writer(Arc::new(WriterState { spool, ..WriterState::default() }));
         writer.add("t", "1\n".repeat(20));
         writer.flush();
         assert_eq!(writer.written().dropped_rows, 0);

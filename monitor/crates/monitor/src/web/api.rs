@@ -19,17 +19,17 @@ use crate::store::Store;
 use crate::time::{now_ms, seconds};
 
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
-pub type OfWeb = State<Arc<Web>>;
+pub type WebState = State<Arc<Web>>;
 
 /// Whether the monitor serves, for a watcher without an account. The answer holds nothing else.
-pub async fn health(State(web): OfWeb) -> (StatusCode, Json<Value>) {
+pub async fn health(State(web): WebState) -> (StatusCode, Json<Value>) {
     match web.writer.written().dropped_lately {
         0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
         _ => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "rows are lost"}))),
     }
 }
 
-pub async fn topology(State(web): OfWeb) -> Json<Value> {
+pub async fn topology(State(web): WebState) -> Json<Value> {
     let (topology, error) = {
         let now = web.live.now();
         (now.topology.clone(), now.fabric.error.clone())
@@ -42,20 +42,20 @@ pub async fn topology(State(web): OfWeb) -> Json<Value> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfPort {
+pub struct PortQuery {
     node: String,
     pub port: u8,
     from: Option<u64>,
     to: Option<u64>,
 }
 
-impl OfPort {
+impl PortQuery {
     pub fn guid(&self) -> Result<u64, (StatusCode, String)> {
         guid(&self.node)
     }
 }
 
-pub async fn port(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
+pub async fn port(State(web): WebState, Query(asked): Query<PortQuery>) -> Answer {
     let found = web.live.now().port(asked.guid()?, asked.port);
     Ok(Json(json!(found)))
 }
@@ -69,7 +69,7 @@ const POINTS_MAX: u64 = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
 /// A port's past. Each step has the highest use, the mean rates, and the sums of waits and errors.
-pub async fn history(State(web): OfWeb, Query(asked): Query<OfPort>) -> Answer {
+pub async fn history(State(web): WebState, Query(asked): Query<PortQuery>) -> Answer {
     let guid = asked.guid()?;
     let (from, to, _) = span(asked.from, asked.to, 1)?;
     let (table, time, least) = table_of(to - from);
@@ -130,7 +130,7 @@ fn an_hour() -> u32 {
 }
 
 /// The ports with the most errors.
-pub async fn errors(State(web): OfWeb, Query(since): Query<Since>) -> Answer {
+pub async fn errors(State(web): WebState, Query(since): Query<Since>) -> Answer {
     let each: Vec<_> = COUNTERS
         .iter()
         .filter(|counter| counter.is_error)
@@ -149,7 +149,7 @@ pub async fn errors(State(web): OfWeb, Query(since): Query<Since>) -> Answer {
     Ok(Json(json!({"names": names, "rows": rows})))
 }
 
-pub async fn jobs(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Value> {
+pub async fn jobs(State(web): WebState, Extension(who): Extension<Who>) -> Json<Value> {
     let now = web.live.now();
     let jobs: Vec<Value> = now
         .jobs
@@ -165,7 +165,7 @@ pub async fn jobs(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Val
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfJob {
+pub struct JobQuery {
     pub source: String,
     pub id: String,
 }
@@ -188,7 +188,11 @@ pub async fn known_job(
 }
 
 /// A job with its ranks.
-pub async fn job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
+pub async fn job(
+    State(web): WebState,
+    Extension(who): Extension<Who>,
+    Query(asked): Query<JobQuery>,
+) -> Answer {
     let mut job = known_job(&web, &who, asked.source.clone(), asked.id.clone()).await?;
     let storage = storage_of(&web.live.now(), &job);
     if job.ranks.is_empty() {
@@ -209,7 +213,7 @@ fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
 }
 
 /// The state of the monitor itself: collectors, delays, drops, and the size of the store.
-pub async fn status(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn status(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     if who.role < Role::Support {
         return Err((StatusCode::FORBIDDEN, "support and administrators see this".into()));
     }

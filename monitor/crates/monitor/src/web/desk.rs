@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::{Answer, OfWeb, blocking, wrong};
+use super::api::{Answer, WebState, blocking, wrong};
 use super::login::no_token;
 use crate::alerts::{self, Criterion, METRICS};
 use crate::people::{Role, Who};
@@ -23,21 +23,21 @@ fn done(is_done: bool, what: &str) -> Answer {
     if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, what.into())) }
 }
 
-pub async fn alerts(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn alerts(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     let found = blocking(move || alerts::alerts(&web.control, &who, &web.live.now())).await?;
     Ok(Json(json!({"alerts": found})))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfAlert {
+pub struct AlertQuery {
     id: i64,
 }
 
 pub async fn acknowledge(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Json(of): Json<OfAlert>,
+    Json(of): Json<AlertQuery>,
 ) -> Answer {
     at_least(&who, Role::Support)?;
     let is_done = blocking(move || alerts::acknowledge(&web.control, of.id, &who.name)).await?;
@@ -45,7 +45,7 @@ pub async fn acknowledge(
 }
 
 /// The criteria, and the metrics and channels of which they can be made.
-pub async fn criteria(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn criteria(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     at_least(&who, Role::Support)?;
     let channels: Vec<String> = web.channels.iter().map(|channel| channel.name.clone()).collect();
     let criteria = blocking(move || alerts::criteria(&web.control)).await?;
@@ -53,7 +53,7 @@ pub async fn criteria(State(web): OfWeb, Extension(who): Extension<Who>) -> Answ
 }
 
 pub async fn set_criterion(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
     Json(of): Json<Criterion>,
 ) -> Answer {
@@ -64,9 +64,9 @@ pub async fn set_criterion(
 }
 
 pub async fn remove_criterion(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Json(of): Json<OfAlert>,
+    Json(of): Json<AlertQuery>,
 ) -> Answer {
     at_least(&who, Role::Admin)?;
     let is_done = blocking(move || alerts::remove_criterion(&web.control, of.id, &who.name)).await?;
@@ -75,15 +75,15 @@ pub async fn remove_criterion(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfLink {
+pub struct LinkQuery {
     key: String,
 }
 
 /// Forgets a lost link that shall not be there any more.
 pub async fn forget_link(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Json(of): Json<OfLink>,
+    Json(of): Json<LinkQuery>,
 ) -> Answer {
     at_least(&who, Role::Admin)?;
     let is_done = blocking(move || {
@@ -96,7 +96,7 @@ pub async fn forget_link(
     done(is_done.await?, "no such link is known")
 }
 
-pub async fn tokens(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn tokens(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     let tokens = blocking(move || web.people.tokens(&who.name)).await?;
     Ok(Json(json!({"tokens": tokens})))
 }
@@ -109,7 +109,7 @@ pub struct NewToken {
 }
 
 pub async fn add_token(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
     Json(of): Json<NewToken>,
 ) -> Answer {
@@ -125,14 +125,14 @@ pub async fn add_token(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfToken {
+pub struct TokenQuery {
     id: String,
 }
 
 pub async fn remove_token(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Json(of): Json<OfToken>,
+    Json(of): Json<TokenQuery>,
 ) -> Answer {
     let is_done = blocking(move || {
         let is_done = web.people.remove_token(&who.name, &of.id)?;
@@ -144,7 +144,7 @@ pub async fn remove_token(
     done(is_done.await?, "there is no such token")
 }
 
-pub async fn accounts(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn accounts(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     at_least(&who, Role::Admin)?;
     let accounts = blocking(move || web.people.list()).await?;
     Ok(Json(json!({"accounts": accounts})))
@@ -162,7 +162,7 @@ pub struct NewAccount {
 }
 
 pub async fn set_account(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
     headers: HeaderMap,
     Json(of): Json<NewAccount>,
@@ -177,15 +177,15 @@ pub async fn set_account(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfAccount {
+pub struct AccountQuery {
     name: String,
 }
 
 pub async fn remove_account(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
     headers: HeaderMap,
-    Json(of): Json<OfAccount>,
+    Json(of): Json<AccountQuery>,
 ) -> Answer {
     at_least(&who, Role::Admin)?;
     no_token(&headers)?;
@@ -193,7 +193,7 @@ pub async fn remove_account(
     removed.await?.map(|()| Json(json!({}))).map_err(|why| (StatusCode::NOT_FOUND, why))
 }
 
-pub async fn audit(State(web): OfWeb, Extension(who): Extension<Who>) -> Answer {
+pub async fn audit(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     at_least(&who, Role::Admin)?;
     let log = blocking(move || web.control.log()).await?;
     Ok(Json(json!({"log": log})))

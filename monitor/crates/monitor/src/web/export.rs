@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{OfJob, OfWeb, asking, errors_sum, known_job, wrong};
+use super::api::{JobQuery, WebState, asking, errors_sum, known_job, wrong};
 use super::limits::Underway;
-use super::pages::{Pages, Parts, Refusal, STORED_MAX, body};
+use super::pages::{AnswerParts, Pages, Refusal, STORED_MAX, body};
 use super::state::Web;
 use super::tables::{SEEN, sight};
 use crate::fabric::counters::{COUNTERS, Sample};
@@ -30,7 +30,7 @@ pub struct At {
 }
 
 /// The use of all links at a time of the past, in the format of the live frames, on the present topology.
-pub async fn picture(State(web): OfWeb, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
+pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
     // The longest distance from that time to the sweep that is shown. For older times the store has only
     // minutes or tens of minutes.
     let (table, window_ms) = match now_ms().saturating_sub(at) {
@@ -77,7 +77,7 @@ fn sample(row: &Value) -> Option<Sample> {
 
 /// Jobs that ran at a time of the past.
 pub async fn jobs_at(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
     Query(At { at }): Query<At>,
 ) -> super::api::Answer {
@@ -94,9 +94,9 @@ pub async fn jobs_at(
 
 /// A job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates, second by second.
 pub async fn trace(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Query(asked): Query<OfJob>,
+    Query(asked): Query<JobQuery>,
 ) -> Result<Response, Refusal> {
     known_job(&web, &who, asked.source.clone(), asked.id.clone()).await?;
     let pages = Pages {
@@ -126,7 +126,7 @@ struct Trace {
     _underway: Underway,
 }
 
-impl Parts for Trace {
+impl AnswerParts for Trace {
     async fn part(&mut self) -> Option<Result<Bytes, Refusal>> {
         let is_over = std::mem::replace(&mut self.is_whole, true);
         if is_over { None } else { Some(self.next().await) }
@@ -181,7 +181,7 @@ struct Course {
     /// processes.
     rank: u64,
     last: HashMap<(String, u64), (f64, [f64; TRACKS.len()])>,
-    has_begun: bool,
+    has_started: bool,
 }
 
 impl Course {
@@ -189,8 +189,8 @@ impl Course {
     fn text(&mut self, rows: &[Value]) -> String {
         let mut text = String::new();
         for event in self.events(rows) {
-            let before = if self.has_begun { "," } else { BEGIN };
-            self.has_begun = true;
+            let before = if self.has_started { "," } else { BEGIN };
+            self.has_started = true;
             text += before;
             text += &event.to_string();
         }
@@ -198,7 +198,7 @@ impl Course {
     }
 
     fn end(&self) -> String {
-        format!("{}]}}", if self.has_begun { "" } else { BEGIN })
+        format!("{}]}}", if self.has_started { "" } else { BEGIN })
     }
 
     /// The events of samples that are ordered by rank and time.
@@ -220,12 +220,12 @@ impl Course {
             });
             let sums = sums(&row[4]);
             let process = (host.to_string(), row[3].as_u64().unwrap_or(0));
-            if let Some((begun, then)) = self.last.insert(process, (at, sums)) {
-                let seconds = ((at - begun) / 1e6).max(1e-6);
+            if let Some((started, then)) = self.last.insert(process, (at, sums)) {
+                let seconds = ((at - started) / 1e6).max(1e-6);
                 for (Track { name, .. }, (now, then)) in TRACKS.iter().zip(sums.iter().zip(then)) {
                     let rate = (now - then).max(0.0) / seconds;
                     let (name, args) = (format!("rank {rank}: {name}"), json!({"value": rate}));
-                    events.push(json!({"ph": "C", "pid": pid, "ts": begun, "name": name, "args": args}));
+                    events.push(json!({"ph": "C", "pid": pid, "ts": started, "name": name, "args": args}));
                 }
             }
         }

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{Answer, OfWeb, asking, blocking, span, table_of, wrong};
+use super::api::{Answer, WebState, asking, blocking, span, table_of, wrong};
 use super::state::Web;
 use crate::agent::{self, BEGIN, HOST, SIGNATURE};
 use crate::hosts::{REPORT_BYTES_MAX, Summary, are_near, checked, take};
@@ -21,7 +21,7 @@ use crate::time::{now_ms, seconds};
 
 /// Takes a report of an agent. Its signature, not a session, says which host sent it. Of a stranger's report
 /// only the head is read.
-pub async fn report(State(web): OfWeb, request: Request) -> Result<StatusCode, Refusal> {
+pub async fn report(State(web): WebState, request: Request) -> Result<StatusCode, Refusal> {
     let (head, body) = request.into_parts();
     let text = |name: &str| {
         let value = head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -82,7 +82,7 @@ pub fn sees(web: &Web, now: &Now, who: &Who, host: &str) -> bool {
     !web.private_hosts || who.role >= Role::Support || now.jobs.iter().any(runs_there)
 }
 
-pub async fn hosts(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Value> {
+pub async fn hosts(State(web): WebState, Extension(who): Extension<Who>) -> Json<Value> {
     let at = now_ms();
     let now = web.live.now();
     let seen = now.hosts.iter().filter(|(name, _)| sees(&web, &now, &who, name));
@@ -92,12 +92,16 @@ pub async fn hosts(State(web): OfWeb, Extension(who): Extension<Who>) -> Json<Va
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfHost {
+pub struct HostQuery {
     name: String,
 }
 
 /// The whole report of a host, with only those of its jobs that this person may see.
-pub async fn host(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfHost>) -> Answer {
+pub async fn host(
+    State(web): WebState,
+    Extension(who): Extension<Who>,
+    Query(asked): Query<HostQuery>,
+) -> Answer {
     let now = web.live.now();
     let host = now.hosts.get(&asked.name).filter(|_| sees(&web, &now, &who, &asked.name));
     let host = host.ok_or_else(no_host)?;
@@ -113,7 +117,7 @@ pub async fn host(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfPast {
+pub struct PastQuery {
     name: String,
     metric: String,
     from: Option<u64>,
@@ -126,9 +130,9 @@ pub fn no_host() -> Refusal {
 
 /// A host's number over time: mean and maximum of each step.
 pub async fn history(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Query(asked): Query<OfPast>,
+    Query(asked): Query<PastQuery>,
 ) -> Answer {
     if !sees(&web, &web.live.now(), &who, &asked.name) {
         return Err(no_host());

@@ -29,7 +29,7 @@ const QUESTIONS: usize = 8;
 /// With more addresses or names than this the old ones are removed.
 const KEYS_MAX: usize = 10_000;
 
-pub struct Limits {
+pub struct RequestLimits {
     trials: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     addresses: DefaultKeyedRateLimiter<IpAddr>,
@@ -39,7 +39,7 @@ pub struct Limits {
 }
 
 /// A permission to try a password, which counts as long as it lives.
-pub struct Place {
+pub struct TrialPermit {
     _trial: OwnedSemaphorePermit,
 }
 
@@ -68,9 +68,9 @@ fn minute(count: u32) -> Quota {
     Quota::per_minute(NonZeroU32::new(count).expect("it is no 0"))
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for RequestLimits {
+    fn default() -> RequestLimits {
+        RequestLimits {
             trials: Arc::new(Semaphore::new(TRIALS)),
             waiting: Arc::new(Semaphore::new(TRIALS + WAITING_MAX)),
             addresses: RateLimiter::keyed(minute(OF_ADDRESS)),
@@ -81,9 +81,9 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl RequestLimits {
     /// Waits for a permission to try a password or to ask the issuer.
-    pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<Place, Refusal> {
+    pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<TrialPermit, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
         if self.addresses.len() > KEYS_MAX {
@@ -100,7 +100,7 @@ impl Limits {
         let busy = || (StatusCode::SERVICE_UNAVAILABLE, "many people log in: try again".to_string());
         let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| busy())?;
         let trial = self.trials.clone().acquire_owned().await.map_err(|_| busy())?;
-        Ok(Place { _trial: trial })
+        Ok(TrialPermit { _trial: trial })
     }
 
     /// Waits for room for the body of a report of this many bytes.
@@ -138,7 +138,7 @@ mod tests {
     fn attempts_are_bounded_by_address_account_and_together() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let limits = Limits::default();
+            let limits = RequestLimits::default();
             let ip = |text: &str| text.parse::<IpAddr>().unwrap();
             for attempt in 0..OF_ADDRESS {
                 // The addresses are in the same network.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use axum::extract::{Extension, Json, Query, State};
 use serde_json::{Value, json};
 
-use super::api::{Answer, OfJob, OfPort, OfWeb, blocking, known_job};
+use super::api::{Answer, JobQuery, PortQuery, WebState, blocking, known_job};
 use crate::fabric::counters::{Sample, XMIT_BYTES};
+use crate::fabric::routes::{PortId, hosts, routes};
 use crate::fabric::topology::Topology;
-use crate::fabric::ways::{End, hosts, ways};
 use crate::job::Job;
 use crate::live::Live;
 use crate::people::Who;
@@ -22,7 +22,7 @@ const HOTTEST: usize = 15;
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,
-    ports: HashMap<End, Sample>,
+    ports: HashMap<PortId, Sample>,
 }
 
 impl Seen {
@@ -32,8 +32,8 @@ impl Seen {
     }
 
     /// The ports that send what a job's nodes send to each other.
-    fn ways(&self, job: &Job) -> BTreeSet<End> {
-        ways(&self.fabric, &hosts(&self.topology, &job.nodes))
+    fn routes(&self, job: &Job) -> BTreeSet<PortId> {
+        routes(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
 
     /// The bytes that a job's nodes send into the fabric in a second.
@@ -46,11 +46,15 @@ impl Seen {
 }
 
 /// The links of a job by their number in the topology, and its ports with the highest use.
-pub async fn of_job(State(web): OfWeb, Extension(who): Extension<Who>, Query(asked): Query<OfJob>) -> Answer {
+pub async fn of_job(
+    State(web): WebState,
+    Extension(who): Extension<Who>,
+    Query(asked): Query<JobQuery>,
+) -> Answer {
     let job = known_job(&web, &who, asked.source, asked.id).await?;
     blocking(move || {
         let seen = Seen::of(&web.live);
-        let used = seen.ways(&job);
+        let used = seen.routes(&job);
         let guid = |at: usize| seen.topology.nodes[at].number();
         let mut links = Vec::new();
         let mut ends = Vec::new();
@@ -85,9 +89,9 @@ pub async fn of_job(State(web): OfWeb, Extension(who): Extension<Who>, Query(ask
 
 /// The running jobs whose messages go through a port, and what the nodes of each send into the fabric.
 pub async fn of_port(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Query(asked): Query<OfPort>,
+    Query(asked): Query<PortQuery>,
 ) -> Answer {
     let end = (asked.guid()?, asked.port);
     blocking(move || {
@@ -100,7 +104,7 @@ pub async fn of_port(
         let seen = Seen::of(&web.live);
         let mut found: Vec<(f64, &Job)> = jobs
             .iter()
-            .filter(|job| seen.ways(job).contains(&end))
+            .filter(|job| seen.routes(job).contains(&end))
             .map(|job| (seen.sends(job), job))
             .collect();
         found.sort_by(|one, other| other.0.total_cmp(&one.0));

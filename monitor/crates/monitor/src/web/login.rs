@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{OfWeb, blocking};
+use super::api::{WebState, blocking};
 use super::proxy::Asker;
 use super::state::{COOKIE, Web, bearer, cookie, session};
 use crate::issuer::Attempt;
@@ -39,7 +39,7 @@ fn set_session(web: &Web, asker: &Asker, id: &str) -> [(header::HeaderName, Stri
 }
 
 pub async fn log_in(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(asker): Extension<Asker>,
     Json(given): Json<LogIn>,
 ) -> Response {
@@ -83,7 +83,7 @@ pub async fn log_in(
     }
 }
 
-pub async fn log_out(State(web): OfWeb, headers: HeaderMap) -> StatusCode {
+pub async fn log_out(State(web): WebState, headers: HeaderMap) -> StatusCode {
     if let Some(id) = session(&headers) {
         web.people.log_out(id);
     }
@@ -103,7 +103,7 @@ pub struct NewPassword {
 
 /// Changes the password of one's own account. All sessions of the account end, and a new one begins.
 pub async fn password(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(asker): Extension<Asker>,
     Extension(who): Extension<Who>,
     headers: HeaderMap,
@@ -134,7 +134,7 @@ pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
 }
 
 /// The ways to log in here.
-pub async fn ways(State(web): OfWeb) -> Json<Value> {
+pub async fn ways(State(web): WebState) -> Json<Value> {
     Json(json!({"password": true, "oidc": web.issuer.is_some()}))
 }
 
@@ -144,16 +144,16 @@ fn no_issuer() -> (StatusCode, String) {
 
 /// Sends the browser to the issuer.
 pub async fn to_issuer(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(asker): Extension<Asker>,
 ) -> Result<Response, (StatusCode, String)> {
     let issuer = web.issuer.clone().ok_or_else(no_issuer)?;
     let place = web.limits.trial(asker.address, None).await?;
-    let begun = blocking(move || {
+    let started = blocking(move || {
         let _place = place;
         issuer.begin()
     });
-    let (url, attempt) = begun.await?;
+    let (url, attempt) = started.await?;
     let kept = set_attempt(&web, &asker, &attempt.text(), ATTEMPT_S);
     Ok((kept, Redirect::to(&url)).into_response())
 }
@@ -180,7 +180,7 @@ pub struct Back {
 
 /// Ends an attempt when the browser comes back from the issuer.
 pub async fn from_issuer(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(asker): Extension<Asker>,
     headers: HeaderMap,
     Query(back): Query<Back>,

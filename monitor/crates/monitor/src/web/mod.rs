@@ -30,7 +30,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use proxy::Asker;
-use serve::Counted;
+use serve::CountedConnection;
 pub use serve::{Limits as Connections, serve};
 use state::{FILES, bearer, session};
 pub use state::{Files, Web};
@@ -160,7 +160,7 @@ async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> R
 /// Sends frames of the links' use, one after each sweep, as long as the session or token lasts.
 async fn live(
     State(web): State<Arc<Web>>,
-    Extension(counted): Extension<Arc<Counted>>,
+    Extension(counted): Extension<Arc<CountedConnection>>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {

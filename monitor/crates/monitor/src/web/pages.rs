@@ -16,14 +16,14 @@ pub type Refusal = (StatusCode, String);
 pub type Parameters = Vec<(&'static str, String)>;
 
 /// The parts of an answer, one after the other.
-pub trait Parts: Send + 'static {
+pub trait AnswerParts: Send + 'static {
     /// The next bytes, or None after the last.
     fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
 }
 
 /// An answer. If its first part fails, the answer is an error. If a later part fails, the answer breaks off,
 /// which clients notice.
-pub async fn body(mut parts: impl Parts) -> Result<Body, Refusal> {
+pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     let first = parts.part().await.unwrap_or(Ok(Bytes::new()))?;
     let rest = stream::unfold(Some(parts), |parts| async move {
         let mut parts = parts?;

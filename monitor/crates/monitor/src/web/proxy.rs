@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct ConnectionPeer {
     pub address: IpAddr,
     pub is_encrypted: bool,
 }
@@ -24,7 +24,7 @@ pub struct Asker {
 
 impl Asker {
     /// The origin of a request; the headers of `proxies` are trusted.
-    pub fn of(peer: Peer, headers: &HeaderMap, proxies: &[IpAddr]) -> Asker {
+    pub fn of(peer: ConnectionPeer, headers: &HeaderMap, proxies: &[IpAddr]) -> Asker {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let host = text(header::HOST.as_str()).unwrap_or_default().to_string();
         let own = Asker { address: peer.address, host, is_encrypted: peer.is_encrypted };
@@ -62,7 +62,7 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        let peer = Peer { address: ip("10.0.0.1"), is_encrypted: false };
+        let peer = ConnectionPeer { address: ip("10.0.0.1"), is_encrypted: false };
         let asker = |proxies: &[&str]| {
             let proxies: Vec<_> = proxies.iter().map(|text| ip(text)).collect();
             Asker::of(peer, &headers, &proxies)

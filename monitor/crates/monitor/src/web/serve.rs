@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-use super::proxy::{Asker, Peer};
+use super::proxy::{Asker, ConnectionPeer};
 use super::state::Web;
 use crate::tls::Tls;
 
@@ -35,7 +35,7 @@ const UNTAKEN_MS: u32 = 60_000;
 
 const TOO_MANY: &str = "so many requests of your address are being answered already";
 
-struct One {
+struct OpenConnection {
     address: IpAddr,
     /// Since when the connection has been idle, or None while it is being answered.
     idle: Option<Instant>,
@@ -44,24 +44,24 @@ struct One {
 
 /// The connections, by numbers that only grow.
 #[derive(Clone, Default)]
-struct Connections(Arc<Mutex<BTreeMap<u64, One>>>);
+struct Connections(Arc<Mutex<BTreeMap<u64, OpenConnection>>>);
 
 /// A connection, which counts as long as it lives.
-pub struct Counted {
+pub struct CountedConnection {
     all: Connections,
     number: u64,
     end: Arc<Notify>,
 }
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, One>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, OpenConnection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a new connection. Returns None if there are too many and all of them are being answered.
-    fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<Counted> {
+    fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<CountedConnection> {
         let mut all = self.lock();
-        let is_of_this = |one: &One| one.address == address;
+        let is_of_this = |one: &OpenConnection| one.address == address;
         let too_many = all.values().filter(|one| is_of_this(one)).count() >= each_max;
         if too_many || all.len() >= all_max {
             let may_go = all.iter().filter(|(_, one)| one.idle.is_some() && (!too_many || is_of_this(one)));
@@ -70,12 +70,12 @@ impl Connections {
         }
         let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
         let end = Arc::new(Notify::new());
-        all.insert(number, One { address, idle: Some(Instant::now()), end: end.clone() });
-        Some(Counted { all: self.clone(), number, end })
+        all.insert(number, OpenConnection { address, idle: Some(Instant::now()), end: end.clone() });
+        Some(CountedConnection { all: self.clone(), number, end })
     }
 }
 
-impl Counted {
+impl CountedConnection {
     /// Counts the connection for another address, for which a proxy asks. Returns false if too many of that
     /// address are being answered.
     fn count_for(&self, address: IpAddr, each_max: usize) -> bool {
@@ -95,7 +95,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.all.lock().remove(&self.number);
     }
@@ -103,16 +103,16 @@ impl Drop for Counted {
 
 /// The most connections, of all addresses and of each.
 #[derive(Clone, Copy)]
-pub struct Limits {
+pub struct ConnectionLimits {
     pub all: usize,
     pub each: usize,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Half of the descriptors that this process may have.
-    pub fn of(each: usize) -> Limits {
+    pub fn of(each: usize) -> ConnectionLimits {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        Limits { all: (limit.unwrap_or(1 << 16) / 2).clamp(16, 1 << 16) as usize, each }
+        ConnectionLimits { all: (limit.unwrap_or(1 << 16) / 2).clamp(16, 1 << 16) as usize, each }
     }
 }
 
@@ -122,7 +122,7 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<Arc<Tls>>,
-    limits: Limits,
+    limits: ConnectionLimits,
     web: Arc<Web>,
 ) {
     let connections = Connections::default();
@@ -146,7 +146,7 @@ pub async fn serve(
             let counted = Arc::new(counted);
             let end = counted.end.clone();
             let talked = async {
-                let peer = Peer { address, is_encrypted: tls.is_some() };
+                let peer = ConnectionPeer { address, is_encrypted: tls.is_some() };
                 match tls {
                     None => talk(stream, router, peer, web, counted, limits).await,
                     Some(tls) => {
@@ -165,10 +165,10 @@ pub async fn serve(
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    peer: Peer,
+    peer: ConnectionPeer,
     web: Arc<Web>,
-    counted: Arc<Counted>,
-    limits: Limits,
+    counted: Arc<CountedConnection>,
+    limits: ConnectionLimits,
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         let asker = Asker::of(peer, request.headers(), &web.proxies);

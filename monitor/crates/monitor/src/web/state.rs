@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, header};
 
-use super::limits::{Exports, Limits};
+use super::limits::{Exports, RequestLimits};
 use crate::alerts::{Delivered, Links};
 use crate::config::Notify;
 use crate::control::Control;
@@ -32,7 +32,7 @@ pub struct Web {
     pub delivered: Arc<Mutex<Delivered>>,
     /// The secret from which the keys of hosts are made.
     pub agent_secret: String,
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// The people who have an export under way.
     pub exports: Exports,
     pub proxies: Vec<IpAddr>,

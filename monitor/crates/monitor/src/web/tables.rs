@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::{OfWeb, asking, errors_sum, guid, known_job, span, table_of};
+use super::api::{WebState, asking, errors_sum, guid, known_job, span, table_of};
 use super::hosts::{no_host, sees};
 use super::limits::Underway;
-use super::pages::{Pages, Parameters, Parts, ROWS_MAX, Refusal, STORED_MAX, SUMMED_MAX, body};
+use super::pages::{AnswerParts, Pages, Parameters, ROWS_MAX, Refusal, STORED_MAX, SUMMED_MAX, body};
 use super::parquet::Joined;
 use super::state::Web;
 use crate::fabric::counters::COUNTERS;
@@ -45,7 +45,7 @@ enum View {
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct TableQuery {
     view: View,
     #[serde(default)]
     format: Format,
@@ -62,9 +62,9 @@ pub struct Asked {
 }
 
 pub async fn export(
-    State(web): OfWeb,
+    State(web): WebState,
     Extension(who): Extension<Who>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<TableQuery>,
 ) -> Result<Response, Refusal> {
     if matches!(asked.view, View::Job) {
         let (source, id) = (asked.source.clone().unwrap_or_default(), asked.id.clone().unwrap_or_default());
@@ -84,8 +84,14 @@ pub async fn export(
     let (from, to, _) = span(asked.from, asked.to, 1)?;
     let pages = pages_of(&asked, &who, from, to)?;
     let underway = web.exports.begin(&who.name)?;
-    let file =
-        File { web, pages, format: asked.format, joined: None, state: Stand::Begins, _underway: underway };
+    let file = TableFile {
+        web,
+        pages,
+        format: asked.format,
+        joined: None,
+        state: FileProgress::Begins,
+        _underway: underway,
+    };
     let body = body(file).await?;
     Ok(([(header::CONTENT_TYPE, kind.to_string()), (header::CONTENT_DISPOSITION, name)], body)
         .into_response())
@@ -93,25 +99,25 @@ pub async fn export(
 
 /// How far a file has come.
 #[derive(Clone, Copy, PartialEq)]
-enum Stand {
+enum FileProgress {
     Begins,
     GoesOn,
     IsWhole,
 }
 
 /// A file that is made while it is sent.
-struct File {
+struct TableFile {
     web: Arc<Web>,
     pages: Pages,
     format: Format,
     joined: Option<Joined>,
-    state: Stand,
+    state: FileProgress,
     _underway: Underway,
 }
 
-impl Parts for File {
+impl AnswerParts for TableFile {
     async fn part(&mut self) -> Option<Result<Bytes, Refusal>> {
-        while self.state != Stand::IsWhole {
+        while self.state != FileProgress::IsWhole {
             match self.page().await {
                 // A page of errors may have no rows.
                 Ok(part) if part.is_empty() => {}
@@ -122,11 +128,11 @@ impl Parts for File {
     }
 }
 
-impl File {
+impl TableFile {
     async fn page(&mut self) -> Result<Bytes, Refusal> {
-        let is_first = self.state == Stand::Begins;
+        let is_first = self.state == FileProgress::Begins;
         let is_more = self.pages.turn(&self.web).await?;
-        self.state = if is_more { Stand::GoesOn } else { Stand::IsWhole };
+        self.state = if is_more { FileProgress::GoesOn } else { FileProgress::IsWhole };
         let format = match (self.format, is_first) {
             (Format::Csv, true) => "CSVWithNames",
             (Format::Csv, false) => "CSV",
@@ -163,7 +169,7 @@ impl File {
 }
 
 /// The question of a view over a time.
-fn pages_of(asked: &Asked, who: &Who, from: u64, to: u64) -> Result<Pages, Refusal> {
+fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, Refusal> {
     let mut pages = match asked.view {
         View::Ports => of_ports(asked, to - from),
         View::Errors => of_errors(asked, to - from),
@@ -179,7 +185,7 @@ fn pages_of(asked: &Asked, who: &Who, from: u64, to: u64) -> Result<Pages, Refus
 }
 
 /// Selects one port, if one is asked for.
-fn one_port(pages: &mut Pages, asked: &Asked) -> Result<(), Refusal> {
+fn one_port(pages: &mut Pages, asked: &TableQuery) -> Result<(), Refusal> {
     if let Some(node) = &asked.node {
         pages.condition += " AND s.node = {node:UInt64}";
         pages.parameters.push(("node", guid(node)?.to_string()));
@@ -217,7 +223,7 @@ fn timed(table: &str) -> (String, &'static str) {
     }
 }
 
-fn of_ports(asked: &Asked, span_ms: u64) -> Pages {
+fn of_ports(asked: &TableQuery, span_ms: u64) -> Pages {
     let (table, kind) = timed(table_of(span_ms).0);
     let counters: Vec<_> = COUNTERS.iter().map(|counter| counter.name).collect();
     let name = plain(asked.format, "n.name");
@@ -236,7 +242,7 @@ fn of_ports(asked: &Asked, span_ms: u64) -> Pages {
     }
 }
 
-fn of_errors(asked: &Asked, span_ms: u64) -> Pages {
+fn of_errors(asked: &TableQuery, span_ms: u64) -> Pages {
     let errors = COUNTERS.iter().filter(|counter| counter.is_error);
     let sums: Vec<_> = errors.map(|counter| format!("sum(s.{0}) AS {0}_sum", counter.name)).collect();
     let name = plain(asked.format, "any(n.name)");
@@ -256,7 +262,7 @@ fn of_errors(asked: &Asked, span_ms: u64) -> Pages {
     }
 }
 
-fn of_hosts(asked: &Asked, span_ms: u64) -> Pages {
+fn of_hosts(asked: &TableQuery, span_ms: u64) -> Pages {
     let (table, cells, value) = match table_of(span_ms).0 {
         "port_samples" => ("host_samples", "numbers", "s.numbers[cell]"),
         _ => ("host_minutes", "counts", "s.sums[cell] / s.counts[cell]"),
@@ -278,7 +284,7 @@ fn of_hosts(asked: &Asked, span_ms: u64) -> Pages {
     }
 }
 
-fn of_jobs(asked: &Asked, who: &Who) -> Pages {
+fn of_jobs(asked: &TableQuery, who: &Who) -> Pages {
     let text = |column: &str| format!("{} AS {column}", plain(asked.format, &format!("s.{column}")));
     let [id, user, project, name, state] = ["id", "user", "project", "name", "state"].map(text);
     Pages {
@@ -298,7 +304,7 @@ fn of_jobs(asked: &Asked, who: &Who) -> Pages {
     }
 }
 
-fn of_job(asked: &Asked) -> Pages {
+fn of_job(asked: &TableQuery) -> Pages {
     let (source, id) = (asked.source.as_deref().unwrap_or_default(), asked.id.as_deref().unwrap_or_default());
     let [host, name] = ["s.host", "cell"].map(|column| plain(asked.format, column));
     Pages {
@@ -334,9 +340,9 @@ pub fn sight(who: &Who) -> Parameters {
 mod tests {
     use super::*;
 
-    fn asked(view: View) -> Asked {
+    fn asked(view: View) -> TableQuery {
         let (node, host, source, id) = (None, None, None, None);
-        Asked { view, format: Format::Csv, from: None, to: None, node, port: None, host, source, id }
+        TableQuery { view, format: Format::Csv, from: None, to: None, node, port: None, host, source, id }
     }
 
     fn eva(role: Role) -> Who {
@@ -355,9 +361,9 @@ mod tests {
 
     #[test]
     fn no_value_becomes_sql() {
-        let odd = Asked { node: Some("'; DROP".into()), ..asked(View::Ports) };
+        let odd = TableQuery { node: Some("'; DROP".into()), ..asked(View::Ports) };
         assert!(pages_of(&odd, &eva(Role::User), 1, 2).is_err());
-        let odd = Asked { host: Some("'; DROP".into()), ..asked(View::Hosts) };
+        let odd = TableQuery { host: Some("'; DROP".into()), ..asked(View::Hosts) };
         let mut pages = pages_of(&odd, &eva(Role::User), 1, 2).unwrap();
         pages.upto = Some(vec!["'; DROP".into(), "2026-11-27 10:00:00.000".into()]);
         for (sql, parameters) in [pages.question(), pages.edge()] {

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::discover::Fabric;
-use super::mad::Kind;
-use super::topology::{Node, Topology};
+use super::mad::NodeKind;
+use super::topology::{Topology, TopologyNode};
 
 /// A node and its port, as the sender.
-pub type End = (u64, u8);
+pub type PortId = (u64, u8);
 
 /// The hosts of the fabric that have the names of a job's nodes. A host's description has its name before the
 /// adapter's (`n01 mlx5_0`). Either name may have a domain.
@@ -21,11 +21,11 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
         nodes.iter().map(|node| short(node)).filter(|name| !name.is_empty()).collect();
     let hosts =
         topology.nodes.iter().filter(|node| node.kind == "host" && wanted.contains(&short(&node.name)));
-    hosts.map(Node::number).collect()
+    hosts.map(TopologyNode::number).collect()
 }
 
 /// The ports that send what these hosts send to each other, including the ports of the hosts.
-pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
+pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     let mut used = BTreeSet::new();
     let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
     if nodes().count() < 2 {
@@ -51,9 +51,9 @@ pub fn ways(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<End> {
 }
 
 /// Follows the route from a switch to the port that has a LID.
-fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<End>) {
+fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<PortId>) {
     let mut at = first;
-    while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == Kind::Switch)
+    while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == NodeKind::Switch)
         && passed.insert(at)
         && let Some(number) = fabric.forwards(at, lid)
         && let Some((peer, _)) = node.ports.get(&number).and_then(|port| port.peer)
