@@ -2,7 +2,7 @@
 //! The catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
 
 use crate::man::escaped;
-use crate::table::{self, Table};
+use crate::table::{self, ApiTable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Errors {
     }
 
     /// The page of the manual, docs/errors.md.
-    pub fn page(&self, table: &Table) -> Result<String, String> {
+    pub fn page(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(INTRODUCTION);
         for (title, [first, second, third], rows) in self.tables(table)? {
             push!(text, "\n## {title}\n\n| {first} | {second} | {third} |\n|---|---|---|\n");
@@ -46,7 +46,7 @@ impl Errors {
     }
 
     /// The man page outboard-errors(7).
-    pub fn man(&self, table: &Table) -> Result<String, String> {
+    pub fn man(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(
             ".TH outboard-errors 7 \"\" Outboard\n.SH NAME\noutboard-errors \\- error classes, exit codes and messages of Outboard\n\
              .SH DESCRIPTION\n",
@@ -65,7 +65,7 @@ impl Errors {
     }
 
     /// The three tables of the page.
-    fn tables(&self, table: &Table) -> Result<[Section; 3], String> {
+    fn tables(&self, table: &ApiTable) -> Result<[Section; 3], String> {
         let mut classes = Vec::new();
         for (name, [means, remedy]) in &self.classes {
             let name = format!("MPI_ERR_{name}");
@@ -118,7 +118,7 @@ mod tests {
             assert!(sources.iter().any(|text| text.contains(says.as_str())), "no source says {says}");
         }
         assert!(errors.sentence.len() >= 50);
-        let table = Table::read(&root).unwrap();
+        let table = ApiTable::read(&root).unwrap();
         assert!(errors.page(&table).unwrap().contains("| MPI_ERR_TRUNCATE (15) |"));
     }
 }

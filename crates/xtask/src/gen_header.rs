@@ -2,10 +2,10 @@
 //! Generates `include/mpi.h`, the C header of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the
 //! tables.
 
-use crate::table::{Constant, Function, HANDLES, Removed, Table};
+use crate::table::{ApiFunction, ApiTable, Constant, HANDLES, Removed};
 
 /// The header's text.
-pub fn header(table: &Table) -> String {
+pub fn header(table: &ApiTable) -> String {
     let mut text = String::from(HEAD);
     for handle in HANDLES {
         let tag = handle.trim_start_matches("MPI_");
@@ -46,7 +46,7 @@ pub fn header(table: &Table) -> String {
 }
 
 /// The names that MPI-3.0 removed. The compiler prints what a program should use instead.
-fn removed(table: &Table) -> String {
+fn removed(table: &ApiTable) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());
     functions.iter().for_each(|name| text.push_str(&unavailable(name)));
@@ -154,7 +154,7 @@ fn value(constant: &Constant) -> String {
     }
 }
 
-fn prototype(function: &Function, prefix: &str) -> String {
+fn prototype(function: &ApiFunction, prefix: &str) -> String {
     let mut params: Vec<String> = Vec::new();
     for param in &function.params {
         let space = if param.name.is_empty() || param.r#type.ends_with('*') { "" } else { " " };

@@ -7,7 +7,7 @@
 
 use crate::gen_numbers::module_of;
 use crate::gen_shim::{Converted, Dialect, c_return, convert, identifier};
-use crate::table::{Function, HANDLES, Param, Removed, Table};
+use crate::table::{ApiFunction, ApiTable, HANDLES, Param, Removed};
 use std::path::Path;
 
 /// The family of an int of a function, by the parameter's name, or None for a number that needs no
@@ -68,7 +68,7 @@ const PLAIN: &[&str] = &[
 ];
 
 /// The MPICH ABI's shim, not yet formatted.
-pub fn shim(root: &Path, table: &Table) -> Result<String, String> {
+pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     check_removed(root, table)?;
     let dialect = Dialect {
         head: HEAD,
@@ -81,7 +81,7 @@ pub fn shim(root: &Path, table: &Table) -> Result<String, String> {
 }
 
 /// Checks that the shim has the standard's functions; those that MPI-3.0 removed are written by hand.
-fn check_removed(root: &Path, table: &Table) -> Result<(), String> {
+fn check_removed(root: &Path, table: &ApiTable) -> Result<(), String> {
     let path = root.join("crates/mpich/src/extra.rs");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let is_missing = |name: &str| !text.contains(&format!("{name} P{name}("));
@@ -120,7 +120,7 @@ fn returns(name: &str) -> &'static str {
 
 /// The body of a function that converts a handle. Handles are C ints already, except files, which are
 /// pointers that fit into an int.
-fn inside(function: &Function) -> Option<String> {
+fn inside(function: &ApiFunction) -> Option<String> {
     let param = || identifier(&function.params[0].name);
     match function.name.as_str() {
         "MPI_File_toint" => Some(format!("{} as c_int", param())),
@@ -131,7 +131,7 @@ fn inside(function: &Function) -> Option<String> {
 }
 
 /// The conversion of a parameter of the MPICH ABI.
-fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
+fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     let name = &param.name;
     let bound = identifier(name);
     let plain = param.r#type.strip_prefix("const ").unwrap_or(&param.r#type);

@@ -5,11 +5,11 @@
 //! Invariants: every constant belongs to a family or to `APART`. A family's translation is a permutation:
 //! every number comes back unchanged, and a wrong number never becomes a right one.
 
-use crate::table::{Constant, Table};
+use crate::table::{ApiTable, Constant};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of `numbers.rs`, not yet formatted.
-pub fn numbers(table: &Table) -> Result<String, String> {
+pub fn numbers(table: &ApiTable) -> Result<String, String> {
     let mut text = String::from(HEAD);
     let mut facts = String::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -161,7 +161,7 @@ const MESSAGE_NULL: i64 = 296;
 const PLACES: u32 = 1024;
 
 impl Family {
-    fn members<'a>(&self, table: &'a Table) -> Vec<&'a Constant> {
+    fn members<'a>(&self, table: &'a ApiTable) -> Vec<&'a Constant> {
         let is_member = |constant: &&Constant| {
             constant.r#type.as_deref().unwrap_or("int") != "MPI_Datatype"
                 && belongs(&constant.name, self.starts)
@@ -196,7 +196,7 @@ impl Family {
 
 /// For each of our predefined handles MPICH's number and the name. In MPICH MPI_File is a pointer and its
 /// null handle a null pointer, and MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
-fn handles(table: &Table) -> Result<BTreeMap<i64, (i32, String)>, String> {
+fn handles(table: &ApiTable) -> Result<BTreeMap<i64, (i32, String)>, String> {
     let mut handles = BTreeMap::from(BESIDE.map(|(ours, theirs, name)| (ours, (theirs, name.to_owned()))));
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
         if constant.r#type.as_deref() != Some("MPI_File") {
@@ -208,7 +208,7 @@ fn handles(table: &Table) -> Result<BTreeMap<i64, (i32, String)>, String> {
 }
 
 /// Refuses a new constant that is neither in a family nor in `APART`.
-fn check_all_known(table: &Table, known: &BTreeSet<&str>) -> Result<(), String> {
+fn check_all_known(table: &ApiTable, known: &BTreeSet<&str>) -> Result<(), String> {
     let is_apart = |constant: &Constant| {
         constant.is_address()
             || constant.is_handle()

@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
-    setting: Vec<Entry>,
+struct SettingsTable {
+    setting: Vec<SettingEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SettingEntry {
     name: Option<String>,
     #[serde(default)]
     names: Vec<String>,
@@ -39,7 +39,8 @@ pub fn generate(root: &Path) -> Result<(PathBuf, String), String> {
 }
 
 fn source(toml: &str) -> Result<String, String> {
-    let table: Table = toml::from_str(toml).map_err(|error| format!("tables/settings.toml: {error}"))?;
+    let table: SettingsTable =
+        toml::from_str(toml).map_err(|error| format!("tables/settings.toml: {error}"))?;
     let mut fields = String::new();
     let mut values = String::new();
     let mut alike = String::new();
@@ -88,7 +89,7 @@ fn rust_type(name: &str, kind: &str) -> Result<String, String> {
     })
 }
 
-fn row(entry: &Entry, name: &str, doc: &str) -> Result<String, String> {
+fn row(entry: &SettingEntry, name: &str, doc: &str) -> Result<String, String> {
     let kind = match entry.r#type.as_str() {
         kind @ ("bytes" | "count" | "milliseconds" | "microseconds") => {
             let second = if kind == "milliseconds" { 1_000 } else { 1_000_000 };
@@ -113,7 +114,7 @@ fn row(entry: &Entry, name: &str, doc: &str) -> Result<String, String> {
     ))
 }
 
-fn choice(name: &str, entry: &Entry) -> String {
+fn choice(name: &str, entry: &SettingEntry) -> String {
     let name = type_name(name);
     let variants: String =
         entry.choices.iter().map(|choice| format!("/// `{choice}`\n{},\n", type_name(choice))).collect();

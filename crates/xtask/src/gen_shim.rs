@@ -8,7 +8,7 @@
 //!
 //! Read next: `crates/abi/src/body/mod.rs` shows how C parameters become Rust arguments.
 
-use crate::table::{Function, HANDLES, Param, Table};
+use crate::table::{ApiFunction, ApiTable, HANDLES, Param};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ struct Bodies {
 
 /// The shim's text, not yet formatted, and the list, which has one line for each function: its name, and
 /// whether it has a body.
-pub fn shim(root: &Path, table: &Table) -> Result<(String, String), String> {
+pub fn shim(root: &Path, table: &ApiTable) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
 
@@ -30,13 +30,13 @@ pub struct Dialect {
     pub head: &'static str,
     /// Converts a parameter of a function. The flag says whether the parameter has another type in the
     /// function's other form.
-    pub convert: fn(&Function, &Param, bool) -> Converted,
+    pub convert: fn(&ApiFunction, &Param, bool) -> Converted,
     /// The C type of a function's result.
     pub returns: fn(&str) -> &'static str,
     /// The C expression of an error code, translated for the program.
     pub code: fn(&str) -> String,
     /// The code of a function that does not call a body.
-    pub inside: fn(&Function) -> Option<String>,
+    pub inside: fn(&ApiFunction) -> Option<String>,
 }
 
 /// The standard ABI has the library's own numbers.
@@ -75,7 +75,7 @@ impl Converted {
 }
 
 /// The text of a shim and the list of functions.
-pub fn generate(root: &Path, table: &Table, dialect: &Dialect) -> Result<(String, String), String> {
+pub fn generate(root: &Path, table: &ApiTable, dialect: &Dialect) -> Result<(String, String), String> {
     let bodies = bodies(root)?;
     let mut text = String::from(dialect.head);
     let mut list = String::new();
@@ -153,7 +153,7 @@ fn body_name(function: &str) -> String {
     function.trim_start_matches("MPI_").to_lowercase()
 }
 
-fn body_of(function: &Function, table: &Table, bodies: &Bodies) -> Option<String> {
+fn body_of(function: &ApiFunction, table: &ApiTable, bodies: &Bodies) -> Option<String> {
     let name = body_name(&function.name);
     if bodies.modules.contains_key(&name) {
         return Some(name);
@@ -205,13 +205,13 @@ fn is_anytime(name: &str) -> bool {
 }
 
 /// Whether the function touches no state and cannot fail, so that it returns its value.
-pub fn is_bare(function: &Function) -> bool {
+pub fn is_bare(function: &ApiFunction) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
 
 fn entry(
-    function: &Function,
-    table: &Table,
+    function: &ApiFunction,
+    table: &ApiTable,
     dialect: &Dialect,
     body: Option<&str>,
     bodies: &Bodies,
@@ -270,7 +270,7 @@ fn entry(
 }
 
 /// The function with the same body and another width of counts.
-fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function> {
+fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a ApiFunction> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
         None => table.function(&format!("{}_c", function.name)),
@@ -280,7 +280,7 @@ fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function
 
 /// The object whose error handler a failing call invokes: the first comm, window, file or session among its
 /// parameters.
-pub fn object(function: &Function) -> String {
+pub fn object(function: &ApiFunction) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
             ("MPI_Comm", "") => "Comm",

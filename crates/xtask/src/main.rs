@@ -28,16 +28,16 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use tidy::source::Source;
+use tidy::source::SourceFile;
 
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
-    task: Task,
+    task: RepositoryTask,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum RepositoryTask {
     /// Write every generated file anew.
     Gen {
         /// Write nothing; fail if a file is not up to date.
@@ -66,12 +66,12 @@ enum Task {
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let findings = match Arguments::parse().task {
-        Task::Gen { check: false } => write(&root).map(|()| Vec::new()),
-        Task::Gen { check: true } => stale(&root),
-        Task::Man { to } => man(&root, &to).map(|()| Vec::new()),
-        Task::Prose { word } => prose(&root, &word.unwrap_or_default()).map(|()| Vec::new()),
-        Task::Spdx => spdx(&root).map(|()| Vec::new()),
-        Task::Tidy => tidy(&root),
+        RepositoryTask::Gen { check: false } => write(&root).map(|()| Vec::new()),
+        RepositoryTask::Gen { check: true } => stale(&root),
+        RepositoryTask::Man { to } => man(&root, &to).map(|()| Vec::new()),
+        RepositoryTask::Prose { word } => prose(&root, &word.unwrap_or_default()).map(|()| Vec::new()),
+        RepositoryTask::Spdx => spdx(&root).map(|()| Vec::new()),
+        RepositoryTask::Tidy => tidy(&root),
     };
     let findings = findings.unwrap_or_else(|error| vec![error]);
     for finding in &findings {
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 
 /// Every generated file: its path and its text. The one list for `gen` and `tidy`.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
-    let table = table::Table::read(root)?;
+    let table = table::ApiTable::read(root)?;
     let bindings = fortran::Bindings::read(root)?;
     let shmem = shmem::Api::read(root)?;
     let (shim, list) = gen_shim::shim(root, &table)?;
@@ -118,14 +118,14 @@ fn write(root: &Path) -> Result<(), String> {
 }
 
 fn man(root: &Path, to: &Path) -> Result<(), String> {
-    let errors = errors::Errors::read(root)?.man(&table::Table::read(root)?)?;
+    let errors = errors::Errors::read(root)?.man(&table::ApiTable::read(root)?)?;
     write_file(&to.join("man7/outboard-errors.7"), &errors)?;
     let pages = man::pages(root)?.into_iter().chain(shmem_man::pages(root)?);
     pages.into_iter().try_for_each(|(name, text)| write_file(&to.join("man3").join(name), &text))
 }
 
 fn spdx(root: &Path) -> Result<(), String> {
-    for file in Source::listed(root, |_| true)? {
+    for file in SourceFile::listed(root, |_| true)? {
         if spdx::is_missing(&file.path, &file.text) {
             write_file(&root.join(&file.path), &spdx::with_line(&file.path, &file.text))?;
         }
@@ -147,8 +147,9 @@ fn prose(root: &Path, word: &str) -> Result<(), String> {
 
 fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = tidy::check(root)?;
-    let unlicensed =
-        Source::listed(root, |_| true)?.into_iter().filter(|file| spdx::is_missing(&file.path, &file.text));
+    let unlicensed = SourceFile::listed(root, |_| true)?
+        .into_iter()
+        .filter(|file| spdx::is_missing(&file.path, &file.text));
     findings.extend(unlicensed.map(|file| {
         format!("{}: no line of the licence; run `cargo run -p outboard-xtask -- spdx`", file.path.display())
     }));

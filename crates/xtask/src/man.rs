@@ -4,14 +4,14 @@
 
 use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
 use crate::gen_shim::{is_bare, object};
-use crate::table::{self, Function, HANDLES, Param, Table};
+use crate::table::{self, ApiFunction, ApiTable, HANDLES, Param};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// `tables/man.toml`.
 #[derive(Deserialize)]
-struct Words {
+struct ManTable {
     parameters: BTreeMap<String, Meaning>,
     chapters: Vec<Chapter>,
 }
@@ -38,7 +38,7 @@ struct Chapter {
 struct Texts {
     /// The names of collective functions outside of chapter 6.
     collective: BTreeSet<String>,
-    /// The meaning of a function's parameters, where it differs from `Words::parameters`.
+    /// The meaning of a function's parameters, where it differs from `ManTable::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
     descriptions: BTreeMap<String, String>,
     /// Notes on what only Outboard does.
@@ -63,9 +63,9 @@ impl Texts {
 
 /// All pages: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
-    let table = Table::read(root)?;
+    let table = ApiTable::read(root)?;
     let bindings = Bindings::read(root)?;
-    let words: Words = table::toml(root, "man.toml")?;
+    let words: ManTable = table::toml(root, "man.toml")?;
     let known = |name: &str| table.function(name).is_some();
     for name in words.chapters.iter().flat_map(|chapter| chapter.functions.keys()) {
         if !known(&format!("MPI_{name}")) {
@@ -84,23 +84,25 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
             file,
             match plain {
                 Some(plain) => format!(".so man3/{plain}.3\n"),
-                None => Page { function, table: &table, bindings: &bindings, words: &words, texts: &texts }
-                    .text()?,
+                None => {
+                    ManPage { function, table: &table, bindings: &bindings, words: &words, texts: &texts }
+                        .text()?
+                }
             },
         ));
     }
     Ok(pages)
 }
 
-struct Page<'a> {
-    function: &'a Function,
-    table: &'a Table,
+struct ManPage<'a> {
+    function: &'a ApiFunction,
+    table: &'a ApiTable,
     bindings: &'a Bindings,
-    words: &'a Words,
+    words: &'a ManTable,
     texts: &'a Texts,
 }
 
-impl Page<'_> {
+impl ManPage<'_> {
     fn text(&self) -> Result<String, String> {
         let name = &self.function.name;
         let large = self.table.function(&format!("{name}_c"));
@@ -344,14 +346,14 @@ impl Page<'_> {
 }
 
 /// The type of a handle.
-struct Handle<'a>(&'a str);
+struct HandleType<'a>(&'a str);
 
-fn handle(param: &Param) -> Option<Handle<'_>> {
+fn handle(param: &Param) -> Option<HandleType<'_>> {
     let plain = param.r#type.trim_start_matches("const ").trim_end_matches(" *");
-    HANDLES.contains(&plain).then_some(Handle(plain))
+    HANDLES.contains(&plain).then_some(HandleType(plain))
 }
 
-impl Handle<'_> {
+impl HandleType<'_> {
     fn described(&self, way: &str, many: bool) -> String {
         let one = match (self.0, way) {
             ("MPI_Comm", "out") => "the new communicator",
@@ -392,7 +394,7 @@ impl Handle<'_> {
     }
 }
 
-fn prototype(function: &Function) -> String {
+fn prototype(function: &ApiFunction) -> String {
     let params = function.params.iter().map(|param| match param.r#type.as_str() {
         "..." => "...".to_owned(),
         kind if kind.ends_with('*') => format!("{kind}{}{}", param.name, param.array),

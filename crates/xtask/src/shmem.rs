@@ -41,7 +41,7 @@ fn void() -> String {
 }
 
 /// One function of the library.
-pub struct Function<'a> {
+pub struct ShmemFunction<'a> {
     pub family: &'a Family,
     pub name: String,
     /// The name of the function's type.
@@ -59,7 +59,7 @@ impl Api {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    pub fn of<'a>(&'a self, family: &'a Family) -> Result<Vec<Function<'a>>, String> {
+    pub fn of<'a>(&'a self, family: &'a Family) -> Result<Vec<ShmemFunction<'a>>, String> {
         let mut found = Vec::new();
         let names: Vec<&str> = match family.types.as_str() {
             "" => vec![""],
@@ -79,14 +79,14 @@ impl Api {
                 let whole = family.name.replace('@', kind);
                 let name = if has_ctx { whole.replacen("shmem_", "shmem_ctx_", 1) } else { whole };
                 if !has_ctx || family.ctx {
-                    found.push(Function { family, name, kind, ty, has_ctx });
+                    found.push(ShmemFunction { family, name, kind, ty, has_ctx });
                 }
             }
         }
         Ok(found)
     }
 
-    pub fn all(&self) -> Result<Vec<Function<'_>>, String> {
+    pub fn all(&self) -> Result<Vec<ShmemFunction<'_>>, String> {
         let each: Result<Vec<_>, _> = self.functions.iter().map(|family| self.of(family)).collect();
         Ok(each?.into_iter().flatten().collect())
     }
@@ -107,7 +107,7 @@ impl Family {
     }
 }
 
-impl Function<'_> {
+impl ShmemFunction<'_> {
     /// Types and names of the arguments in C.
     fn args(&self) -> Vec<(String, &str)> {
         let own = self.family.arguments().map(|(ty, name)| (self.in_c(ty), name));
@@ -297,7 +297,7 @@ pub fn header(api: &Api) -> Result<String, String> {
 
 /// The types among which a generic function chooses. No C type comes twice, since names such as int64_t are
 /// other names of some.
-fn rows(functions: &[Function], has_ctx: bool, by: usize) -> String {
+fn rows(functions: &[ShmemFunction], has_ctx: bool, by: usize) -> String {
     let (mut out, mut seen) = (String::new(), Vec::new());
     for function in functions.iter().filter(|function| function.has_ctx == has_ctx) {
         let (args, name) = (function.args(), &function.name);

@@ -3,7 +3,7 @@
 //! `tables/shmem_man.toml`. A page has the forms of all types; the pages of the typed names are links to it.
 
 use crate::man::escaped;
-use crate::shmem::{Api, Family, Function};
+use crate::shmem::{Api, Family, ShmemFunction};
 use crate::table;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// `tables/shmem_man.toml`.
 #[derive(Deserialize)]
-struct Words {
+struct ShmemManTable {
     parameters: BTreeMap<String, String>,
     pages: BTreeMap<String, String>,
     more: BTreeMap<String, String>,
@@ -25,8 +25,8 @@ fn page_of(family: &Family) -> String {
 /// All pages: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let api = Api::read(root)?;
-    let words: Words = table::toml(root, "shmem_man.toml")?;
-    let mut families: BTreeMap<String, Vec<Vec<Function>>> = BTreeMap::new();
+    let words: ShmemManTable = table::toml(root, "shmem_man.toml")?;
+    let mut families: BTreeMap<String, Vec<Vec<ShmemFunction>>> = BTreeMap::new();
     for family in &api.functions {
         families.entry(page_of(family)).or_default().push(api.of(family)?);
     }
@@ -46,7 +46,7 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(pages.into_iter().collect())
 }
 
-fn page(name: &str, rows: &[Vec<Function>], words: &Words) -> Result<String, String> {
+fn page(name: &str, rows: &[Vec<ShmemFunction>], words: &ShmemManTable) -> Result<String, String> {
     let summary = words.pages.get(name).ok_or_else(|| format!("tables/shmem_man.toml lacks {name}"))?;
     // The year is that of the specification, whose contents the page repeats.
     let mut text = format!(
@@ -87,7 +87,7 @@ fn page(name: &str, rows: &[Vec<Function>], words: &Words) -> Result<String, Str
 }
 
 /// The declaration of a row, with TYPE for a type and TYPENAME for its name, and the list of these types.
-fn synopsis(family: &Family, functions: &[Function]) -> String {
+fn synopsis(family: &Family, functions: &[ShmemFunction]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {
         let line = format!("{} {name}({ctx}{})", family.returns, family.args);

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// The whole API.
-pub struct Table {
+pub struct ApiTable {
     /// The functions in the order of the standard's index.
-    pub functions: Vec<Function>,
+    pub functions: Vec<ApiFunction>,
     /// The constants in alphabetical order.
     pub constants: Vec<Constant>,
     /// C typedefs.
@@ -42,7 +42,7 @@ impl Removed {
 
 /// One function of the C binding.
 #[derive(Deserialize)]
-pub struct Function {
+pub struct ApiFunction {
     /// The name, such as `MPI_Send`.
     pub name: String,
     /// The type of the result: `int`, `double`, or a type of MPI.
@@ -111,9 +111,9 @@ pub const HANDLES: [&str; 11] = [
 /// Second names of datatypes, for which the table has no type.
 const ALIASES: [&str; 2] = ["MPI_C_COMPLEX", "MPI_LONG_LONG_INT"];
 
-impl Table {
+impl ApiTable {
     /// Reads the tables of the repository at `root`.
-    pub fn read(root: &Path) -> Result<Table, String> {
+    pub fn read(root: &Path) -> Result<ApiTable, String> {
         let mut constants: Vec<Constant> = parse(root, "constants.json")?;
         for constant in &mut constants {
             if ALIASES.contains(&constant.name.as_str()) {
@@ -121,7 +121,7 @@ impl Table {
                 constant.is_alias = true;
             }
         }
-        Ok(Table {
+        Ok(ApiTable {
             functions: parse(root, "functions.json")?,
             constants,
             callbacks: parse(root, "callbacks.json")?,
@@ -135,7 +135,7 @@ impl Table {
     }
 
     /// The function with this name.
-    pub fn function(&self, name: &str) -> Option<&Function> {
+    pub fn function(&self, name: &str) -> Option<&ApiFunction> {
         self.functions.iter().find(|function| function.name == name)
     }
 }

@@ -5,7 +5,7 @@ use super::{Binding, Dummy};
 use crate::table::Param;
 
 /// How the shim converts an argument. Lengths are Rust expressions.
-pub enum Kind {
+pub enum ArgumentKind {
     /// C takes the value.
     Value,
     /// C takes the address.
@@ -90,7 +90,7 @@ pub enum Access {
 }
 
 /// The kind of the argument at position `at`.
-pub fn of(binding: &Binding, at: usize) -> Kind {
+pub fn of(binding: &Binding, at: usize) -> ArgumentKind {
     let pairs = binding.pairs();
     let (dummy, param) = pairs[at];
     let function = binding.function.name.as_str();
@@ -98,39 +98,45 @@ pub fn of(binding: &Binding, at: usize) -> Kind {
     if let Some(handle) = dummy.handle() {
         let handle = handle.to_owned();
         return match (scalar, param.r#type.ends_with('*')) {
-            (true, false) => Kind::Handle(handle),
-            (true, true) => Kind::HandleOut { handle, written: dummy.intent != "in" },
-            _ => Kind::Handles { handle, length: length(binding, dummy), written: dummy.intent != "in" },
+            (true, false) => ArgumentKind::Handle(handle),
+            (true, true) => ArgumentKind::HandleOut { handle, written: dummy.intent != "in" },
+            _ => ArgumentKind::Handles {
+                handle,
+                length: length(binding, dummy),
+                written: dummy.intent != "in",
+            },
         };
     }
     match (dummy.r#type.as_str(), dummy.name.as_str()) {
-        ("TYPE(*), DIMENSION(..)", _) => Kind::Buffer(access(binding, at)),
-        ("TYPE(MPI_Status)", _) => Kind::Status,
-        ("TYPE(C_PTR)", "buffer_addr") => Kind::Detached,
-        ("TYPE(C_PTR)", _) => Kind::Pointer,
+        ("TYPE(*), DIMENSION(..)", _) => ArgumentKind::Buffer(access(binding, at)),
+        ("TYPE(MPI_Status)", _) => ArgumentKind::Status,
+        ("TYPE(C_PTR)", "buffer_addr") => ArgumentKind::Detached,
+        ("TYPE(C_PTR)", _) => ArgumentKind::Pointer,
         ("LOGICAL", _) if !scalar => {
-            Kind::Logicals { length: length(binding, dummy), written: dummy.intent == "out" }
+            ArgumentKind::Logicals { length: length(binding, dummy), written: dummy.intent == "out" }
         }
-        ("LOGICAL", _) if dummy.intent == "out" => Kind::LogicalOut,
-        ("LOGICAL", _) => Kind::Logical,
+        ("LOGICAL", _) if dummy.intent == "out" => ArgumentKind::LogicalOut,
+        ("LOGICAL", _) => ArgumentKind::Logical,
         (text, name) if text.starts_with("CHARACTER") => match name {
-            "argv" => Kind::Texts { length: None },
-            "array_of_argv" => Kind::TextRows { length: "count".into() },
-            "array_of_commands" => Kind::Texts { length: Some("count".into()) },
-            _ if dummy.intent == "out" => Kind::TextOut,
-            _ => Kind::Text { trimmed: function.starts_with("MPI_Info_") },
+            "argv" => ArgumentKind::Texts { length: None },
+            "array_of_argv" => ArgumentKind::TextRows { length: "count".into() },
+            "array_of_commands" => ArgumentKind::Texts { length: Some("count".into()) },
+            _ if dummy.intent == "out" => ArgumentKind::TextOut,
+            _ => ArgumentKind::Text { trimmed: function.starts_with("MPI_Info_") },
         },
-        (procedure, name) if procedure.starts_with("PROCEDURE") => Kind::Callback(callback(procedure, name)),
-        (_, name) if name.ends_with("_keyval") && function.ends_with("_get_attr") => Kind::Key,
-        (_, "extra_state") => Kind::State,
-        (_, "attribute_val") if dummy.intent == "in" => Kind::Attribute,
-        (_, "attribute_val") => Kind::AttributeOut,
-        (_, "weights" | "sourceweights" | "destweights" | "array_of_errcodes") => Kind::Ignorable,
-        (_, "buflen" | "pset_len") => Kind::LengthInOut,
-        (_, "index") if dummy.intent == "out" && is_of_requests(function) => Kind::Index,
-        (_, "array_of_indices") => Kind::Indices { length: "outcount".into() },
-        _ if is_pointer(param) => Kind::Address,
-        _ => Kind::Value,
+        (procedure, name) if procedure.starts_with("PROCEDURE") => {
+            ArgumentKind::Callback(callback(procedure, name))
+        }
+        (_, name) if name.ends_with("_keyval") && function.ends_with("_get_attr") => ArgumentKind::Key,
+        (_, "extra_state") => ArgumentKind::State,
+        (_, "attribute_val") if dummy.intent == "in" => ArgumentKind::Attribute,
+        (_, "attribute_val") => ArgumentKind::AttributeOut,
+        (_, "weights" | "sourceweights" | "destweights" | "array_of_errcodes") => ArgumentKind::Ignorable,
+        (_, "buflen" | "pset_len") => ArgumentKind::LengthInOut,
+        (_, "index") if dummy.intent == "out" && is_of_requests(function) => ArgumentKind::Index,
+        (_, "array_of_indices") => ArgumentKind::Indices { length: "outcount".into() },
+        _ if is_pointer(param) => ArgumentKind::Address,
+        _ => ArgumentKind::Value,
     }
 }
 

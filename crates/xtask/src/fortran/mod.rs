@@ -12,7 +12,7 @@ mod kind;
 pub mod modules;
 pub mod shim;
 
-use crate::table::{Function, Param, Table};
+use crate::table::{ApiFunction, ApiTable, Param};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Form {
 /// A form, with the C function that does its work.
 pub struct Binding<'a> {
     pub form: &'a Form,
-    pub function: &'a Function,
+    pub function: &'a ApiFunction,
     /// Whether the form has large counts.
     pub large: bool,
 }
@@ -125,7 +125,7 @@ impl Bindings {
     }
 
     /// Every form with its C function, in alphabetical order.
-    pub fn all<'a>(&'a self, table: &'a Table) -> Vec<Binding<'a>> {
+    pub fn all<'a>(&'a self, table: &'a ApiTable) -> Vec<Binding<'a>> {
         let mut all = Vec::new();
         for (name, procedure) in &self.procedures {
             if BY_HAND.contains(&name.as_str()) {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::source::{Source, leading_name, read};
+use super::source::{SourceFile, leading_name, read};
 
 /// The most words of ARCHITECTURE.md: a quarter of an hour.
 const WORDS_MAX: usize = 3000;
@@ -16,7 +16,7 @@ const COLUMNS_MAX: usize = 120;
 pub fn check(
     root: &Path,
     layers: &BTreeMap<String, u32>,
-    sources: &[Source],
+    sources: &[SourceFile],
     findings: &mut Vec<String>,
 ) -> Result<(), String> {
     let text = read(&root.join("ARCHITECTURE.md"))?;
@@ -71,7 +71,7 @@ fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<
 
 /// Checks that each `name()` in backticks on a page is a function of this repository, and each `path.rs` a
 /// file.
-fn check_names(page: &str, text: &str, sources: &[Source], findings: &mut Vec<String>) {
+fn check_names(page: &str, text: &str, sources: &[SourceFile], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
     for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
         for rest in source.text.split("fn ").skip(1) {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn names_in_the_architecture_must_exist() {
-        let source = |path: &str, text: &str| Source::new(path, text.into());
+        let source = |path: &str, text: &str| SourceFile::new(path, text.into());
         let sources = [source("crates/executor/src/memory.rs", "pub fn reach(span: Span) {}")];
         let mut findings = Vec::new();
         check_names("A.md", "`memory::reach()` `executor/memory.rs` `MPI_X`", &sources, &mut findings);

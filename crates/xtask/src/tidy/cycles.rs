@@ -8,7 +8,7 @@
 
 use super::edges;
 use super::rust::Rust;
-use super::source::Source;
+use super::source::SourceFile;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// A folder that may have a ring.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Excuse {
+pub struct RingExcuse {
     folder: String,
     why: String,
 }
@@ -24,12 +24,12 @@ pub struct Excuse {
 /// A folder in which each subfolder uses only those that follow it in a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct FolderOrder {
     folder: String,
     order: Vec<String>,
 }
 
-impl Order {
+impl FolderOrder {
     /// Adds a finding for each subfolder that uses an earlier one, and for each that is missing in the folder
     /// or in the list.
     fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
@@ -62,9 +62,9 @@ const OWN: &str = "mod";
 pub fn check<'a>(
     workspace: &str,
     crates: impl Iterator<Item = &'a String>,
-    excuses: &[Excuse],
-    orders: &[Order],
-    sources: &[&Source],
+    excuses: &[RingExcuse],
+    orders: &[FolderOrder],
+    sources: &[&SourceFile],
     findings: &mut Vec<String>,
 ) {
     let mut needed = BTreeSet::new();
@@ -88,7 +88,7 @@ pub fn check<'a>(
             }
         }
     }
-    for Excuse { folder, why } in excuses {
+    for RingExcuse { folder, why } in excuses {
         if !needed.contains(folder) {
             findings.push(format!(
                 "{workspace}tables/layers.toml: {folder} has no ring of modules: take out its [[cycle]]"
@@ -102,16 +102,17 @@ pub fn check<'a>(
 
 /// The files of a crate, with those of others that it takes in as modules. Each is listed as the module that
 /// it is.
-fn files(crate_name: &str, sources: &[&Source]) -> Vec<File> {
-    let mut files: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
+fn files(crate_name: &str, sources: &[&SourceFile]) -> Vec<ModuleFile> {
+    let mut files: Vec<ModuleFile> =
+        sources.iter().filter_map(|source| ModuleFile::of(crate_name, source)).collect();
     // A file that is placed by `#[path]` may place others.
     for _ in 0..4 {
-        let placed: Vec<(PathBuf, Vec<String>)> = files.iter().flat_map(File::placed).collect();
+        let placed: Vec<(PathBuf, Vec<String>)> = files.iter().flat_map(ModuleFile::placed).collect();
         for (path, module) in placed {
             if let Some(file) = files.iter_mut().find(|file| file.source == path) {
                 file.module = module;
             } else if let Some(source) = sources.iter().find(|source| source.path == path) {
-                files.push(File::new(source, source.path.to_string_lossy().into_owned(), module));
+                files.push(ModuleFile::new(source, source.path.to_string_lossy().into_owned(), module));
             }
         }
     }
@@ -119,19 +120,19 @@ fn files(crate_name: &str, sources: &[&Source]) -> Vec<File> {
 }
 
 /// The files without those of tests.
-fn without_tests(files: Vec<File>) -> Vec<File> {
-    let tests: Vec<Vec<String>> = files.iter().flat_map(File::test_modules).collect();
-    let is_test = |file: &File| tests.iter().any(|test| file.module.starts_with(test));
+fn without_tests(files: Vec<ModuleFile>) -> Vec<ModuleFile> {
+    let tests: Vec<Vec<String>> = files.iter().flat_map(ModuleFile::test_modules).collect();
+    let is_test = |file: &ModuleFile| tests.iter().any(|test| file.module.starts_with(test));
     files.into_iter().filter(|file| !is_test(file)).collect()
 }
 
 /// The paths of the modules that contain modules; the path of the crate itself is empty.
-fn folders(files: &[File]) -> BTreeSet<Vec<String>> {
+fn folders(files: &[ModuleFile]) -> BTreeSet<Vec<String>> {
     files.iter().flat_map(|file| (0..file.module.len()).map(|depth| file.module[..depth].to_vec())).collect()
 }
 
 /// The modules of a folder that use each other.
-fn uses(folder: &[String], files: &[File]) -> Uses {
+fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
     let ours = || files.iter().filter(|file| file.module.starts_with(folder));
     let mut homes: BTreeMap<String, String> = BTreeMap::new();
     for file in ours() {
@@ -157,7 +158,7 @@ fn uses(folder: &[String], files: &[File]) -> Uses {
 }
 
 /// A file of the crate.
-struct File {
+struct ModuleFile {
     /// The path from the repository's root.
     source: PathBuf,
     /// The path from `src/` on, or from the repository's root for a file of another crate.
@@ -169,8 +170,8 @@ struct File {
     modules: Vec<(PathBuf, String)>,
 }
 
-impl File {
-    fn of(crate_name: &str, source: &Source) -> Option<File> {
+impl ModuleFile {
+    fn of(crate_name: &str, source: &SourceFile) -> Option<ModuleFile> {
         let path = source.place().strip_prefix(&format!("crates/{crate_name}/src/"))?;
         let mut module: Vec<String> = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
         if module[0] == "bin" {
@@ -180,12 +181,12 @@ impl File {
         if last == Some("mod") || matches!(path, "lib.rs" | "main.rs") {
             module.pop();
         }
-        Some(File::new(source, path.to_owned(), module))
+        Some(ModuleFile::new(source, path.to_owned(), module))
     }
 
-    fn new(source: &Source, path: String, module: Vec<String>) -> File {
+    fn new(source: &SourceFile, path: String, module: Vec<String>) -> ModuleFile {
         let rust = Rust::read(&source.text);
-        File { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
+        ModuleFile { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
     }
 
     /// The files that the file places by `#[path]`, with the paths of their modules.
@@ -414,16 +415,16 @@ mod tests {
         found_but(&[], files)
     }
 
-    fn found_but(excuses: &[Excuse], files: &[(&str, &str)]) -> Vec<String> {
+    fn found_but(excuses: &[RingExcuse], files: &[(&str, &str)]) -> Vec<String> {
         let source = |(path, text): &(&str, &str)| {
             let path = match path.strip_prefix("../../") {
                 Some(elsewhere) => format!("crates/{elsewhere}"),
                 None => format!("crates/leaf/src/{path}"),
             };
-            Source::new(path, (*text).into())
+            SourceFile::new(path, (*text).into())
         };
-        let sources: Vec<Source> = files.iter().map(source).collect();
-        let sources: Vec<&Source> = sources.iter().collect();
+        let sources: Vec<SourceFile> = files.iter().map(source).collect();
+        let sources: Vec<&SourceFile> = sources.iter().collect();
         let mut findings = Vec::new();
         check("", [String::from("leaf")].iter(), excuses, &[], &sources, &mut findings);
         findings
@@ -474,12 +475,12 @@ mod tests {
             ("own.rs", ""),
         ];
         let source =
-            |(path, text): &(&str, &str)| Source::new(format!("crates/leaf/src/{path}"), (*text).into());
-        let sources: Vec<Source> = files.iter().map(source).collect();
-        let sources: Vec<&Source> = sources.iter().collect();
+            |(path, text): &(&str, &str)| SourceFile::new(format!("crates/leaf/src/{path}"), (*text).into());
+        let sources: Vec<SourceFile> = files.iter().map(source).collect();
+        let sources: Vec<&SourceFile> = sources.iter().collect();
         let found = |order: &[&str]| {
             let order = order.iter().map(|name| (*name).to_owned()).collect();
-            let orders = [Order { folder: "crates/leaf/src".into(), order }];
+            let orders = [FolderOrder { folder: "crates/leaf/src".into(), order }];
             let mut findings = Vec::new();
             check("", [String::from("leaf")].iter(), &[], &orders, &sources, &mut findings);
             findings
@@ -509,7 +510,7 @@ mod tests {
         assert_eq!(found(&own).len(), 1);
         let way = [lib, files[1], ("a/x.rs", "use super::y; use super::super::b;"), ("a/y.rs", ""), files[4]];
         assert!(found(&way).is_empty(), "{:?}", found(&way));
-        let excuse = |why: &str| [Excuse { folder: "crates/leaf/src/a".into(), why: why.into() }];
+        let excuse = |why: &str| [RingExcuse { folder: "crates/leaf/src/a".into(), why: why.into() }];
         assert!(found_but(&excuse("a"), &files).is_empty());
         assert_eq!(found_but(&excuse(""), &files).len(), 1, "without a reason");
         assert_eq!(found_but(&excuse("a"), &way).len(), 1, "needed no more");

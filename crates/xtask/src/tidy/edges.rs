@@ -3,7 +3,7 @@
 //! `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
 
 use super::rust::Rust;
-use super::source::Source;
+use super::source::SourceFile;
 use std::path::{Component, Path, PathBuf};
 
 /// The ways in which a Rust file takes in another.
@@ -16,7 +16,7 @@ pub struct Edge {
 }
 
 /// The files that a source takes in, except those of its tests.
-pub fn of_source(source: &Source) -> Vec<Edge> {
+pub fn of_source(source: &SourceFile) -> Vec<Edge> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
     let raw: Vec<&str> = source.text.lines().collect();
@@ -44,7 +44,7 @@ pub fn of_source(source: &Source) -> Vec<Edge> {
 
 /// The files that a source declares as modules by `#[path]`, with the names of the modules. Those of tests
 /// are included.
-pub fn modules(source: &Source) -> Vec<(PathBuf, String)> {
+pub fn modules(source: &SourceFile) -> Vec<(PathBuf, String)> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
     let lines: Vec<(&str, &str)> = source.text.lines().zip(rust.code.iter().map(String::as_str)).collect();
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn files(path: &str, text: &str) -> Vec<String> {
-        let edges = of_source(&Source::new(path, text.into()));
+        let edges = of_source(&SourceFile::new(path, text.into()));
         edges.iter().map(|edge| format!("{} {}", edge.place, edge.file.display())).collect()
     }
 

@@ -15,13 +15,13 @@ mod sizes;
 pub mod source;
 
 use serde::Deserialize;
-use source::{Source, WORKSPACES, leading_name, read};
+use source::{SourceFile, WORKSPACES, leading_name, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Checks the repository at `root`. It is tidy if there is no finding.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
-    let sources = Source::all(root)?;
+    let sources = SourceFile::all(root)?;
     let mut findings = Vec::new();
     for workspace in WORKSPACES {
         check_workspace(root, workspace, &sources, &mut findings)?;
@@ -48,7 +48,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
 
 /// What `prose` lists: findings in crates that `tables/names.toml` does not check yet, and long sentences.
 pub fn prose(root: &Path) -> Result<Vec<String>, String> {
-    let sources = Source::all(root)?;
+    let sources = SourceFile::all(root)?;
     let sizes: sizes::Sizes = table(root, "sizes.toml")?;
     let names: names::Names = table(root, "names.toml")?;
     let written = sizes.written(&sources);
@@ -59,8 +59,8 @@ pub fn prose(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// The pages of prose in the repository.
-fn pages(root: &Path) -> Result<Vec<Source>, String> {
-    Source::listed(root, |path| path.ends_with(".md"))
+fn pages(root: &Path) -> Result<Vec<SourceFile>, String> {
+    SourceFile::listed(root, |path| path.ends_with(".md"))
 }
 
 /// A table of `tables/` that is one value.
@@ -72,12 +72,12 @@ fn table<T: serde::de::DeserializeOwned>(root: &Path, name: &str) -> Result<T, S
 fn check_workspace(
     root: &Path,
     workspace: &'static str,
-    sources: &[Source],
+    sources: &[SourceFile],
     findings: &mut Vec<String>,
 ) -> Result<(), String> {
     let folder = root.join(workspace);
     let layers = Layers::read(&folder, workspace)?;
-    let sources: Vec<&Source> = sources.iter().filter(|source| source.workspace == workspace).collect();
+    let sources: Vec<&SourceFile> = sources.iter().filter(|source| source.workspace == workspace).collect();
     layers.check_table(findings);
     for (crate_name, rules) in &layers.crates {
         let manifest = folder.join("crates").join(crate_name).join("Cargo.toml");
@@ -122,10 +122,10 @@ struct Layers {
     crates: BTreeMap<String, Rules>,
     /// The folders that may have a ring of modules.
     #[serde(default)]
-    cycle: Vec<cycles::Excuse>,
+    cycle: Vec<cycles::RingExcuse>,
     /// The folders whose subfolders have an order.
     #[serde(default)]
-    order: Vec<cycles::Order>,
+    order: Vec<cycles::FolderOrder>,
 }
 
 #[derive(Deserialize)]
@@ -204,7 +204,7 @@ impl Layers {
         crate_name: &str,
         rules: &Rules,
         manifest: &str,
-        sources: &[&Source],
+        sources: &[&SourceFile],
         findings: &mut Vec<String>,
     ) -> Result<(), String> {
         let manifest = toml::from_str(manifest).map_err(|e| format!("manifest of {crate_name}: {e}"))?;
@@ -241,7 +241,7 @@ impl Layers {
     }
 }
 
-fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String>) {
+fn check_known_crate(layers: &Layers, source: &SourceFile, findings: &mut Vec<String>) {
     if let Some(crate_name) = source.crate_name()
         && !layers.crates.contains_key(crate_name)
     {
@@ -254,8 +254,13 @@ fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String
 }
 
 /// Checks that a crate that may not use `unsafe` forbids it in its library and in each of its programs.
-fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[&Source], findings: &mut Vec<String>) {
-    let is_root = |source: &&&Source| {
+fn check_forbids_unsafe(
+    crate_name: &str,
+    rules: &Rules,
+    sources: &[&SourceFile],
+    findings: &mut Vec<String>,
+) {
+    let is_root = |source: &&&SourceFile| {
         let path = source.place();
         source.crate_name() == Some(crate_name)
             && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("/src/bin/"))
@@ -271,7 +276,7 @@ fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[&Source], fi
     }
 }
 
-fn check_environment(layers: &Layers, source: &Source, findings: &mut Vec<String>) {
+fn check_environment(layers: &Layers, source: &SourceFile, findings: &mut Vec<String>) {
     let Some(rules) = source.crate_name().and_then(|crate_name| layers.crates.get(crate_name)) else {
         return;
     };
@@ -289,7 +294,7 @@ fn check_environment(layers: &Layers, source: &Source, findings: &mut Vec<String
 }
 
 /// Finds words for unfinished work. They are written in two pieces, so that this file does not contain them.
-fn check_words(source: &Source, findings: &mut Vec<String>) {
+fn check_words(source: &SourceFile, findings: &mut Vec<String>) {
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -305,15 +310,17 @@ fn check_words(source: &Source, findings: &mut Vec<String>) {
 }
 
 /// Finds counters that no code counts, which would stay 0.
-fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
-    let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
-    let counts = |source: &&Source| source.crate_name().is_some() && !is_table(source) && !is_viewer(source);
+fn check_counters(sources: &[SourceFile], findings: &mut Vec<String>) {
+    let is_table = |source: &&SourceFile| source.path.ends_with("telemetry/src/counter.rs");
+    let counts =
+        |source: &&SourceFile| source.crate_name().is_some() && !is_table(source) && !is_viewer(source);
     let named =
         |line: &str, name: &str| line.split("Counter::").skip(1).any(|rest| leading_name(rest) == name);
-    for (number, line) in sources.iter().filter(is_table).flat_map(Source::lines) {
+    for (number, line) in sources.iter().filter(is_table).flat_map(SourceFile::lines) {
         let name = leading_name(line.trim_start());
         let is_row = line.ends_with("\";") && line.trim_start()[name.len()..].starts_with(" \"");
-        if is_row && !sources.iter().filter(counts).flat_map(Source::lines).any(|(_, line)| named(line, name))
+        if is_row
+            && !sources.iter().filter(counts).flat_map(SourceFile::lines).any(|(_, line)| named(line, name))
         {
             findings.push(format!("crates/telemetry/src/counter.rs:{number}: nothing counts {name}"));
         }
@@ -321,7 +328,7 @@ fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
 }
 
 /// Whether the file only shows counters.
-fn is_viewer(source: &Source) -> bool {
+fn is_viewer(source: &SourceFile) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
 }
 
@@ -337,8 +344,8 @@ mod tests {
         sys = { layer = 0, uses = [], unsafe = true }
     "#;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source::new(path, text.into())
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile::new(path, text.into())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::rust::Rust;
 use super::sizes::is_qualifier;
-use super::source::{Source, leading_name};
+use super::source::{SourceFile, leading_name};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct Names {
     /// The number of crates in which a type's name may stand without a reason.
     crates_max: usize,
     #[serde(default)]
-    pending: Pending,
+    pending: PendingCrates,
     /// Names that may stand in more crates, each with the reason.
     types: BTreeMap<String, String>,
 }
@@ -25,7 +25,7 @@ pub struct Names {
 /// The folders of the crates that are not checked yet, such as `crates/abi`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Pending {
+struct PendingCrates {
     #[serde(default)]
     comments: BTreeSet<String>,
     #[serde(default)]
@@ -37,7 +37,7 @@ type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
     /// The findings about types, without the crates that are pending, and about the table itself.
-    pub fn check(&self, sources: &[&Source], findings: &mut Vec<String>) {
+    pub fn check(&self, sources: &[&SourceFile], findings: &mut Vec<String>) {
         let all = homes(sources);
         let is_checked = |folder: &String| !self.pending.types.contains(folder);
         self.check_types(&only(&all, is_checked), findings);
@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// The findings about types that `check` leaves out.
-    pub fn pending(&self, sources: &[&Source]) -> Vec<String> {
+    pub fn pending(&self, sources: &[&SourceFile]) -> Vec<String> {
         let mut findings = Vec::new();
         self.check_types(&homes(sources), &mut findings);
         findings
@@ -71,7 +71,7 @@ impl Names {
     }
 
     /// A row needs a reason and a name that stands in too many crates; a pending crate must exist.
-    fn check_table(&self, all: &Homes, sources: &[&Source], findings: &mut Vec<String>) {
+    fn check_table(&self, all: &Homes, sources: &[&SourceFile], findings: &mut Vec<String>) {
         for (name, why) in &self.types {
             if all.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
                 findings.push(format!(
@@ -93,7 +93,7 @@ impl Names {
 }
 
 /// The folder of the crate that a Rust file belongs to, from the repository's root, with the crate's tests.
-pub fn folder(source: &Source) -> Option<String> {
+pub fn folder(source: &SourceFile) -> Option<String> {
     let mut parts = source.place().split('/');
     let is_crate = parts.next() == Some("crates") && source.path.extension().is_some_and(|end| end == "rs");
     is_crate.then(|| parts.next().map(|name| format!("{}crates/{name}", source.workspace)))?
@@ -105,7 +105,7 @@ fn only(homes: &Homes, is_checked: impl Fn(&String) -> bool) -> Homes {
     homes.iter().map(|(name, folders)| (name.clone(), checked(folders))).collect()
 }
 
-fn homes(sources: &[&Source]) -> Homes {
+fn homes(sources: &[&SourceFile]) -> Homes {
     let mut homes = Homes::new();
     for source in sources.iter().filter(|source| source.crate_name().is_some()) {
         let Some(folder) = folder(source) else { continue };
@@ -147,8 +147,8 @@ mod tests {
         toml::from_str(&format!("crates_max = 1\n{table}")).unwrap()
     }
 
-    fn sources() -> Vec<Source> {
-        let of = |path: &str| Source::new(path, "pub(crate) struct Kind<T>(T);\n".into());
+    fn sources() -> Vec<SourceFile> {
+        let of = |path: &str| SourceFile::new(path, "pub(crate) struct Kind<T>(T);\n".into());
         vec![of("crates/a/src/lib.rs"), of("monitor/crates/a/src/lib.rs"), of("crates/c/tests/t.rs")]
     }
 

@@ -5,7 +5,7 @@
 
 use super::names::{Names, folder};
 use super::rust::Rust;
-use super::source::Source;
+use super::source::SourceFile;
 
 /// The words with which no doc comment begins.
 const FIRST_WORDS: [&str; 11] =
@@ -18,16 +18,16 @@ const SENTENCE_WORDS_MAX: usize = 40;
 const ABBREVIATIONS: [&str; 5] = ["e.g.", "i.e.", "vs.", "cf.", "etc."];
 
 /// The findings about doc comments, without the crates that are pending.
-pub fn check_comments(names: &Names, sources: &[&Source], findings: &mut Vec<String>) {
+pub fn check_comments(names: &Names, sources: &[&SourceFile], findings: &mut Vec<String>) {
     findings.extend(openings(sources, |folder| !names.has_pending_comments(folder)));
 }
 
 /// The findings about doc comments of the crates that are pending.
-pub fn pending_comments(names: &Names, sources: &[&Source]) -> Vec<String> {
+pub fn pending_comments(names: &Names, sources: &[&SourceFile]) -> Vec<String> {
     openings(sources, |folder| names.has_pending_comments(folder))
 }
 
-fn openings(sources: &[&Source], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+fn openings(sources: &[&SourceFile], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut findings = Vec::new();
     for source in sources.iter().filter(|source| folder(source).is_some_and(|folder| is_wanted(&folder))) {
         let rust = Rust::read(&source.text);
@@ -61,7 +61,7 @@ fn opening(text: &str) -> Option<&'static str> {
 }
 
 /// One finding for each line of prose that is too wide and could be broken.
-pub fn check_width(page: &Source, findings: &mut Vec<String>) {
+pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     for (number, line) in prose_lines(&page.text).filter(|(_, line)| !line.starts_with('|')) {
         let columns = line.chars().count();
         let fitting: String = line.chars().take(COLUMNS_MAX + 1).collect();
@@ -72,7 +72,7 @@ pub fn check_width(page: &Source, findings: &mut Vec<String>) {
 }
 
 /// One line for each sentence of a page that has too many words.
-pub fn long_sentences(page: &Source) -> Vec<String> {
+pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     let mut long = Vec::new();
     for words in paragraphs(&page.text) {
         for sentence in words.split_inclusive(|(_, word)| ends_sentence(word)) {
@@ -138,7 +138,7 @@ mod tests {
     fn comments(pending: &str, text: &str) -> (Vec<String>, Vec<String>) {
         let table = format!("crates_max = 1\n[pending]\ncomments = [{pending}]\n[types]\n");
         let names: Names = toml::from_str(&table).unwrap();
-        let source = Source::new("crates/a/src/lib.rs", text.into());
+        let source = SourceFile::new("crates/a/src/lib.rs", text.into());
         let sources = [&source];
         let mut findings = Vec::new();
         check_comments(&names, &sources, &mut findings);
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(comments("", text).0, Vec::<String>::new());
     }
 
-    fn page(text: &str) -> Source {
-        Source::new("docs/a.md", text.into())
+    fn page(text: &str) -> SourceFile {
+        SourceFile::new("docs/a.md", text.into())
     }
 
     #[test]

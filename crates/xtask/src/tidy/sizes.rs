@@ -4,7 +4,7 @@
 //! Generated files are not checked. Tests have the same bounds as other code.
 
 use super::rust::Rust;
-use super::source::Source;
+use super::source::SourceFile;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ struct Exception {
 }
 
 impl Sizes {
-    pub fn check(&self, sources: &[Source], findings: &mut Vec<String>) {
+    pub fn check(&self, sources: &[SourceFile], findings: &mut Vec<String>) {
         let mut used = BTreeSet::new();
         for source in sources {
             let path = source.path.to_string_lossy().into_owned();
@@ -63,8 +63,8 @@ impl Sizes {
     }
 
     /// The files that are not generated.
-    pub fn written<'a>(&self, sources: &'a [Source]) -> Vec<&'a Source> {
-        let is_generated = |source: &&Source| self.generated.contains(&*source.path.to_string_lossy());
+    pub fn written<'a>(&self, sources: &'a [SourceFile]) -> Vec<&'a SourceFile> {
+        let is_generated = |source: &&SourceFile| self.generated.contains(&*source.path.to_string_lossy());
         sources.iter().filter(|source| !is_generated(source)).collect()
     }
 
@@ -164,7 +164,7 @@ mod tests {
     fn found(table: &str, path: &str, text: &str) -> Vec<String> {
         let sizes: Sizes = toml::from_str(table).unwrap();
         let mut findings = Vec::new();
-        sizes.check(&[Source::new(path, text.into())], &mut findings);
+        sizes.check(&[SourceFile::new(path, text.into())], &mut findings);
         findings
     }
 

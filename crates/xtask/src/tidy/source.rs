@@ -9,32 +9,32 @@ use std::process::Command;
 pub const WORKSPACES: [&str; 2] = ["", "monitor/"];
 
 /// One file that git knows, with its path from the repository's root.
-pub struct Source {
+pub struct SourceFile {
     pub path: PathBuf,
     pub text: String,
     /// The workspace to which the file belongs.
     pub workspace: &'static str,
 }
 
-impl Source {
-    pub fn new(path: impl Into<PathBuf>, text: String) -> Source {
+impl SourceFile {
+    pub fn new(path: impl Into<PathBuf>, text: String) -> SourceFile {
         let path = path.into();
         let belongs = |workspace: &&str| !workspace.is_empty() && path.starts_with(workspace);
         let workspace = WORKSPACES.into_iter().find(belongs).unwrap_or_default();
-        Source { path, text, workspace }
+        SourceFile { path, text, workspace }
     }
 
-    pub fn all(root: &Path) -> Result<Vec<Source>, String> {
+    pub fn all(root: &Path) -> Result<Vec<SourceFile>, String> {
         let wanted = |path: &str| {
             ["rs", "c", "h", "py", "sh"].iter().any(|end| path.ends_with(&format!(".{end}")))
                 || path.starts_with("tools/")
                 || path == "Makefile"
         };
-        Source::listed(root, wanted)
+        SourceFile::listed(root, wanted)
     }
 
     /// The files of text whose path satisfies `wanted`.
-    pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Source>, String> {
+    pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
@@ -45,7 +45,7 @@ impl Source {
         for path in listing.lines().filter(|path| wanted(path)) {
             // A deleted file may still be in the index, and a picture is not text.
             if let Ok(text) = fs::read_to_string(root.join(path)) {
-                sources.push(Source::new(path, text));
+                sources.push(SourceFile::new(path, text));
             }
         }
         Ok(sources)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::Fabric as Config;
+use crate::config::FabricConfig;
 use crate::fabric::counters::{Counters, Sweep};
 use crate::fabric::discover::{Fabric, discover};
 use crate::fabric::exchange::Exchange;
@@ -20,7 +20,7 @@ use crate::time::{now_ms, seconds};
 const RETRY: Duration = Duration::from_secs(10);
 
 pub struct Collector {
-    config: Config,
+    config: FabricConfig,
     live: Arc<Live>,
     writer: Writer,
     /// The result of the first attempt to open the port.
@@ -31,7 +31,7 @@ impl Collector {
     /// Makes the collector and opens the port. The port must be opened before other threads read
     /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself at the first file of it, and
     /// dies if two threads do so at once.
-    pub fn new(config: Config, live: Arc<Live>, writer: Writer) -> Collector {
+    pub fn new(config: FabricConfig, live: Arc<Live>, writer: Writer) -> Collector {
         let opened = Some(open(&config));
         Collector { config, live, writer, opened }
     }
@@ -148,7 +148,7 @@ impl Collector {
     }
 }
 
-fn open(config: &Config) -> Result<umad::Port, String> {
+fn open(config: &FabricConfig) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 

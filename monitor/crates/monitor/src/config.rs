@@ -15,13 +15,13 @@ use crate::issuer::Issuer;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct MonitorConfig {
     /// The address at which the page is served.
     pub listen: SocketAddr,
     /// The path below which a proxy serves the page, such as `/monitor`.
     pub base_path: String,
     /// Certificate and key. Without them the page is served in plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFiles>,
     /// Certificates from an authority, in place of `tls`.
     pub acme: Option<Acme>,
     /// The proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
@@ -30,21 +30,21 @@ pub struct Config {
     pub connections_each: usize,
     /// The folder for everything that the monitor stores.
     pub data: PathBuf,
-    pub fabric: Fabric,
-    pub store: Store,
-    pub jobs: Jobs,
-    pub agent: Agent,
+    pub fabric: FabricConfig,
+    pub store: StoreConfig,
+    pub jobs: JobsConfig,
+    pub agent: AgentConfig,
     /// A directory of accounts, besides those that are stored here.
     pub ldap: Option<Directory>,
     pub oidc: Option<Issuer>,
     /// The channels that get alerts, by name.
     pub notify: Vec<Notify>,
-    pub mail: Mail,
+    pub mail: MailConfig,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tls {
+pub struct TlsFiles {
     /// PEM files: the certificate with its chain, and its key.
     pub certificate: PathBuf,
     pub key: PathBuf,
@@ -65,7 +65,7 @@ pub struct Notify {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Mail {
+pub struct MailConfig {
     pub from: String,
     /// The server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail goes
     /// through `sendmail`.
@@ -73,16 +73,16 @@ pub struct Mail {
     pub sendmail: PathBuf,
 }
 
-impl Default for Mail {
-    fn default() -> Mail {
+impl Default for MailConfig {
+    fn default() -> MailConfig {
         let sendmail = PathBuf::from("/usr/sbin/sendmail");
-        Mail { from: "outboard-monitor@localhost".into(), smtp: None, sendmail }
+        MailConfig { from: "outboard-monitor@localhost".into(), smtp: None, sendmail }
     }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Fabric {
+pub struct FabricConfig {
     /// The adapter, such as `mlx5_0`. Without it the first adapter with an active port is used.
     pub device: Option<String>,
     /// The number of the port; 0 is the first active port.
@@ -98,7 +98,7 @@ pub struct Fabric {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Store {
+pub struct StoreConfig {
     /// The URL of a ClickHouse server, such as `http://db.site:8123`. Without it the store is chDB in the
     /// data folder.
     pub url: Option<String>,
@@ -134,16 +134,16 @@ impl Default for Keep {
     }
 }
 
-impl Default for Store {
-    fn default() -> Store {
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
         let (url, user, key_file, venv, spool) = (None, None, None, None, None);
-        Store { url, user, key_file, venv, spool, spool_mb: 1024, answer_s: 30, keep: Keep::default() }
+        StoreConfig { url, user, key_file, venv, spool, spool_mb: 1024, answer_s: 30, keep: Keep::default() }
     }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Jobs {
+pub struct JobsConfig {
     pub interval_s: u64,
     /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. Without it no MPIJobs are
     /// shown.
@@ -174,7 +174,7 @@ pub struct Slurmrestd {
 /// What a host reports of itself, and the collector that gets the report.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Agent {
+pub struct AgentConfig {
     /// The collector's URL, such as `http://head.site:8270`.
     pub to: Option<String>,
     /// A file with this host's key.
@@ -188,15 +188,15 @@ pub struct Agent {
     pub trusted: Option<PathBuf>,
 }
 
-impl Default for Agent {
-    fn default() -> Agent {
-        Agent { to: None, key_file: None, interval_s: 10, skip: Vec::new(), host: None, trusted: None }
+impl Default for AgentConfig {
+    fn default() -> AgentConfig {
+        AgentConfig { to: None, key_file: None, interval_s: 10, skip: Vec::new(), host: None, trusted: None }
     }
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for MonitorConfig {
+    fn default() -> MonitorConfig {
+        MonitorConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 8270)),
             base_path: String::new(),
             tls: None,
@@ -204,21 +204,21 @@ impl Default for Config {
             proxies: Vec::new(),
             connections_each: 64,
             data: PathBuf::from("/var/lib/outboard-monitor"),
-            fabric: Fabric::default(),
-            store: Store::default(),
-            jobs: Jobs::default(),
-            agent: Agent::default(),
+            fabric: FabricConfig::default(),
+            store: StoreConfig::default(),
+            jobs: JobsConfig::default(),
+            agent: AgentConfig::default(),
             ldap: None,
             oidc: None,
             notify: Vec::new(),
-            mail: Mail::default(),
+            mail: MailConfig::default(),
         }
     }
 }
 
-impl Default for Fabric {
-    fn default() -> Fabric {
-        Fabric {
+impl Default for FabricConfig {
+    fn default() -> FabricConfig {
+        FabricConfig {
             device: None,
             port: 0,
             discover_s: 60,
@@ -230,21 +230,27 @@ impl Default for Fabric {
     }
 }
 
-impl Default for Jobs {
-    fn default() -> Jobs {
-        Jobs { interval_s: 5, kubeconfig: None, slurmrestd: None, accounting: true, private_hosts: false }
+impl Default for JobsConfig {
+    fn default() -> JobsConfig {
+        JobsConfig {
+            interval_s: 5,
+            kubeconfig: None,
+            slurmrestd: None,
+            accounting: true,
+            private_hosts: false,
+        }
     }
 }
 
-impl Config {
-    pub fn read(path: &Path) -> Result<Config, String> {
+impl MonitorConfig {
+    pub fn read(path: &Path) -> Result<MonitorConfig, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        Config::parse(&text).map_err(named)
+        MonitorConfig::parse(&text).map_err(named)
     }
 
-    fn parse(text: &str) -> Result<Config, String> {
-        let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+    fn parse(text: &str) -> Result<MonitorConfig, String> {
+        let config: MonitorConfig = toml::from_str(text).map_err(|error| error.to_string())?;
         let times = [
             ("fabric.discover_s", config.fabric.discover_s),
             ("fabric.sweep_s", config.fabric.sweep_s),
@@ -287,7 +293,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl MonitorConfig {
     /// Checks that the files and programs that the configuration names exist and are what they must be. An
     /// error has a line for each that is not.
     pub fn check_places(&self) -> Result<(), String> {
@@ -383,7 +389,7 @@ fn is_program(name: &str) -> bool {
         || !name.contains('/') && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-impl Fabric {
+impl FabricConfig {
     pub fn skipped(&self) -> Result<std::collections::BTreeSet<u64>, String> {
         let guid = |text: &String| {
             u64::from_str_radix(text.trim_start_matches("0x"), 16)
@@ -406,7 +412,7 @@ mod tests {
             "[fabric]\nmap = {map:?}\n[store]\nurl = 'db:8123'\nkey_file = '/nowhere/key'\n[tls]\ncertificate = '/nowhere/c'\n\
              key = '/nowhere/k'\n[[notify]]\nname = 'ops'\nwebhook = 'chat.site'\ncommand = ['/nowhere/page']\n"
         );
-        let why = Config::parse(&text).unwrap().check_places().unwrap_err();
+        let why = MonitorConfig::parse(&text).unwrap().check_places().unwrap_err();
         for word in [
             "fabric.map: line 2",
             "store.url",
@@ -418,13 +424,13 @@ mod tests {
             assert!(why.contains(word), "{word}: {why}");
         }
         assert_eq!(why.lines().count(), 6, "{why}");
-        assert_eq!(Config::default().check_places(), Ok(()));
+        assert_eq!(MonitorConfig::default().check_places(), Ok(()));
         assert!(is_program("sh") && is_program("/bin/sh") && !is_program("no-such-program"));
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(Config::parse("[fabric]\nsweep_s = 1\nskip = ['0x1f', '20']").is_ok());
+        assert!(MonitorConfig::parse("[fabric]\nsweep_s = 1\nskip = ['0x1f', '20']").is_ok());
         let wrong = [
             ("[fabric]\nsweep_s = 0", "fabric.sweep_s"),
             ("[fabric]\nskip = ['leaf']", "\"leaf\""),
@@ -445,7 +451,7 @@ mod tests {
             ("[jobs.slurmrestd]\nurl = 'http://head:6820'", "version"),
         ];
         for (text, name) in wrong {
-            let error = Config::parse(text).unwrap_err();
+            let error = MonitorConfig::parse(text).unwrap_err();
             assert!(error.contains(name), "{text}: {error}");
         }
     }

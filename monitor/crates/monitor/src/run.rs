@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::acme::Asking;
 use crate::agent::{self, Agent, Sources};
 use crate::alerts::{self, Deliver, Delivered, Links, Watcher};
-use crate::config::Config;
+use crate::config::MonitorConfig;
 use crate::control::Control;
 use crate::live::Live;
 use crate::people::{Elsewhere, Listed, People, Role, THIS_HOST, Who};
@@ -108,8 +108,8 @@ fn carry_out(arguments: MonitorArguments) -> Result<(), String> {
         return Ok(());
     }
     let mut config = match &arguments.config {
-        Some(file) => Config::read(file)?,
-        None => Config { data: own_folder(), ..Config::default() },
+        Some(file) => MonitorConfig::read(file)?,
+        None => MonitorConfig { data: own_folder(), ..MonitorConfig::default() },
     };
     config.data = arguments.data.unwrap_or(config.data);
     config.listen = arguments.listen.unwrap_or(config.listen);
@@ -168,7 +168,7 @@ fn password_of(name: &str) -> Result<String, String> {
     Ok(line.trim_end_matches(['\n', '\r']).into())
 }
 
-fn people(config: &Config) -> Result<People, String> {
+fn people(config: &MonitorConfig) -> Result<People, String> {
     People::open(&config.data, Arc::new(Control::open(&config.data)?))
 }
 
@@ -178,7 +178,7 @@ fn own_folder() -> PathBuf {
         Some(home) if !rustix::process::getuid().is_root() => {
             Path::new(&home).join(".local/state/outboard-monitor")
         }
-        _ => Config::default().data,
+        _ => MonitorConfig::default().data,
     }
 }
 
@@ -223,7 +223,7 @@ const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
 /// Updates the accounts of the directory and the issuer, in a thread of its own. One that is no longer
 /// configured has no people.
-fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
+fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     if config.oidc.is_none() {
         people.refresh(Elsewhere::Issuer, |_| Ok(None))?;
     }
@@ -243,7 +243,7 @@ fn follow(people: &Arc<People>, config: &Config) -> Result<(), String> {
 }
 
 /// The source of certificates, and the work that requests them. Both are None if the page is in plain HTTP.
-fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
+fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
         (Some(tls), _) => {
             tls::Files::open(&tls.certificate, &tls.key).map(|files| (Some(Tls::Files(files)), None))
@@ -258,7 +258,7 @@ fn tls(config: &Config) -> Result<(Option<Tls>, Option<Asking>), String> {
 }
 
 /// Prints the address of the page; the first time with the key.
-fn print_page(config: &Config, address: std::net::SocketAddr, is_first: bool, key: &str) {
+fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
     if is_first {
@@ -270,7 +270,7 @@ fn print_page(config: &Config, address: std::net::SocketAddr, is_first: bool, ke
 
 /// Starts the threads that watch for alerts and deliver them; the page shows their state.
 fn start_alerts(
-    config: &Config,
+    config: &MonitorConfig,
     control: &Arc<Control>,
     live: &Arc<Live>,
     writer: &Writer,
@@ -303,7 +303,7 @@ fn measure(store: Arc<Store>) {
 }
 
 /// Starts all parts and serves until a signal ends the program.
-fn serve(config: &Config) -> Result<(), String> {
+fn serve(config: &MonitorConfig) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
     let (tls, asking) = tls(config)?;

@@ -14,19 +14,19 @@ use sha2::Sha256;
 use ureq::tls::TlsConfig;
 
 use super::{Report, Sources, own_name};
-use crate::config::Agent as Config;
+use crate::config::AgentConfig;
 use crate::http::trusted;
 
 pub struct Agent {
     to: String,
     key: String,
     host: String,
-    config: Config,
+    config: AgentConfig,
     http: ureq::Agent,
 }
 
 impl Agent {
-    pub fn of(config: &Config) -> Result<Agent, String> {
+    pub fn of(config: &AgentConfig) -> Result<Agent, String> {
         let host = config.host.clone().unwrap_or_else(own_name);
         let to =
             config.to.as_ref().ok_or("[agent] to: the collector's address is needed, as http://head:8270")?;
@@ -84,7 +84,7 @@ impl Agent {
 }
 
 /// Prints the report of this host for people.
-pub fn print(config: &Config) -> Result<String, String> {
+pub fn print(config: &AgentConfig) -> Result<String, String> {
     let mut sources = Sources::start(&config.skip);
     let host = config.host.clone().unwrap_or_else(own_name);
     // Most sources count from some start, so the figures are the difference between two reports.
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let why = |config: &Config| Agent::of(config).err().unwrap();
-        let mut config = Config::default();
+        let why = |config: &AgentConfig| Agent::of(config).err().unwrap();
+        let mut config = AgentConfig::default();
         assert!(why(&config).contains("[agent] to"));
         config.to = Some("http://head:8270".into());
         assert!(why(&config).contains("agent-key"));

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::command::output_of;
-use crate::config::{Mail, Notify};
+use crate::config::{MailConfig, Notify};
 use crate::control::Control;
 use crate::time::now_ms;
 
@@ -39,7 +39,7 @@ pub struct Delivered {
 pub struct Deliver {
     pub control: Arc<Control>,
     pub channels: Vec<Notify>,
-    pub mail: Mail,
+    pub mail: MailConfig,
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let control = Arc::new(Control::open(folder.path()).unwrap());
         let ops = Notify { name: "ops".into(), command: vec!["/bin/false".into()], ..Notify::default() };
         let (channels, delivered) = (vec![ops], Arc::default());
-        let deliver = Deliver { control: control.clone(), channels, mail: Mail::default(), delivered };
+        let deliver = Deliver { control: control.clone(), channels, mail: MailConfig::default(), delivered };
         control.with(|db| enqueue(db, "ops", &vec![json!({}); EVENTS_MAX + 3], now_ms() as i64)).unwrap();
         let state = || {
             let sql = "SELECT tries, due, body FROM messages";

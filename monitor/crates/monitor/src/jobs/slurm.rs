@@ -52,7 +52,7 @@ pub struct JobEnd {
 }
 
 impl Slurm {
-    pub fn of(config: &config::Jobs) -> Slurm {
+    pub fn of(config: &config::JobsConfig) -> Slurm {
         Slurm { rest: config.slurmrestd.clone().map(Rest::of), has_accounting: config.accounting }
     }
 

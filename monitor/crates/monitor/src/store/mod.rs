@@ -17,7 +17,7 @@ use serde_json::Value;
 pub use chdb::WHEELS;
 pub use writer::{Writer, Written};
 
-use crate::config::Config;
+use crate::config::MonitorConfig;
 
 /// The oldest ClickHouse that was tried (as chDB).
 const OLDEST: (u32, u32) = (24, 8);
@@ -56,7 +56,7 @@ const OF_ROWS: [u32; 18] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 128, 130
 
 impl Store {
     /// Opens the store, starts chDB if no server is named, and brings the tables up to date.
-    pub fn open(config: &Config) -> Result<Store, String> {
+    pub fn open(config: &MonitorConfig) -> Result<Store, String> {
         let place = match &config.store.url {
             Some(url) => {
                 let key = match &config.store.key_file {
