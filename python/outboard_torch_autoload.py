@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `import torch` runs of outboard_torch, by the entry point in the group `torch.backends`: it makes the backend known, and loads nothing of it. MPI
-starts with the first group, or with `import outboard_torch`. TORCH_DEVICE_BACKEND_AUTOLOAD=0 is torch's way to leave it out."""
+"""The part of outboard_torch that `import torch` runs, by the entry point in the group `torch.backends`. It registers the backend
+without loading it. MPI starts with the first group, or with `import outboard_torch`. Torch leaves this part out if
+TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set."""
 import functools
 import os
 
@@ -13,7 +14,7 @@ def is_launched():
 
 
 def register():
-    """Makes the backend known to torch.distributed, where there is one."""
+    """Registers the backend with torch.distributed, if this torch has torch.distributed."""
     if not dist.is_available() or "outboard" in dist.Backend.backend_list:
         return
     dist.Backend.register_backend("outboard", _create, extended_api=True, devices=["cpu"])
@@ -27,7 +28,8 @@ def _create(options, unused):
 
 
 def _with_environment(handler):
-    """`env://` is read before the backend is made. Where MPI's launcher has set none of it, the import does."""
+    """`env://` is read before the backend is made. If MPI's launcher has set no variable of it, the import sets
+    them."""
     @functools.wraps(handler)
     def handle(url, *arguments, **named):
         if "MASTER_PORT" not in os.environ and is_launched():

@@ -16,9 +16,10 @@ if not (tree / "lib/liboutboard_dl.so").exists():
 version, torch, libraries = "0.1.0", os.environ.get("OUTBOARD_TORCH"), str(tree / "lib")
 requires, headers = ["torch>=2.11,<2.16"], []
 if torch:
-    # The wheel of Outboard lays its libraries into the same environment: into lib, above python3.N/site-packages/outboard_torch.
+    # The wheel of Outboard puts its libraries into the same environment: into lib, above python3.N/site-packages/outboard_torch.
     requires, libraries = [f"torch=={torch}.*", f"outboard=={version}"], "$ORIGIN/../../.."
-    # In front of those of the torch that runs this. Its libraries, which have the same names, are only named by the linker.
+    # These come before the headers of the torch that runs this script. The libraries have the same names in both, and the
+    # linker only records their names.
     headers = [f"{os.environ['OUTBOARD_TORCH_HEADERS']}/{folder}" for folder in ("", "torch/csrc/api/include")]
 
 setup(

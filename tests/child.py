@@ -4,8 +4,8 @@ import os, signal, subprocess, time
 
 
 def run(command, environment, timeout, cwd=None):
-    """One run: (exit code, or None if it had to be stopped; output; seconds). The output of an mpirun that had to be stopped
-    ends with its deadlock report."""
+    """Runs a program. Returns its exit code (None if it had to be stopped), its output, and the seconds. The output of an
+    mpirun that had to be stopped ends with its deadlock report."""
     start = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace", env={**os.environ, **environment}, cwd=cwd, start_new_session=True,
@@ -17,7 +17,7 @@ def run(command, environment, timeout, cwd=None):
         if os.path.basename(command[0]) in ("mpirun", "mpiexec"):
             os.kill(child.pid, signal.SIGUSR1)
             time.sleep(2)
-        # SIGTERM first: the launcher itself must end everything that it started; that is tested here.
+        # SIGTERM comes first: the launcher itself must end every process that it started, which is tested here.
         os.killpg(child.pid, signal.SIGTERM)
         try:
             output, _ = child.communicate(timeout=5)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "x86_64-unknown-linux-gnu"
-# Reports that ThreadSanitizer suppresses: it takes one file.
+# The file with the reports that ThreadSanitizer suppresses; it takes only one file.
 SUPPRESSIONS = ROOT / "target/thread/thread.supp"
 OPTIONS = {
-    # Not every thread of a fuzzed program ends, and valgrind checks what a program leaves allocated.
+    # Not every thread of a fuzzed program ends. valgrind checks what a program leaves allocated.
     "address": {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=0:allocator_may_return_null=1"},
     "thread": {"TSAN_OPTIONS": f"halt_on_error=0:exitcode=66:history_size=4:suppressions={SUPPRESSIONS}"},
 }
 
 
 class Tree:
-    """An installed tree, with what its programs need to be compiled and run."""
+    """An installed tree, with everything that its programs need to be compiled and run."""
 
     def __init__(self, root, flags, environment):
         self.root, self.flags, self.environment = root, flags, environment
@@ -35,7 +35,7 @@ def cargo():
 
 
 def install(*components):
-    """Makes sure that the nightly toolchain and its components are there."""
+    """Installs the nightly toolchain and its components if they are missing."""
     found = subprocess.run(["rustup", "component", "list", "--toolchain", "nightly", "--installed"], env=cargo(), text=True,
                            capture_output=True)
     missing = [c for c in components if c not in found.stdout]
@@ -45,8 +45,8 @@ def install(*components):
 
 
 def build(sanitizer, suppressions=""):
-    """A copy of build/ whose libraries are instrumented; its programs are those of build/, which is there. `suppressions`: what ThreadSanitizer
-    shall not report besides the lines of thread.supp."""
+    """Makes a copy of build/ with instrumented libraries; its programs are those of build/, which must exist. `suppressions` are
+    reports that ThreadSanitizer suppresses besides those of thread.supp."""
     install(*(["rust-src"] if sanitizer == "thread" else []))
     target = ROOT / "target" / sanitizer
     environment = {**cargo(), "RUSTFLAGS": f"-Zsanitizer={sanitizer} -Cdebuginfo=1", "CARGO_TARGET_DIR": str(target),
@@ -57,13 +57,14 @@ def build(sanitizer, suppressions=""):
     tree = target / "build"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "build", tree, symlinks=True, dirs_exist_ok=True)
-    # The libraries leave the runtime's symbols open, which the C compiler's runtime in the program fills: both instrument alike.
+    # The libraries leave the symbols of the sanitizer's runtime undefined, and the C compiler's runtime in the program defines
+    # them: both compilers instrument alike.
     for made, name in [("libmpi_abi.so", "libmpi_abi.so.1"), ("libmpi.so", "libmpi.so.12")]:
         shutil.copy(target / HOST / "release" / made, tree / "lib" / name)
     flags = [f"-fsanitize={sanitizer}"]
     if sanitizer == "thread":
-        # Said to the linker, the object goes unnoticed where nothing is linked, and past libtool. -E: its names are exported even where
-        # a library is linked that does not ask for them, as MPICH's own is.
+        # An object that is given to the linker is ignored where nothing is linked, and libtool does not see it. With -E its names
+        # are exported even if a library is linked that does not ask for them, as MPICH's own is.
         subprocess.run(["cc", "-O1", *flags, "-c", "-o", target / "thread.o", ROOT / "tests/thread.c"], check=True)
         SUPPRESSIONS.write_text((ROOT / "tests/thread.supp").read_text() + suppressions)
         flags += ["-fno-builtin", f"-Wl,{target}/thread.o", "-Wl,-E"]

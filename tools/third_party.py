@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Members of a workspace that are not shipped.
 TOOLS = {"outboard-xtask"}
 TEXTS = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)", re.IGNORECASE)
-# Where Debian's packages have the texts.
+# The place of the texts in Debian's packages.
 PLACE = {"library": "/usr/share/doc/outboard/THIRD-PARTY.gz", "monitor": "/usr/share/doc/outboard-monitor/THIRD-PARTY.gz"}
-# What a package of this licence that brings no text is taken to say.
+# The text for a package that has this licence and brings no text.
 MIT = """Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
 "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
 distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
@@ -31,7 +31,7 @@ SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 
 @dataclass(frozen=True)
 class Package:
-    """A package that is linked or bundled; `is_ours`: a member of a workspace of this repository."""
+    """A package that is linked or bundled. `is_ours` says that it is a member of a workspace of this repository."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ class Package:
 
 
 def crates(manifest):
-    """Those that are linked into what the workspace of this manifest ships."""
+    """The crates that are linked into what the workspace of this manifest ships."""
     host = re.search("host: (.*)", subprocess.run(["rustc", "-vV"], stdout=subprocess.PIPE, text=True, check=True).stdout)[1]
     asked = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host, "--manifest-path", manifest]
     metadata = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)
@@ -70,14 +70,14 @@ def crates(manifest):
 
 
 def libfabric():
-    """The one that tools/libfabric has built."""
+    """The libfabric that tools/libfabric has built."""
     for text in (ROOT / ".cache/libfabric").glob("libfabric-*/COPYING"):
         folder = text.parent
         yield Package("generic", "libfabric", folder.name.split("-")[1], "BSD-2-Clause OR GPL-2.0-only", "Intel Corporation, Cisco Systems, Inc., and others", folder, False)
 
 
 def scripts(page):
-    """Those that are bundled into the monitor's page; none where npm has not fetched them."""
+    """The packages that are bundled into the monitor's page; empty if npm has not fetched them."""
     for place, package in json.loads((page / "package-lock.json").read_text())["packages"].items():
         folder = page / place
         if place and not package.get("dev") and not package.get("peer") and folder.exists():
@@ -85,7 +85,8 @@ def scripts(page):
 
 
 def shipped(part):
-    """All that is in the library with its programs, or in the monitor; ours, too. In order."""
+    """All parts of the library with its programs, or of the monitor, in order. Parts of this repository are
+    included."""
     if part == "library":
         found = [*crates(ROOT / "Cargo.toml"), *libfabric()]
     else:

@@ -28,7 +28,7 @@ EVERY = 10
 
 
 class Kind:
-    """How one of them saves, how the last save ends, and what is closed at the end."""
+    """One kind of checkpoint: how it saves, how the last save ends, and what is closed at the end."""
 
     def __init__(self, folder):
         self.folder, self.count, self.last = folder, 0, None
@@ -68,7 +68,7 @@ class StockAsync(Kind):
 
     def save(self, state):
         if self.last is not None:
-            # It allows one at a time.
+            # This kind allows one save at a time.
             self.last.result()
         self.last = dcp.async_save(state, checkpoint_id=self.path(), process_group=self.group, async_checkpointer_type=self.type)
 
@@ -95,9 +95,9 @@ KINDS = {"no checkpoint": Kind, "torch.save at rank 0": TorchSave, "dcp.save": S
 
 
 def example():
-    """The models of the example."""
+    """Imports the example, for its models."""
     path = pathlib.Path(__file__).resolve().parents[2] / "examples/training/train.py"
-    # It imports what lies beside it.
+    # The example imports the files beside it.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("train", path)
     module = importlib.util.module_from_spec(spec)
@@ -137,7 +137,7 @@ def main():
         for name, kind in kinds.items():
             dist.barrier()
             began, saving = time.perf_counter(), 0.0
-            # The save comes in the middle of its steps.
+            # The save comes in the middle of the steps.
             for number in range(EVERY):
                 step()
                 if number == EVERY // 2:
@@ -149,7 +149,7 @@ def main():
             kind.end()
             took = torch.tensor([saving, (time.perf_counter() - began) / EVERY, steps / EVERY]) * 1000
             dist.all_reduce(took, dist.ReduceOp.MAX)
-            # The first time files, processes and plans are new.
+            # In the first turn files, processes and plans are new.
             if turn:
                 seen[name].append(took.tolist())
     if rank == 0:

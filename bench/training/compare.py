@@ -26,7 +26,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 
 def measure(name, run, repeats, rounds=3 if quick else 5):
-    """`run(group)` once is what is timed."""
+    """The median time of `run(group)`."""
     if chosen.names and not any(part in name for part in chosen.names):
         return
     times = {backend: [] for backend in GROUPS}

@@ -59,7 +59,7 @@ for _ in range(8):
 if dist.get_rank() == 0:
     print(f"{len(whose)} ranks on {len(set(whose))} nodes; milliseconds a step")
     for name, rounds in times.items():
-        # The first round is the one in which DDP makes its buckets anew.
+        # In the first round DDP makes its buckets anew.
         print(f"{name:40} {statistics.median(rounds[1:]):8.1f}", flush=True)
 dist.barrier()
 dist.destroy_process_group()

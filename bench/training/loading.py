@@ -24,7 +24,7 @@ os.sched_setaffinity(0, {FIRST})
 
 
 class Ready(data.Dataset):
-    """Samples that are there: what is timed is how they come."""
+    """Samples that exist already: the test times how they are delivered."""
 
     def __init__(self, count, shape):
         self.count, self.sample = count, torch.rand(shape)
@@ -37,7 +37,7 @@ class Ready(data.Dataset):
 
 
 class Augmented(Ready):
-    """Moved and mirrored, as ResNet's pictures are."""
+    """Samples that are moved and mirrored, as ResNet's pictures are."""
 
     def __getitem__(self, index):
         padded = torch.nn.functional.pad(self.sample, (4, 4, 4, 4))
@@ -54,7 +54,7 @@ KINDS = {"outboard": functools.partial(DataLoader, cores=set(OTHERS)),
 
 
 def epoch(loader, computes):
-    """Milliseconds per batch: all, the trainer's processor, its waits."""
+    """Milliseconds per batch: the whole time, the trainer's processor time, and its waits."""
     batches = iter(loader)
     next(batches)
     began, used, waited, count = time.perf_counter(), time.process_time(), 0.0, 0
@@ -84,7 +84,7 @@ for name, dataset, batch, computes in (
     for turn in range(6):
         for kind, loader in loaders.items():
             figures = epoch(loader, computes)
-            # The first time memory and processes are new.
+            # In the first turn memory and processes are new.
             if turn:
                 seen[kind].append(figures)
     for at, what in enumerate(("time", "trainer's processor", "waits")):

@@ -45,7 +45,7 @@ def step(net, optimizer, inputs):
 
 
 def union(spans):
-    """Spans that do not touch, in order."""
+    """The union of the spans, as spans that do not overlap, in order."""
     merged = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -60,7 +60,8 @@ def shared(one, other):
 
 
 def looked_at(backend, parts):
-    """Milliseconds of a profiled step in which all-reduces were under way, and in which also something was computed."""
+    """The milliseconds of a profiled step in which all-reduces were under way, and those of them in which the rank also
+    computed."""
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         step(*parts)
     spans = {"moves": [], "computes": []}

@@ -34,8 +34,8 @@ FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 class Block(nn.Module):
-    """Two convolutions and what goes around them. Where the shape changes, the way around pads with zeros (He et al. 2015, section 4.2), or is
-    a convolution (section 4.1)."""
+    """Two convolutions and the shortcut around them. Where the shape changes, the shortcut pads with zeros (He et al. 2015,
+    section 4.2) or is a convolution (section 4.1)."""
 
     def __init__(self, inputs, outputs, stride, is_padded):
         super().__init__()
@@ -55,7 +55,7 @@ class Block(nn.Module):
 
 
 def resnet(stem, width, depths, is_padded):
-    """`depths`: the blocks of each stage; a stage is twice as wide as the one before."""
+    """Makes a ResNet. `depths` are the blocks of each stage; a stage is twice as wide as the one before."""
     blocks = [Block(width << max(stage - (not i), 0), width << stage, 2 if stage and not i else 1, is_padded)
               for stage, depth in enumerate(depths) for i in range(depth)]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width << len(depths) - 1, 10))
@@ -104,8 +104,8 @@ def pictures(folder):
 
 
 class Pictures(data.Dataset):
-    """A sample is asked for by its number and a seed, which moves and mirrors the picture (He et al. 2015, section 4.2); None leaves it as it
-    is. So a sample does not depend on the process that makes it."""
+    """Pictures, each addressed by a number and a seed. The seed moves and mirrors the picture (He et al. 2015, section 4.2); None
+    leaves it as it is. So a sample does not depend on the process that makes it."""
 
     def __init__(self, pictures, labels):
         self.pictures, self.labels = pictures, labels
@@ -121,7 +121,7 @@ class Pictures(data.Dataset):
 
 
 class Windows(data.Dataset):
-    """Pieces of a text, and each one's next byte."""
+    """Pieces of a text, each with the byte that follows."""
 
     def __init__(self, text, length=128):
         self.text, self.length = text, length
@@ -135,8 +135,8 @@ class Windows(data.Dataset):
 
 
 class Draws:
-    """The batches of a rank after step `begin`: for each sample its number and a seed. A step's draws depend on nothing before it, so a run
-    that goes on draws what it would have drawn."""
+    """The batches of a rank after step `begin`: for each sample its number and a seed. The draws of a step depend on no earlier
+    step, so a run that continues draws what it would have drawn."""
 
     def __init__(self, length, batch, rank, begin, end):
         self.length, self.batch, self.rank, self.steps = length, batch, rank, range(begin + 1, end + 1)
@@ -177,7 +177,7 @@ def evaluate(net, held_out):
 
 
 def validator(name, folder):
-    """For `Validation`: runs in a process of its own."""
+    """The function for `Validation`, which runs in a process of its own."""
     net, _, held_out, _, _ = task(name, folder)
     state = {"model": net.state_dict()}
 
@@ -208,7 +208,7 @@ def options():
 
 
 class Clock:
-    """Seconds by what they went to."""
+    """Counts seconds by what they were spent on."""
 
     def __init__(self):
         self.spent = dict.fromkeys(("data", "saving", "validation"), 0.0)
@@ -226,7 +226,7 @@ class Training:
         torch.manual_seed(1)
         model, self.learned, self.held_out, batch, self.source = task(chosen.model, chosen.data)
         self.batch = chosen.batch or batch
-        # The small models' gradients would all go into the first bucket of the usual 25 MB.
+        # With the usual 25 MB all gradients of the small models would go into the first bucket.
         self.net = DistributedDataParallel(model, bucket_cap_mb=25 if chosen.model == "resnet34" else 1)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
         self.clock, self.validated, self.begin, self.saves, self.validation = Clock(), [], 0, None, None
@@ -256,7 +256,7 @@ class Training:
             yield batch
 
     def after(self, step):
-        """What comes each `--every` steps."""
+        """The work that follows each `--every` steps."""
         with self.clock("saving"):
             self.saves.save(self.state(), step)
         if self.chosen.validate == "inline":

@@ -30,34 +30,36 @@ from outboard_training import store
 
 __all__ = ["Failed", "Validation"]
 
-# Seconds from one look into the folder to the next.
+# Seconds between two looks into the folder.
 LOOK = 0.1
 
 
 class Failed(RuntimeError):
-    """The function raised an error, or its process has died. The training is as it was."""
+    """The function raised an error, or its process has died. The training is unaffected."""
 
 
 class Validation:
     """A process that validates checkpoints. One rank of the job makes it."""
 
     def __init__(self, folder, validator, *arguments, cores=None):
-        """`validator(*arguments)` returns a state dict and a function of the step. `cores`: where the process may run."""
+        """`validator(*arguments)` returns a state dict and a function of the step. `cores` are the cores on which the
+        process may run."""
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
         self._process = context.Process(target=_validate, args=(there, os.fspath(folder), cores, validator, arguments))
         self._process.start()
         there.close()
-        # A program that ends without `close` waits for no result.
+        # A program that ends without `close` does not wait for a result.
         atexit.register(self._process.terminate)
 
     def results(self):
-        """The (step, result) that have come since the last call. Does not wait. Errors (Failed): a result is an error."""
+        """The pairs (step, result) since the last call, without waiting. Raises Failed if a result is an error."""
         while self._here is not None and self._here.poll():
             yield from self._next()
 
     def close(self):
-        """Waits for the newest checkpoint's result, and ends the process. Returns the (step, result) that `results` has not given."""
+        """Waits for the newest checkpoint's result and ends the process. Returns the pairs (step, result) that `results` has not
+        returned."""
         if self._here is None:
             return []
         with contextlib.suppress(BrokenPipeError):
@@ -68,7 +70,7 @@ class Validation:
         return left
 
     def _next(self):
-        """What comes next: one result, or none at the end."""
+        """The next result, or None at the end."""
         try:
             step, result, error = self._here.recv()
         except (EOFError, ConnectionResetError):
@@ -87,7 +89,7 @@ def _validate(trainer, folder, cores, validator, arguments):
     if cores:
         os.sched_setaffinity(0, cores)
     from torch.distributed import checkpoint as dcp
-    # It says that this process is alone, which is meant.
+    # The warning says that this process is alone, which is intended.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
     folder, last, is_closing = pathlib.Path(folder), None, False
     state, check = validator(*arguments)
@@ -99,7 +101,7 @@ def _validate(trainer, folder, cores, validator, arguments):
                 result, error = check(step), None
             except Exception as problem:  # noqa: BLE001  (the trainer hears of it)
                 if not (folder / f"step-{step}").exists():
-                    # It was removed meanwhile: there is a newer one.
+                    # The checkpoint was removed meanwhile, so there is a newer one.
                     continue
                 result, error = None, "".join(traceback.format_exception(problem))
             last = step
@@ -109,7 +111,7 @@ def _validate(trainer, folder, cores, validator, arguments):
                 return
         elif is_closing:
             return
-        # The end of the trainer reads as its word.
+        # The end of the trainer counts as its order to end.
         elif trainer.poll(LOOK):
             try:
                 trainer.recv()

@@ -82,7 +82,8 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, script, seconds=180):
-        """Until a script's value is true; gives it back. While a page loads there may be nothing to ask."""
+        """Waits until the value of a script is true, and returns the value. A page that is loading may have nothing to
+        ask yet."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             value = self.run(f"(() => {{ try {{ const value = {script}; return value instanceof Node ? true : value; }} catch {{ return null; }} }})()")
@@ -102,7 +103,7 @@ class Browser:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             pass
-        # Its helpers, which may still write into the profile.
+        # Chromium's helpers may still write into the profile.
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -57,7 +57,8 @@ member: uid={member},ou=people,dc=site
 """
 
 class Directory:
-    """Runs until it is closed. `section` is the monitor's configuration of it, `env` what the monitor needs to trust it."""
+    """A directory that runs until it is closed. `section` is its section in the monitor's configuration. `env` is what the
+    monitor needs to trust it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="outboard-directory-"))
@@ -84,7 +85,7 @@ class Directory:
             raise RuntimeError(f"{words[0]}: {done.stdout}{done.stderr}")
 
     def certificates(self):
-        """One of an authority, and one of the server that it has signed."""
+        """The certificate of an authority, and that of the server, which the authority has signed."""
         at = lambda name: str(self.folder / name)
         self.call("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority", "-keyout", at("ca.key"), "-out", at("ca.pem"))
         self.call("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", at("server.key"), "-out", at("server.csr"))

@@ -21,7 +21,7 @@ def missing():
 
 
 def tree(spines, leaves, hosts):
-    """A fat tree with one link from each leaf to each spine, in ibsim's form; the first node holds opensm."""
+    """A fat tree with one link from each leaf to each spine, in ibsim's form. The first node runs opensm."""
     text = []
     for leaf in range(leaves):
         for host in range(hosts):
@@ -38,14 +38,14 @@ def tree(spines, leaves, hosts):
 
 
 class Fabric:
-    """Runs until it is closed. `env` is what a program needs to be in it."""
+    """A simulated fabric that runs until it is closed. `env` is what a program needs to be part of it."""
 
     def __init__(self, text):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="outboard-fabric-"))
         net = self.folder / "net"
         net.write_text(text)
         nodes = text.count('Hca ') + text.count("Switch ")
-        # Every simulator has a socket of its own: the default name is one for the whole machine.
+        # Every simulator has a socket of its own, because the default name is the same for the whole machine.
         self.env = os.environ | {"IBSIM_SOCKNAME": f"outboard-{os.getpid()}-{self.folder.name}", "LD_PRELOAD": PRELOAD}
         plain = {name: value for name, value in self.env.items() if name != "LD_PRELOAD"}
         limits = ["-N", str(nodes + 16), "-S", str(nodes + 16), "-P", str(64 * (nodes + 16))]
@@ -64,7 +64,7 @@ class Fabric:
         self.thread = threading.Thread(target=self.drive, daemon=True)
 
     def wait_up(self, seconds=60):
-        """Until opensm has brought the subnet up."""
+        """Waits until opensm has brought the subnet up."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if "SUBNET UP" in (self.folder / "ibsim.log").read_text() + self.read("opensm.log"):
@@ -80,13 +80,13 @@ class Fabric:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def say(self, command):
-        """A command for ibsim's console."""
+        """Sends a command to ibsim's console."""
         with self.lock:
             self.ibsim.stdin.write(command + "\n")
             self.ibsim.stdin.flush()
 
     def load(self, node, port, peer, peer_port, bytes_per_second):
-        """Lets data flow from a port to its peer, until told otherwise."""
+        """Lets data flow from a port to its peer until the load is changed."""
         self.loads[node, port, peer, peer_port] = bytes_per_second
 
     def count(self, node, port, name, value):
@@ -107,12 +107,12 @@ class Fabric:
             last = now
 
     def clients(self):
-        """How many programs have begun to attach themselves: each binds a socket of its own."""
+        """The number of programs that have begun to attach themselves: each binds a socket of its own."""
         return pathlib.Path("/proc/net/unix").read_text().count(f"@{self.env['IBSIM_SOCKNAME']}:ctl") - 1
 
     @contextlib.contextmanager
     def slow(self):
-        """While it lasts the next program waits for a second until it is attached."""
+        """Makes the next program wait for a second until it is attached."""
         before, is_over = self.clients(), threading.Event()
 
         def resume():

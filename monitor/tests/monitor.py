@@ -15,12 +15,12 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTBOARD = ROOT / "build/bin/outboard"
-# chDB's environment is made once for all tests.
+# The environment of chDB is made once for all tests.
 VENV = ROOT / ".cache/monitor-venv"
 
 
 def until(what, check, seconds=90):
-    """Waits for a state that must come; how long it takes is the machine's business."""
+    """Waits for a state that must come, however long the machine takes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = check()
@@ -31,7 +31,8 @@ def until(what, check, seconds=90):
 
 
 def authority(folder):
-    """An authority of certificates, and one of them for 127.0.0.1: the files of the authority, the certificate and its key."""
+    """Makes an authority of certificates and a certificate for 127.0.0.1. Returns the files of the authority, the certificate
+    and its key."""
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     openssl = lambda *words: subprocess.run(["openssl", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site", "-keyout", "authority-key.pem", "-out", "authority.pem")
@@ -52,7 +53,7 @@ class Monitor:
         self.start(seconds)
 
     def start(self, seconds=300):
-        # The simulator's library lays files of its own into the folder where a program starts.
+        # The simulator's library writes files of its own into the folder in which a program starts.
         self.process = subprocess.Popen([OUTBOARD, "monitor", "--config", self.file], env=self.env, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=self.folder)
         signal.signal(signal.SIGALRM, lambda *_: self.process.kill())
@@ -73,7 +74,7 @@ class Monitor:
         return (self.folder / "errors").read_text()
 
     def store(self):
-        """The process of chDB, if it runs. A thread or a child may end while it is looked for."""
+        """The process of chDB, if it runs. A thread or a child may end during the search."""
         found = []
         for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
@@ -81,12 +82,12 @@ class Monitor:
         return found[0] if found else None
 
     def task(self, *words, text=""):
-        """One of the monitor's other tasks, as `add-account`."""
+        """Runs one of the monitor's other tasks, such as `add-account`."""
         done = subprocess.run([OUTBOARD, "monitor", "--config", self.file, *words], cwd=self.folder, env=self.env, input=text, text=True, capture_output=True)
         return done.returncode, done.stdout + done.stderr
 
     def ask(self, path, method="GET", body=None, cookie=None, **headers):
-        """Status, headers and body of a request."""
+        """Sends a request. Returns status, headers and body of the answer."""
         place = urllib.parse.urlsplit(self.address)
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -123,7 +124,7 @@ class Monitor:
             try:
                 self.stop()
             except subprocess.TimeoutExpired:
-                # The simulator's library joins a thread of its own at exit, which was seen to wait for good.
+                # The simulator's library waits for a thread of its own at exit, and was seen to wait for ever.
                 self.process.kill()
                 self.process.wait()
         self.errors.close()

@@ -19,7 +19,7 @@ from . import _backend
 
 __all__ = ["node", "rank", "size"]
 
-# Of MPI_COMM_WORLD; node: the lowest rank of this process's node.
+# Rank and size in MPI_COMM_WORLD. `node` is the lowest rank of this process's node.
 node, rank, size = _backend.node, _backend.rank, _backend.size
 _store = _finalizer = None
 
@@ -27,34 +27,35 @@ _store = _finalizer = None
 def _create(options, _unused):
     global _finalizer
     if _finalizer is None:
-        # A process of multiprocessing ends without atexit.
+        # A process of multiprocessing ends without running atexit's functions.
         _finalizer = multiprocessing.util.Finalize(None, _finalize_child, exitpriority=0)
     return _backend.create(options.store, options.group_rank, options.group_size, options.group_id, options.timeout.total_seconds())
 
 
 def _set_environment():
-    """What torchrun would have set. The store is served by this process, on a port that the system chose, if it is rank 0."""
+    """Sets the variables that torchrun would have set. Rank 0 serves the store, on a port that the system chooses."""
     global _store
     name = ""
     if _backend.rank() == 0:
         _store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
-        # A job on one host needs no name that others resolve.
+        # In a job on one host no other host must resolve the name.
         local = os.environ.get("MPI_LOCALNRANKS") == str(_backend.size())
         host = os.environ.get("MASTER_ADDR") or ("127.0.0.1" if local else socket.gethostname())
         name = f"{host} {_store.port}"
     host, port = _backend.share(name).split()
     local = next((os.environ[key] for key in ("MPI_LOCALRANKID", "SLURM_LOCALID") if key in os.environ), str(_backend.rank()))
     os.environ.update(RANK=str(_backend.rank()), WORLD_SIZE=str(_backend.size()), LOCAL_RANK=local, MASTER_ADDR=host, MASTER_PORT=port,
-                      # The store is there already, as torchrun's agent has it: all ranks are its clients.
+                      # The store exists already, as under torchrun's agent, so all ranks are its clients.
                       TORCHELASTIC_USE_AGENT_STORE="True")
 
 
-# What follows is C's: it ends MPI once the process has its exit code.
+# From here on C code ends MPI, once the process has its exit code.
 atexit.register(_backend.detach)
 
 
 def _finalize_child():
-    """The end of MPI in a process of multiprocessing, which has no other. After an exception others may wait for this process."""
+    """Ends MPI in a process of multiprocessing, in which no other code does. After an exception it does not, because other ranks
+    may wait for this process."""
     error = sys.exc_info()[1]
     if multiprocessing.parent_process() is not None and (error is None or isinstance(error, SystemExit) and not error.code):
         _backend.finalize()
@@ -62,7 +63,7 @@ def _finalize_child():
 
 outboard_torch_autoload.register()
 if outboard_torch_autoload.is_launched():
-    # All ranks, so that the first group may have some of them.
+    # All ranks start MPI here, so that the first group may have only some of them.
     _backend.init()
     if "MASTER_PORT" not in os.environ:
         _set_environment()

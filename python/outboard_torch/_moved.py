@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Modules that have become those of `outboard_training`, under their old names."""
+"""Modules that are now modules of `outboard_training`, under their old names."""
 import importlib
 import sys
 import warnings
@@ -14,7 +14,8 @@ def moved(name):
             raise
         raise ModuleNotFoundError(f"outboard_torch.{name} is outboard_training.{name} now: pip install --no-build-isolation ./python/training",
                                   name=error.name) from None
-    # The frames between are this function, the module of the old name, and the import system's, which warnings leave out.
+    # The frames in between belong to this function, the module of the old name, and the import system, whose frames
+    # warnings ignore.
     warnings.warn(f"outboard_torch.{name} is outboard_training.{name} now", DeprecationWarning, stacklevel=3)
     sys.modules[f"outboard_torch.{name}"] = module
     return module

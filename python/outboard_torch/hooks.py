@@ -18,7 +18,8 @@ __all__ = ["Nodes", "hierarchical"]
 
 
 class Nodes:
-    """The groups of `hierarchical`. All ranks of `group` make it, at the same time. `dtype`: of what goes between nodes."""
+    """The groups of `hierarchical`. All ranks of `group` must make it at the same time. `dtype` is the type of the elements
+    that are sent between nodes."""
 
     def __init__(self, group=None, dtype=torch.bfloat16):
         self.dtype, self.size = dtype, dist.get_world_size(group)
@@ -35,14 +36,15 @@ class Nodes:
         def among(ranks):
             return dist.new_group(ranks, backend="outboard", use_local_synchronization=True)
 
-        # A group for each of the three steps: each has its calls in the order of the buckets, so all members have the same order.
+        # There is one group for each of the three steps. Each group has its calls in the order of the buckets, so all members
+        # have the same order.
         self.sums, self.results = among(self.here), among(self.here)
-        # Torch names a group by how many were made before, so those without a share make one, too.
+        # Torch names a group by the number of groups before it, so ranks without a share make one, too.
         self.like = among(like)
         self.worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="outboard-hook")
 
     def finish(self, buffer, shares, sums, future):
-        """What follows the sums of the node; in the worker, bucket after bucket."""
+        """The steps after the sums within the node. They run in the worker, bucket after bucket."""
         try:
             for summed in sums:
                 summed.wait()
@@ -61,7 +63,7 @@ class Nodes:
 
 
 def hierarchical(nodes, bucket):
-    """The hook: the average over all ranks, node by node."""
+    """The hook for DistributedDataParallel: averages over all ranks, node by node."""
     buffer = bucket.buffer().div_(nodes.size)
     if len(nodes.here) == nodes.size:
         return dist.all_reduce(buffer, group=nodes.sums, async_op=True).get_future().then(lambda done: done.value()[0])

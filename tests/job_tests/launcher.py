@@ -98,7 +98,8 @@ def nothing_is_left_behind():
 
 @test
 def nothing_is_left_of_spawned_processes():
-    """Whoever dies: the spawner, one of the spawned, the launcher; and with a launcher of the program's own."""
+    """Nothing is left, whoever dies: the spawner, one of the spawned, or the launcher. It holds also with a launcher of
+    the program's own."""
     program = compile_c(HERE / "faults/spawns.c", "spawns_left")
     for alone in (False, True):
         for victim in ("parent", "child", "mpirun"):
@@ -117,7 +118,7 @@ def nothing_is_left_of_spawned_processes():
 
 @test
 def another_build_is_refused_at_once():
-    """A copy of the tree whose mpirun thinks that it is of another build, with the library as it is."""
+    """A copy of the tree in which only mpirun claims to be of another build."""
     told = json.loads(run(BIN / "outboard", "info", "--json")[1])
     build = int(told["build"], 16)
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +130,7 @@ def another_build_is_refused_at_once():
         (tree / "bin/mpirun").unlink()
         (tree / "bin/mpirun").write_bytes(code.replace(build.to_bytes(8, "little"), (build ^ 1).to_bytes(8, "little")))
         (tree / "bin/mpirun").chmod(0o755)
-        # Under mpirun, and in a program that starts an mpirun of its own.
+        # The program runs under mpirun, and starts an mpirun of its own.
         for words in ([tree / "bin/mpirun", "-n", 2, program], [program]):
             code, output = run(*words, env={"LD_LIBRARY_PATH": str(tree / "lib")})
             expect(code != 0 and "must be of one build" in output and f"{build:016x}" in output, f"exit code {code}:\n{output}")

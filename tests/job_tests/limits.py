@@ -12,14 +12,14 @@ def settings_must_agree():
     offload = r"OUTBOARD_OFFLOAD is (on|not set \(which is auto\)) at rank \d and (on|not set \(which is auto\)) at rank \d"
     code, output = mpirun("-n", 1, "-env", "OUTBOARD_OFFLOAD", "on", program, 50, ":", "-n", 2, program, 50)
     expect(code != 0 and re.search(offload, output), f"ranks that differ: exit code {code}\n{output}")
-    # Set between mpirun and the program, where only the rank itself can see it.
+    # The variable is set between mpirun and the program, where only the rank itself can see it.
     script = 'test $OUTBOARD_RANK = 0 || export OUTBOARD_CHECK=1; exec "$0" 50'
     code, output = mpirun("-n", 3, "sh", "-c", script, program)
     expect(code != 0 and "OUTBOARD_CHECK is" in output, f"a script that makes ranks differ: exit code {code}\n{output}")
-    # A setting that only mpirun reads is refused, instead of being without effect.
+    # A setting that only mpirun reads is refused instead of having no effect.
     code, output = mpirun("-n", 2, "-env", "OUTBOARD_ARENA_BYTES", "64MiB", program, 50)
     expect(code != 0 and re.search("OUTBOARD_ARENA_BYTES is 64MiB at rank . and not set at mpirun", output), output)
-    # The same value written in another way, and a setting of scope process, are accepted.
+    # The same value written in another form is accepted, and so is a setting of scope process.
     code, output = mpirun("-genv", "OUTBOARD_INLINE_BYTES_MAX", "1MiB", "-n", 1, "-env", "OUTBOARD_SPIN_US", "5us", program, 50,
                           ":", "-n", 2, "-env", "OUTBOARD_INLINE_BYTES_MAX", "1048576", program, 50)
     expect(code == 0, f"exit code {code}\n{output}")
@@ -27,14 +27,15 @@ def settings_must_agree():
 
 @test
 def buffers_that_cross_memory_attach_refuses():
-    """All paths, where the kernel's refusal is simulated; tests/programs/hidden_memory.c meets the kernel's own."""
+    """Runs all paths with a simulated refusal of the kernel. tests/programs/hidden_memory.c meets the kernel's own
+    refusal."""
     code, output = run(HERE / "run", "coll_regular", "coll_outstanding", "rma_moves", "p2p_modes", "--ways", "refused", "refused-proxy", "--ranks", 3, timeout=300)
     expect(code == 0, output)
 
 
 @test
 def a_core_holds_no_shared_memory():
-    """Arenas are as large as the machine, and a core would have every page of them."""
+    """Arenas are as large as the machine's memory, and a core file would have every page of them."""
     if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
         return "cores do not go to the program's folder here"
     program = compile_c(HERE / "faults/crashes.c")
@@ -58,7 +59,7 @@ def a_crash_tells_where():
         expect(code == 128 + sent, f"{way}: exit code {code}\n{output}")
         expect(re.search(rf"rank 1 \(pid \d+ on .*\) crashed: {sent.name}", output) and where in output and "gdb -p" in output,
                f"{way}:\n{output}")
-    # A handler of the program's stays; a child of fork is no rank; a setting turns the report off.
+    # A handler of the program stays, a child of fork is not a rank, and a setting turns the report off.
     for way, code, env in [("own", 7, {}), ("fork", 0, {}), ("segv", 128 + signal.SIGSEGV, {"OUTBOARD_CRASH": "off"})]:
         seen, output = mpirun("-n", 2, program, way, env=env)
         expect(seen == code and "crashed" not in output, f"{way} {env}: exit code {seen}\n{output}")
@@ -76,7 +77,7 @@ def a_collective_that_hangs_points_to_the_check():
 
 
 def within(**limits):
-    """For `run`: resource limits, hard ones."""
+    """A function that `run` calls in the child: sets hard resource limits."""
     def set_all():
         for name, value in limits.items():
             resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
@@ -100,7 +101,8 @@ def arenas_fit_into_limits():
 
 @test
 def arenas_longer_than_the_address_space():
-    """Ranks map of each other's arenas what they use: 4 of 48 TiB each, where 2^47 bytes are all there are. `--more`: 192 of 768 GiB."""
+    """Ranks map only the parts of each other's arenas that they use: 4 arenas of 48 TiB each, in an address space of 2^47 bytes.
+    `--more`: 192 of 768 GiB."""
     program = compile_c(HERE / "faults/extents.c")
     with tempfile.TemporaryDirectory() as folder:
         for ranks, arena, most in [(4, "48TiB", 1 << 20)] + [(192, "768GiB", 8 << 20)] * chosen.more:
@@ -116,7 +118,7 @@ def arenas_longer_than_the_address_space():
 
 @test
 def memory_of_peers_that_cannot_be_mapped():
-    """All ranks of a collective learn why, and none waits."""
+    """All ranks of a collective get the reason, and none waits."""
     program = compile_c(HERE / "faults/unmapped.c")
     for why, class_of, reason in [("descriptors", "OTHER", "Bad file descriptor"), ("descriptor", "OTHER", "Bad file descriptor"),
                                   ("space", "NO_MEM", "RLIMIT_AS"), ("maps", "NO_MEM", "vm.max_map_count")]:
@@ -124,7 +126,8 @@ def memory_of_peers_that_cannot_be_mapped():
             with tempfile.TemporaryDirectory() as folder:
                 _, output = mpirun("-n", 3, program, why, call, folder, timeout=60)
             told = [line for line in output.splitlines() if re.match(r"rank \d: ", line)]
-            # Of one rank that cannot map, others may have all they need; but there is no window of some members.
+            # If one rank cannot map memory, the others may have all that they need; but no window has only some of the
+            # members.
             faulty = [line for line in told if why != "descriptor" or call == "window" or line.startswith("rank 1: ")]
             expect(len(told) == 3 and all(class_of in line and "cannot map" in line and reason in line for line in faulty),
                    f"{why} {call}:\n{output}")
@@ -132,12 +135,12 @@ def memory_of_peers_that_cannot_be_mapped():
 
 @test
 def memfd_noexec():
-    """Where the kernel makes memfds only for those who say that no program will lie in them."""
+    """Runs where the kernel makes memfds only for programs that say that the file will not be executed."""
     program = compile_c(HERE / "faults/churn.c")
     setting = Path("/proc/sys/vm/memfd_noexec")
     if os.getuid() != 0 or not setting.exists():
         return "cannot be tried here"
-    # In a pid namespace of its own, where it affects no other process.
+    # The setting is changed in a pid namespace of its own, where it affects no other process.
     code, output = run("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", f'echo 2 > {setting} && exec "$0" "$@"',
                        BIN / "mpirun", "-n", 2, "--proxies", 1, program, 50, env={"OUTBOARD_OFFLOAD": "on"})
     expect(code == 0, output)

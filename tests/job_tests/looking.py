@@ -55,7 +55,8 @@ def valgrind_reports_nothing():
 
 @test
 def a_rank_maps_only_what_it_uses():
-    """Else whoever goes through all mapped memory, as valgrind's search for leaks does, gives memory to every page of it."""
+    """Otherwise a program that reads all mapped memory, such as valgrind's search for leaks, would give memory to every page
+    of it."""
     child = start(BIN / "mpirun", "-n", 3, compile_c(HERE / "faults/churn.c"), 20000, env={"OUTBOARD_ARENA_BYTES": "64MiB"})
     read_until(child, "ready")
     ranks = children(child.pid, "churn")
@@ -99,7 +100,7 @@ def telemetry():
         expect(code == 0 and "counters of 2 ranks" in output, f"no summary, code {code}:\n{output}")
         events = json.loads(trace.read_text())["traceEvents"]
         expect(len({e["pid"] for e in events if "pid" in e} | {e.get("tid") for e in events}) > 1, "one timeline only")
-        # Calls that take the fast path if nothing is traced.
+        # These calls take the fast path if nothing is traced.
         code, output = mpirun("-n", 2, compile_c(HERE / "programs/p2p_handles.c"), env={"OUTBOARD_TRACE": str(trace)})
         expect(code == 0, f"code {code}:\n{output}")
         expect({"MPI_Irecv", "MPI_Send"} <= {e.get("name") for e in json.loads(trace.read_text())["traceEvents"]}, "sends and receives are missing")
@@ -112,7 +113,7 @@ def telemetry():
 
 
 def arrows(events):
-    """Of each name, the arrows of a trace as lists of points, after a look at what viewers ask of them."""
+    """For each name, the arrows of a trace as lists of points, after a check of what viewers need."""
     bars, points = {}, {}
     for e in events:
         if e["ph"] in "XB":
@@ -128,11 +129,12 @@ def arrows(events):
 
 
 def messages(events, ranks):
-    """Looks at the trace of traced.c: each message that was received has an arrow, from the right rank."""
+    """Checks the trace of traced.c: each message that was received has an arrow, from the right rank."""
     ends = [e for e in events if e.get("cat") == "message" and e["ph"] == "b"]
     keys = {way: sorted((e["args"]["context"], *sorted([e["pid"], e["args"]["peer"]]), e["args"]["tag"], e["args"]["number"], e["args"]["bytes"])
                         for e in ends if e["args"]["direction"] == way) for way in ("send", "receive")}
-    # 20 in the first loop, 20 in the second, MPI_Sendrecv, 3 by a persistent request. Short messages fit any longer receive.
+    # There are 20 in the first loop, 20 in the second, MPI_Sendrecv, and 3 by a persistent request. A receive may be longer
+    # than its message.
     expect(len(keys["send"]) == 44 * ranks and keys["send"] == keys["receive"], f"{len(keys['send'])} sends: {keys}")
     expect({e["args"]["comm"] for e in ends} == {"MPI_COMM_WORLD"} and all("traced+0x" in e["args"]["site"] for e in ends), f"{ends[:3]}")
     drawn = arrows(events)
@@ -153,7 +155,7 @@ def messages_and_proxies_steps_are_joined_by_arrows():
         whole = json.loads(trace.read_text())
         events = whole["traceEvents"]
         drawn = messages(events, 3)
-        # Long messages of blocking calls are offered, and proxies carry the others and collectives out.
+        # Long messages of blocking calls are offered. Proxies carry out the other long messages and the collectives.
         expect(len(drawn["rendezvous"]) >= 9 and all(len(it) == 3 for it in drawn["rendezvous"]), f"{drawn.get('rendezvous')}")
         expect(len(drawn["proxy"]) >= 45 and all(it[1]["pid"] == 1000000 for it in drawn["proxy"]), f"{drawn.get('proxy')}")
         expect(whole["otherData"]["command"].endswith("traced") and len(whole["otherData"]["hosts"]) == 1, f"{whole['otherData']}")
@@ -170,7 +172,8 @@ def messages_and_proxies_steps_are_joined_by_arrows():
 
 @test
 def partitions_and_windows_are_joined_by_arrows():
-    """traced_windows.c on 3 ranks: 3 rounds of 4 partitions to the next rank, of each kind of epoch, and of rooted collectives; rank 0 is late."""
+    """traced_windows.c on 3 ranks has 3 rounds of 4 partitions to the next rank, of each kind of epoch, and of rooted
+    collectives. Rank 0 is late."""
     program = compile_c(HERE / "faults/traced_windows.c")
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
@@ -179,7 +182,8 @@ def partitions_and_windows_are_joined_by_arrows():
         events = json.loads(trace.read_text())["traceEvents"]
         drawn = arrows(events)
         lengths = {name: len(it) for name, it in drawn.items()}
-        # Each partition of each message; each post and each completion, all of rank 0 and rank 1.
+        # There is an arrow for each partition of each message, and for each post and each completion, all of them of
+        # rank 0 and rank 1.
         expect((lengths["partition"], lengths["message"], lengths["window"]) == (36, 9, 6), f"{lengths}")
         expect(all((it[0]["pid"] + 1) % 3 == it[-1]["pid"] for it in drawn["partition"]), "between other ranks")
         begun = [e for e in events if e["ph"] == "b"]
@@ -198,14 +202,14 @@ def partitions_and_windows_are_joined_by_arrows():
         wanted = {("sender", "MPI_Waitall"), ("collective", "MPI_Win_fence"), ("target", "MPI_Win_start"), ("holder", "MPI_Win_lock"),
                   ("collective", "MPI_Bcast"), ("collective", "MPI_Reduce"), ("collective", "MPI_Scan")}
         expect(wanted <= late, f"{wanted - late} are missing in {late}")
-        # Members of one comm and neighbours wait for each other only, whatever others of the same name do.
+        # Members of a comm and neighbours wait only for each other, whatever other operations of the same name do.
         waits = lambda function: {(row["late"], row["rank"]): row["us"] for row in rows if row["function"] == function}
         part, line = waits("MPI_Allreduce"), waits("MPI_Neighbor_allgather")
         expect(part.get((0, 1), 0) > 5000 and set(part) <= {(0, 1), (1, 0)}, f"{part}")
         expect(line.get((0, 1), 0) > 5000 and set(line) <= {(0, 1), (1, 2)}, f"{line}")
         contexts = [{e["args"]["context"] for e in begun if e["pid"] == rank and e["name"].startswith("MPI_Allreduce")} for rank in range(3)]
         expect(contexts[0] == contexts[1] and len(contexts[0]) == len(contexts[2]) == 1 and contexts[0] != contexts[2], f"{contexts}")
-        # A request is one call, in whatever order the members start it.
+        # A request is one call, whatever the order in which the members start it.
         pairs = {}
         for event in begun:
             if event["name"].startswith("MPI_Barrier_init"):
@@ -216,16 +220,16 @@ def partitions_and_windows_are_joined_by_arrows():
 
 
 def profiled(trace):
-    """What `outboard profile` makes of the trace of traced.c on 3 ranks with a proxy."""
+    """The page of `outboard profile` for the trace of traced.c on 3 ranks with a proxy."""
     code, output = run(BIN / "outboard", "profile", "--json", trace)
     expect(code == 0, f"outboard profile: {output}")
     figures = json.loads(output)
     traffic = {(pair["from"], pair["to"]): pair["messages"] for pair in figures["traffic"]}
     expect(traffic == {(rank, (rank + 1) % 3): 44 for rank in range(3)}, f"{traffic}")
     sends = [row for row in figures["functions"] if row["function"] == "MPI_Send"]
-    # 60 messages, and one to nobody from each rank.
+    # There are 60 messages, and one to MPI_PROC_NULL from each rank.
     expect(sum(row["calls"] for row in sends) == 63 and all("traced+0x" in row["site"] for row in sends), f"{sends}")
-    # In MPI a rank waits for no longer than it is there, and all calls are in the sums.
+    # A rank waits in MPI no longer than it is in MPI, and the sums contain all calls.
     for rank in figures["ranks"]:
         expect(0 <= rank["waited_us"] <= rank["in_mpi_us"], f"{rank}")
     finalize = sum(row["us"] for row in figures["functions"] if row["function"] == "MPI_Finalize")
@@ -243,7 +247,8 @@ def profiled(trace):
 
 @test
 def the_tutorial_does_what_it_says():
-    """Each command of docs/tutorial.md, and the sentences that it shows but for their figures."""
+    """Runs each command of docs/tutorial.md and compares the output with the sentences shown there, except for their
+    figures."""
     page = (HERE.parent / "docs/tutorial.md").read_text()
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.M)]
     with tempfile.TemporaryDirectory() as folder:
@@ -255,7 +260,7 @@ def the_tutorial_does_what_it_says():
                 code, said = run(*shell, f"cd {folder} && {line[2:]}")
                 expect(code == 0, f"{command}: {code}\n{said}")
             elif line.strip():
-                # Times differ, and with them how much of them lies beside computation; a proxy that starts late misses calls.
+                # Times differ, and so does the share of them beside computation. A proxy that starts late misses calls.
                 form = re.sub(r"[\d.]+\\? ?([mun]?s|%)", r"[\\d.]+ ?[mun]?[s%]", re.escape(line.strip()).replace("\\.", "."))
                 form = form.replace("50\\ by", r"\d+ by").replace("200\\ MiB", r"[\d.]+ MiB")
                 form = re.sub(r"(a\\ proxy|beside\\ computation)([,;])", r"\1( \\(.*\\))?\2", form)
@@ -265,7 +270,8 @@ def the_tutorial_does_what_it_says():
 
 @test
 def statistics_and_traces_outlive_every_end():
-    """In a sentence: did it overlap? And one span for each operation, by its function, comm and number."""
+    """They print whether communication overlapped, and have one span for each operation, with its function, comm and
+    number."""
     program = compile_c(HERE / "faults/overlap.c")
     with tempfile.TemporaryDirectory() as folder:
         jobs, said = {}, {}
@@ -277,7 +283,7 @@ def statistics_and_traces_outlive_every_end():
         jobs["compute"].send_signal(signal.SIGTERM)
         for end, child in jobs.items():
             said[end] += rest(child) if end in ("hang", "compute") else ""
-            # What a rank starts before its proxy is there it carries out itself.
+            # A rank carries out itself what it starts before its proxy runs.
             sentence = re.search(r"^MPI_Ialltoall on MPI_COMM_WORLD, 10 calls of 2 ranks: proxy carried (.*) MiB in [\d.]+ [mu]?s, (\d+) % "
                                  r"of it beside computation(?: \(.*\))?; host .* in MPI; proxy CPU [\d.]+ [mu]?s$", said[end], re.M)
             expect(sentence and float(sentence[1]) >= 2.5 and int(sentence[2]) > 0, f"{end}: no sentence in:\n{said[end][-2000:]}")
@@ -294,7 +300,7 @@ def statistics_and_traces_outlive_every_end():
         parts = [path.name for path in Path(folder).iterdir() if not path.name.endswith(".json")]
         expect(not parts, f"left behind: {parts}")
         explained(f"{folder}/kill.json")
-        # Without mpirun no process is left to write it.
+        # Without mpirun no process is left that could write it.
         env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/alone.json"}
         for end in ["finalize", "abort", "error"]:
             code, output = run(program, end, env=env)
@@ -305,7 +311,7 @@ def statistics_and_traces_outlive_every_end():
 
 
 def explained(what):
-    """What `outboard explain` says of overlap.c, a job that runs or the trace of one."""
+    """The output of `outboard explain` for overlap.c, from a running job or from a trace."""
     code, output = run(BIN / "outboard", "explain", "--json", what)
     expect(code == 0, f"outboard explain {what}: {output}")
     rows = {row["call"]: row for row in json.loads(output)}
@@ -314,12 +320,12 @@ def explained(what):
     expect(row["function"] == "main" and row["file"].endswith("overlap.c") and "MPI_Ialltoall(" in text[row["line"] - 1], f"{what}: {row}")
     expect(row["ranks"] == [0, 1] and row["bytes_min"] == row["bytes_max"] == 1 << 19, f"{what}: {row}")
     ways = row["ways"]
-    # A call of both ranks is one, also where each carried it out in another way.
+    # A call counts once for both ranks, even if each carried it out in another way.
     expect(row["calls"] == 10 and all(way["algorithm"] for way in ways), f"{what}: {row}")
     expect(10 <= sum(way["calls"] for way in ways) <= 20 and all(way["on_some_ranks_only"] <= way["calls"] for way in ways), f"{what}: {ways}")
     why = {way["why"] for way in ways if way["by"] == "proxy"}
     expect(why == {"OUTBOARD_OFFLOAD=on"}, f"{what}: {ways}")
-    # Of each call 2 ms lie outside of MPI, if it took that long.
+    # Each call has 2 ms outside of MPI, if it took that long.
     expect(all(0 <= way["outside_mpi_ns"] <= way["took_ns"] for way in ways), f"{what}: {ways}")
 
 

@@ -26,7 +26,7 @@ def variables_of_other_libraries_name_the_launcher():
     for name in ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"]:
         with tempfile.TemporaryDirectory() as folder:
             launcher = script(folder, f'touch {folder}/called; exec {HERE / "here"} "$@"\n')
-            # Hosts of this machine would need no launcher.
+            # A job on hosts of this machine would need no launcher.
             code, output = mpirun("-hosts", "n1,n2", "echo", "a rank", env={name: str(launcher)})
             expect(code == 0 and output.count("a rank") == 2 and Path(folder, "called").exists(), f"{name}: {code}\n{output}")
 
@@ -47,7 +47,7 @@ def ranks_of_two_nodes_are_one_job():
 def a_local_flush_waits_for_no_other_host():
     program = compile_c(HERE / "faults/lets_go.c")
     with tempfile.TemporaryDirectory() as folder:
-        # A proxy would answer for its rank.
+        # With a proxy, the proxy would answer for its rank.
         code, output = on_nodes("-n", 2, "-genv", "OUTBOARD_PROXIES", "0", program, Path(folder, "gone_on"))
         expect((code, output) == (0, "the word is 111\n"), f"{code}\n{output}")
 
@@ -64,7 +64,7 @@ def standard_input_goes_to_those_who_read_it():
     with tempfile.TemporaryFile() as source:
         source.write(b"x" * 2_000_000)
         source.seek(0)
-        # A rank that stops reading when all that may be under way is meant for it keeps no other one from its input.
+        # Input under way for a rank that has stopped reading fills its bound. The other rank still gets its input.
         reads = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then head -c 1; sleep 1; exec <&-; sleep 1; else wc -c; fi"
         code, output = on_nodes("-s", "all", "sh", "-c", reads, stdin=source)
         expect(code == 0 and "2000000" in output, f"{code}\n{output}")
@@ -129,7 +129,7 @@ def a_host_that_cannot_be_used_is_named_with_the_reason():
         ]:
             code, output = on_nodes("sleep", "1000", launcher=script(folder, other.format(text)))
             expect(code == 1 and sentence in output, f"{text}: {code}\n{output}")
-        # What a login shell prints is no part of the job.
+        # The text that a login shell prints does not belong to the job.
         code, output = on_nodes("echo", "it ran", launcher=script(folder, 'echo Welcome; shift; exec "$@"\n'))
         expect((code, output) == (0, "it ran\nit ran\n"), f"noise: {code}\n{output}")
         long = "head -c 3000000 /dev/zero | tr '\\0' x; echo; shift; exec \"$@\"\n"
@@ -147,7 +147,7 @@ def a_host_that_cannot_be_used_is_named_with_the_reason():
 
 @test
 def a_crash_is_told_although_libfabric_is_loaded():
-    """Debian's libfabric brings libraries that catch crashes for themselves, and end the process with code 1."""
+    """Debian's libfabric loads libraries that catch crashes themselves, and end the process with code 1."""
     program = compile_c(HERE / "faults/crashes.c")
     for way, sent in [("segv", signal.SIGSEGV), ("abort", signal.SIGABRT)]:
         code, output = on_nodes(program, way, env={"OUTBOARD_FABRIC_LIB": "libfabric.so.1"})
@@ -181,7 +181,7 @@ def one_table_and_one_trace_tell_of_all_nodes():
 
 @test
 def clocks_of_hosts_are_put_right_in_a_trace():
-    """The second agent's monotonic clock is an hour ahead, in a time namespace (time_namespaces(7)); which needs root."""
+    """The second agent's monotonic clock is an hour ahead, in a time namespace (time_namespaces(7)). This needs root."""
     ahead = ["unshare", "--time", "--monotonic", "3600", "--fork"]
     if subprocess.run([*ahead, "true"], capture_output=True).returncode != 0:
         return
@@ -195,14 +195,14 @@ def clocks_of_hosts_are_put_right_in_a_trace():
         drawn = messages(events, 2)
         spans = [[e["ts"] for e in events if e["pid"] == rank and e["ph"] == "X"] for rank in (0, 1)]
         expect(max(max(it) for it in spans) - min(min(it) for it in spans) < 600e6, "the same ten minutes")
-        # The offset is right by far less than a short message that is waited for takes.
+        # The error of the offset is much less than the time of a short message for which a rank waits.
         waits = sorted(it[-1]["ts"] - it[0]["ts"] for it in drawn["message"])
         expect(0 <= waits[0] and waits[len(waits) // 2] < 1e6, f"{waits}")
 
 
 @test
 def an_agent_without_ranks_needs_no_core_of_its_own():
-    """The second host has no rank before the spawn, and another job has all cores."""
+    """The second host has no rank before the spawn, and another job occupies all cores."""
     other = start(BIN / "mpirun", "-n", os.cpu_count(), "sleep", 60)
     try:
         code, output = on_nodes("-n", 1, "-genv", "OUTBOARD_CLAIM_CORES", 1, compile_c(HERE / "programs/spawn_hosts.c"))
@@ -216,7 +216,8 @@ TREE = [f"127.0.0.{host}" for host in range(1, 10)]
 
 
 def tree(*words, launcher=HERE / "here", hosts=TREE, **more):
-    """A job with a rank on each of nine hosts, of which nobody starts more than two commands: three levels."""
+    """Starts a job with a rank on each of nine hosts, in which no process starts more than two commands: three
+    levels."""
     return start(BIN / "mpirun", "-genv", "OUTBOARD_LAUNCH_FANOUT", 2, "--launcher-exec", launcher, "-hosts", ",".join(hosts), *words, **more)
 
 
@@ -261,7 +262,7 @@ def spawns_obey_their_info_keys_on_one_host_and_on_four():
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "hosts").write_text("localhost slots=2\n")
         (Path(folder) / "wrong").write_text("no-such-host\n")
-        # Relative to the folder of the program, as MPI_Comm_spawn's caller sees it.
+        # The path is relative to the folder of the program that calls MPI_Comm_spawn.
         good = [("host", "localhost"), ("hosts", "127.0.0.1:2"), ("add-host", "localhost"), ("hostfile", "hosts"),
                 ("add-hostfile", "hosts"), ("ppn", "2"), ("npernode", "1"), ("map_by", "node"), ("no-key-of-ours", "x")]
         bad = [("host", "no-such-host"), ("hosts", "no-such-host"), ("add-host", "no-such-host"), ("hostfile", "wrong"),

@@ -9,7 +9,7 @@ PRINTS = HERE / "faults/prints.c"
 
 
 def cores():
-    """A cpu of each core that we may use."""
+    """One cpu of each core that this process may use."""
     siblings = lambda cpu: Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
     return sorted({siblings(cpu): cpu for cpu in os.sched_getaffinity(0)}.values())
 
@@ -127,7 +127,7 @@ def lines_appear_as_they_are_written_and_survive_a_crash():
         for language, words in ways_to_print():
             child = subprocess.Popen([str(w) for w in [BIN / "mpirun", *pty, "-n", 1, *words]], env=outside, text=True, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-            # It waits for a line of input, so what is seen now was written before.
+            # The program waits for a line of input, so the lines that are seen now were written before.
             said = read_until(child, "before the end")
             child.stdin.write("go on\n")
             child.stdin.close()
@@ -151,7 +151,8 @@ def what_the_program_or_the_user_chose_holds():
 
 
 def alone(*words):
-    """A command that sees no other jobs, for those of this machine must not decide about a test: in a network namespace of its own."""
+    """Runs a command in a network namespace of its own, in which it sees no other jobs, so that jobs of this machine do not
+    decide about a test."""
     apart = ["unshare", "-r", "-n"]
     possible = subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode == 0
     return [*(apart if possible else []), *words]
@@ -162,12 +163,12 @@ def jobs_take_cores_that_no_other_job_has():
     cpus = cores()
     if len(cpus) < 2 or "unshare" not in alone():
         return "left out: one core, or no network namespaces"
-    # Within one namespace: a job on all cpus but one, one on the last, one for which no cpu is left, and one after they
+    # In one namespace: a job on all cpus but one, one on the last cpu, one for which no cpu is left, and one after they
     # have ended.
     job = f"{BIN}/mpirun --report-bindings"
 
     def waits(name):
-        """A program that is there when a file is, and ends when the shell closes a descriptor."""
+        """A program that starts when a file exists and ends when the shell closes a descriptor."""
         return f"sh -c 'touch $0; read line; true' $0/{name} < $0/{name}.in"
     script = f"""
         mkfifo $0/one.in $0/two.in

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that poll (MPI_Test, MPI_Iprobe, ...): ranks that share cores yield, and a job reports polls in vain."""
+"""Programs that poll (MPI_Test, MPI_Iprobe, ...): ranks that share cores yield, and a job reports polls that found
+nothing."""
 import os, re, signal
 
 from job_tests.running import BIN, HERE, compile_c, expect, mpirun, read_until, rest, run, start, test, wait_for
@@ -7,7 +8,7 @@ from job_tests.running import BIN, HERE, compile_c, expect, mpirun, read_until, 
 
 @test
 def ranks_that_poll_give_their_core_away():
-    """A rank that keeps its core for a time slice polls tens of thousands of times meanwhile."""
+    """A rank that kept its core for a time slice would poll tens of thousands of times meanwhile."""
     code, output = mpirun("-n", 2 * len(os.sched_getaffinity(0)), compile_c(HERE / "faults/polls.c"), env={"OUTBOARD_STATS": "1"})
     polls = {name: int(many) for name, many in re.findall(r"(MPI_\w+): (\d+) polls a hop", output)}
     expect(code == 0 and len(polls) == 4 and all(many < 1000 for many in polls.values()), f"code {code}:\n{output}")

@@ -9,8 +9,8 @@ TWO_HOSTS = ["--launcher-exec", HERE / "here", "-hosts", "127.0.0.1,localhost", 
 
 
 def one_fault(program, ranks, seed, act, timeout, hosts=()):
-    """Runs `program`, lets `act` hurt a proxy at a seeded instant, and checks that it ends well with one warning. A proxy counts as
-    stalled after `timeout`."""
+    """Runs `program`, lets `act` hurt a proxy at a seeded instant, and checks that the job ends well with one warning. A proxy
+    counts as stalled after `timeout`."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         enough = Path(folder) / "enough"
@@ -18,14 +18,14 @@ def one_fault(program, ranks, seed, act, timeout, hosts=()):
                       env={"OUTBOARD_OFFLOAD": "on", "OUTBOARD_PROXY_TIMEOUT_MS": timeout})
         try:
             said = read_until(child, "ready")
-            # On a busy machine a healthy proxy, too, can make no progress for so long that it was ended.
+            # On a busy machine a healthy proxy may also make no progress for so long that it is ended.
             proxies = children(child.pid, "outboard-proxy")
             time.sleep(chance.uniform(0, 0.25))
             if proxies:
                 act(chance.choice(proxies))
             if "proxy" not in said:
                 said += read_until(child, "proxy")
-            # Rounds without it.
+            # Some rounds run without the proxy.
             time.sleep(0.1)
             enough.touch()
             said += rest(child)
@@ -34,7 +34,7 @@ def one_fault(program, ranks, seed, act, timeout, hosts=()):
     warnings = [line for line in said.splitlines() if "proxy" in line]
     code = child.returncode
     expect(code == 0 and "rounds" in said, f"seed {seed}, {ranks} ranks: exit code {code}\n{said}")
-    # While one is stopped, a healthy one of another host may be held for stalled.
+    # While one proxy is stopped, a healthy one of another host may be taken for stalled.
     most = 2 if hosts and act is stall else 1
     expect(1 <= len(warnings) <= most, f"seed {seed}, {ranks} ranks: {len(warnings)} warnings, not one\n{said}")
 
@@ -61,7 +61,8 @@ def proxies_that_are_killed():
 
 @test
 def proxies_of_two_hosts():
-    """A proxy of one of two hosts is killed, or stalls. The ranks of its host go on, and those of the other ask them."""
+    """A proxy of one of two hosts is killed or stalls. The ranks of its host go on, and those of the other host ask the
+    ranks."""
     program = compile_c(HERE / "faults/churn.c")
     instants = 200 if chosen.more else 6
     for i in range(instants):
@@ -79,13 +80,13 @@ def proxies_that_stall():
 
 @test
 def auto_leaves_operations_to_ranks_that_only_wait():
-    """Nothing happens between start and wait of churn's operations, so a proxy would only cost."""
+    """Nothing happens between start and wait of churn's operations, so a proxy would only cost time."""
     program = compile_c(HERE / "faults/churn.c")
     child = start(BIN / "mpirun", "--timeout", HANGS, "-n", 2, "--proxies", 1, program, "2000",
                   env={"OUTBOARD_OFFLOAD": "auto", "OUTBOARD_STATS": "1"})
     said = rest(child)
     counted = {words[0]: int(words[1]) for words in map(str.split, said.splitlines()) if words and words[0].startswith("offload")}
-    # The first operations may come before the proxy runs: those are refused, not spared.
+    # The first operations may come before the proxy runs. They are counted as refused, not as spared.
     few, many = (counted.get(name, 0) for name in ("offloaded", "offload_spared"))
     expect(child.returncode == 0 and 0 < few < many, f"exit code {child.returncode}\n{said}")
 
@@ -102,7 +103,7 @@ def auto_tries_both_ways_between_hosts():
 
 @test
 def edges_of_one_exchange_go_by_their_lengths():
-    """Blocks of an exchange between hosts that are shorter than 512 KiB are the ranks' messages, others their proxies' affair."""
+    """In an exchange between hosts, blocks shorter than 512 KiB are messages of the ranks, and proxies carry out the others."""
     program = compile_c(HERE / "faults/lengths.c")
     for ranks, divisor in [(2, 1), (4, 1), (4, 10)]:
         child = start(BIN / "mpirun", *TWO_HOSTS, "--timeout", HANGS, "-n", ranks, "--proxies", 1, program, 24, divisor,

@@ -25,13 +25,14 @@ def cross_memory_attach_refused_by_seccomp():
 
 @test
 def cross_memory_attach_that_works_one_way():
-    """A rank in a user namespace of its own reads no other's memory, and is read; one may also lose the right in the middle."""
+    """A rank in a user namespace of its own cannot read the memory of others, but others can read its memory. A rank may also
+    lose the right while it runs."""
     program = compile_c(HERE / "faults/one_way.c")
     ways = [("seccomp", ["-n", 3, program, "refuse"])]
     if run("unshare", "--user", "--map-root-user", "true")[0] == 0:
         ways.append(("a user namespace", ["-n", 1, "unshare", "--user", "--map-root-user", program, ":", "-n", 2, program]))
     for way, words in ways:
-        # Short blocks are read in the members' memory, too, after the first calls (coll/pull.rs).
+        # After the first calls short blocks are also read in the members' memory (coll/pull.rs).
         for proxies, env in [((), {}), ((), {"OUTBOARD_INLINE_BYTES_MAX": "8KiB"}), (("--proxies", 1), {"OUTBOARD_OFFLOAD": "on"})]:
             code, output = mpirun(*proxies, *words, env=env)
             expect(code == 0, f"{way} {proxies} {env}: exit code {code}\n{output}")
@@ -42,7 +43,7 @@ def cross_memory_attach_that_works_one_way():
 def an_ordinary_user():
     if os.getuid() != 0:
         return "is one"
-    # Another user cannot read root's folders, so the tree is copied to where it can.
+    # Another user cannot read root's folders, so the tree is copied to a folder that he can read.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         tree = Path(folder) / "outboard"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of jobs share: starting, reading and ending jobs, and looking at their processes. `@test`
+"""The functions that tests of jobs share: starting, reading and ending jobs, and finding their processes. `@test`
 registers a test."""
 import argparse, os, re, signal, subprocess, time
 from pathlib import Path
@@ -9,7 +9,8 @@ ROOT = HERE.parent
 BIN = ROOT / "build/bin"
 PROGRAMS = ROOT / "target/programs"
 TESTS = []
-# In seconds: what takes longer counts as deadlocked. Long enough for a shared machine; no test asserts a wall time.
+# In seconds. A job that takes longer counts as deadlocked. The time is long enough for a shared machine; no test
+# asserts a wall time.
 HANGS = 120
 # The runner's options: `more`, `seed`.
 chosen = argparse.Namespace(more=False, seed=1)
@@ -75,7 +76,7 @@ def wait_for(what, condition):
 
 
 def read_until(child, word):
-    """Reads the child's lines up to one that holds `word`, and returns them."""
+    """Reads the child's lines up to one that contains `word`, and returns them."""
     seen = ""
     for line in child.stdout:
         seen += line
@@ -85,7 +86,7 @@ def read_until(child, word):
 
 
 def rest(child):
-    """What the child says from there to its end: `finish` alone would lose lines that were read ahead."""
+    """The child's output from here to its end. `finish` alone would lose lines that were read ahead."""
     said = child.stdout.read()
     return said + finish(child)[1]
 

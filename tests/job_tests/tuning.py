@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Choices by measurement: tables, measurements of messages, and what is refused (docs/tuning.md)."""
+"""Choices by measurement: tables, measurements of messages, and tables that are refused (docs/tuning.md)."""
 import os, re, tempfile
 from pathlib import Path
 
@@ -10,8 +10,8 @@ LOADS = [f"read.{distance}.{load}" for distance in ("l2", "l3", "far") for load 
 
 
 def counted(tuning):
-    """What the counters of two ranks that exchange long messages show: the first column, by name. Ranks that may not spin do not
-    choose, so the cores of other jobs count as free."""
+    """The counters of two ranks that exchange long messages: the first column, by name. Ranks choose only if they may spin, so
+    the cores of other jobs count as free."""
     code, output = mpirun("-genv", "OUTBOARD_CLAIM_CORES", 0, "-genv", "OUTBOARD_TUNING", tuning, "-genv", "OUTBOARD_STATS", "1", "-n", 2,
                           compile_c(HERE / "programs/p2p_ways.c"))
     expect(code == 0, f"code {code}\n{output}")

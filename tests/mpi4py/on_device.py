@@ -21,7 +21,7 @@ def must(name, *arguments):
 
 
 class OnDevice(arrayimpl.BaseArray):
-    """An array that lies in device memory; what the tests read and write of it is copied."""
+    """An array in device memory. What the tests read or write of it is copied."""
     TypeMap = arrayimpl.ArrayNumPy.TypeMap
 
     def __init__(self, arg, typecode, shape=None, readonly=False):
@@ -42,7 +42,7 @@ class OnDevice(arrayimpl.BaseArray):
 
     @property
     def array(self):
-        """A copy of it, flat."""
+        """A copy of the memory as a flat array."""
         host = numpy.empty(self.size, self.type)
         must("MPIX_Device_copy", ctypes.c_void_p(host.ctypes.data), ctypes.c_void_p(self.address), ctypes.c_size_t(host.nbytes))
         return host
@@ -86,7 +86,7 @@ class ByDLPack(OnDevice):
         return dlpackimpl.make_py_capsule(managed, owned=True)
 
 
-# A buffer for MPI_Bsend must be the host's.
+# A buffer for MPI_Bsend must be in the host's memory.
 attach = MPI.Attach_buffer
 MPI.Attach_buffer = lambda memory: attach(numpy.empty_like(memory.array) if isinstance(memory, OnDevice) else memory)
 

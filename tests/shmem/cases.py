@@ -18,7 +18,7 @@ SIGNAL = """uint64_t *sig = (uint64_t *)S; *sig = 0; ZERO(D, 8); FILL(s, 6, me);
     F(C D, s, 5, sig, 7, SHMEM_SIGNAL_SET, PE(next)); shmem_signal_wait_until(sig, SHMEM_CMP_EQ, 7); SAME(D, 5, before); B;
     F(C D, s + 1, 4, sig, 3, SHMEM_SIGNAL_ADD, PE(next)); shmem_signal_wait_until(sig, SHMEM_CMP_EQ, 10);
     for (int i = 0; i < 4; i++) CHECK(D[i] == V(i + 1, before)); Q; B;"""
-# What all PEs do to a word of PE 0, and what it is then.
+# For each operation: what all PEs do to a word of PE 0, and the word's value afterwards.
 ADD, AND, OR, XOR = (
     (0, "(T)(me + 1)", "(T)(n * (n + 1) / 2)", "old < (T)11"), (63, "(T)~(1u << me)", "(T)(63 & ~((1u << n) - 1))", "(old >> me & 1) == 1"),
     (0, "(T)(1u << me)", "(T)((1u << n) - 1)", "(old >> me & 1) == 0"), (5, "(T)(1u << me)", "(T)(5 ^ ((1u << n) - 1))", "(old >> me & 1) == (5 >> me & 1)"))
@@ -82,7 +82,7 @@ CASES = {
     "alltoall": "OVER; CHECK(F(team, D, S, 2) == 0); for (int i = 0; i < 2 * size; i++) CHECK(D[i] == V(2 * mine + i % 2, i / 2)); B;",
     "alltoalls": """OVER; CHECK(F(team, D, S, 3, 2, 2) == 0);
         for (int i = 0; i < 2 * size; i++) CHECK(D[3 * i] == V(2 * (2 * mine + i % 2), i / 2) && D[3 * i + 1] == (T)0); B;""",
-    # The old ones: over all PEs, then over those of even number; the root of a broadcast keeps its own.
+    # The old functions run over all PEs, then over those of even number. The root of a broadcast keeps its own data.
     "broadcast_old": """for (int log = 0; log < 2; log++) { ACTIVE; if (in) F(D, S, 5, k - 1, 0, log, k, psync + 4 * log);
         if (in) for (int i = 0; i < 5; i++) CHECK(D[i] == (mine == k - 1 ? (T)0 : V(i, k - 1))); B; }""",
     "collect_old": """for (int log = 0; log < 2; log++) { ACTIVE; if (in) F(D, S, (size_t)mine % 2 + 1, 0, log, k, psync + 4 * log);
@@ -161,7 +161,7 @@ for vector, what, one in ("", "SHMEM_CMP_NE, (T)0", "SHMEM_CMP_EQ, V(2, before)"
         f"test_some{vector}": f"""{SEVERAL} size_t at[4]; CHECK(F(D, 4, at, NULL, {what}) == 0); B; {PUTS} while (F(D, 4, at, status, {what}) < 3);
             CHECK(at[0] == 0 && at[1] == 2 && at[2] == 3); B;""",
     })
-# What main calls, and what `run` has jobs for.
+# Functions that main calls, and functions for which `run` has jobs.
 ELSEWHERE = {"setup::init", "setup::init_thread", "setup::finalize", "setup::global_exit"}
 
 HEAD = """#include <shmem.h>
@@ -215,7 +215,7 @@ int main(int argc, char **argv) {
 
 
 def rows(root, each=1):
-    """Each row with its types; with `each` every so many of them, other ones in other rows."""
+    """Each row with its types. With `each` a row has only every `each`-th type, and the next row begins with another."""
     table = json.loads((root / "tables/shmem.json").read_text())
     for at, row in enumerate(table["functions"]):
         kinds = table["sets"][row["types"]].split() if row.get("types") else [""]
@@ -224,7 +224,7 @@ def rows(root, each=1):
 
 
 def names(root):
-    """All functions, without their profiled forms."""
+    """The names of all functions, without their profiled forms."""
     for row, kind, _ in rows(root):
         name = row["name"].replace("@", kind)
         yield name
@@ -241,8 +241,8 @@ def case(body):
 
 
 def programs(root, number, each):
-    """The texts of so many programs. Their argument: 1 is the heap, names as they are, generics; 2 statics, profiled names, a team and
-    its context."""
+    """The texts of this many programs. With the argument 1 a program uses the heap, plain names and generics; with 2 statics,
+    profiled names, a team and its context."""
     tests = [[] for _ in range(number)]
     for at, (row, kind, element) in enumerate(rows(root, each)):
         if row["body"] in ELSEWHERE:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors that gloo takes, and a few that it does not: strided, transposed, expanded, complex, sparse, uneven lists. And an error has the
-facts: what was too long, for whom, from whom."""
+"""Tensors that gloo takes, and a few that it does not: strided, transposed, expanded, complex, sparse, uneven lists. An error has
+the facts: what was too long, for which rank, and from which rank."""
 import datetime
 
 import outboard_torch  # noqa: F401
@@ -24,7 +24,7 @@ def close(a, b):
 
 
 def strided():
-    # With gaps, whose bytes stay; transposed at one rank only.
+    # The tensor has gaps, whose bytes must stay; at one rank only it is transposed.
     base = torch.full((6, 10), -1.0, dtype=torch.float64)
     part = base[:, ::2]
     part.copy_(of(RANK, 6, 5))

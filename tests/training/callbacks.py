@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions that wait for operations in the callback of a future: torch's PowerSGD hook, chains of them, and one whose wait nobody answers; the order of
-what they start."""
+"""Functions that wait for operations in the callback of a future: torch's PowerSGD hook, chains of them, and one whose wait never
+ends; and the order of the operations that they start."""
 import datetime
 import time
 
@@ -30,7 +30,7 @@ def power_sgd():
 
 
 def chains():
-    """Each callback waits for an operation that began before, for one that begins there, and for its own."""
+    """Each callback waits for an operation that started before, for one that it starts, and for its own."""
     works = [dist.all_reduce(torch.ones(1000), async_op=True) for _ in range(4)]
 
     def after(work, before, depth):
@@ -53,8 +53,8 @@ def chains():
 
 
 def orders():
-    """What a callback starts comes before the program's next operation at all ranks: at the one where the operation had ended before the callback came, at
-    the one that starts it last, and at those that go on long before it ends."""
+    """An operation that a callback starts comes before the program's next operation at all ranks: where the operation had ended
+    before the callback came, where it is started last, and where the program goes on long before it ends."""
     for turn in range(2 * SIZE):
         if RANK == (turn + 1) % SIZE:
             time.sleep(0.1)
@@ -69,7 +69,7 @@ def orders():
 
 
 def in_vain():
-    """It ends at its group's time-out, and harms nothing."""
+    """The operation ends at its group's time-out, and does no other harm."""
     hurried = dist.new_group(backend="outboard", timeout=datetime.timedelta(seconds=1))
 
     def call(_):

@@ -34,7 +34,7 @@ chosen = parser.parse_args()
 dist.init_process_group("outboard")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(5)
-# FSDP gives nobody the buffers of others, and a checkpoint has the first rank's.
+# FSDP does not share buffers between ranks, and a checkpoint has those of the first rank.
 norm = nn.LayerNorm(600) if chosen.fsdp else nn.BatchNorm1d(600)
 net = nn.Sequential(nn.Linear(200, 600), norm, nn.ReLU(), nn.Dropout(0.2), nn.Linear(600, 10))
 if chosen.fsdp:
@@ -72,7 +72,7 @@ def weights():
 
 saves = Checkpoints(chosen.folder)
 saves.attach(optimizer)
-# Making this state gives the optimizer its own, so the number is loaded into what is there.
+# Making this state gives the optimizer its own state, so the number is loaded into a state that exists.
 loaded = state()
 begin = saves.load(loaded) or 0
 if begin:
@@ -94,7 +94,7 @@ except Failed as error:
 dist.barrier()
 print(f"rank {rank}: began at {begin}, stalled {saves.stalled * 1000:.1f} ms, weights {weights()}", flush=True)
 
-# The stock reader finds the same in the last checkpoint.
+# The stock reader finds the same values in the last checkpoint.
 if chosen.steps % 2 == 0:
     before, read = weights(), state()
     with torch.no_grad():
@@ -108,7 +108,7 @@ if chosen.steps % 2 == 0:
 saves.close()
 dist.barrier()
 if rank == 0:
-    # As one file, by the command; its names are those of the model.
+    # The command makes one file of the checkpoint, with the names of the model.
     subprocess.run([sys.executable, "-m", "outboard_training.export", chosen.folder, f"{chosen.folder}/model.safetensors"], check=True)
     exported = load_file(f"{chosen.folder}/model.safetensors")
     model, _ = get_state_dict(net, optimizer) if not chosen.fsdp else (None, None)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 dist.init_process_group("outboard", timeout=datetime.timedelta(seconds=120))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 GLOO = dist.new_group(backend="gloo")
-# Before 2.14 torch itself refused it for all but gloo.
+# Before 2.14 torch itself refused it for all backends but gloo.
 HAS_MONITORED = torch.__version__ >= "2.14"
 checked = 0
 
@@ -42,7 +42,7 @@ def same(ours, theirs, what, tolerance=0.0, scale=4.0):
 
 
 def both(call, make, what, tolerance=0.0):
-    """Runs `call(group, *tensors)` on both backends with the same inputs; what it returns is compared."""
+    """Runs `call(group, *tensors)` on both backends with the same inputs, and compares the results."""
     theirs = call(GLOO, *make())
     same(call(dist.group.WORLD, *make()), theirs, what, tolerance)
 
@@ -184,7 +184,7 @@ def objects_and_groups():
 
 
 def refused():
-    """Wrong arguments and time-outs raise, with a sentence."""
+    """Wrong arguments and time-outs raise errors, each with a sentence."""
     global checked
     for call, words in [
         (lambda: dist.all_reduce(torch.zeros(3, dtype=torch.float32), OPS.BAND), "not defined on f32"),

@@ -28,7 +28,7 @@ class Drawn(data.Dataset):
 
 
 class Stream(data.IterableDataset):
-    """The workers' parts have unlike lengths."""
+    """The workers' parts have different lengths."""
 
     def __iter__(self):
         worker = data.get_worker_info()
@@ -75,13 +75,13 @@ def same(a, b):
 
 
 def pair(dataset, epochs=1, **more):
-    """What both loaders give."""
+    """The results of both loaders."""
     for kind in data.DataLoader, DataLoader:
         torch.manual_seed(3), random.seed(3), numpy.random.seed(3)
         generator = torch.Generator().manual_seed(11)
         loader = kind(dataset, generator=generator, **more)
         batches = [list(loader) for _ in range(epochs)]
-        # What is drawn next depends on what the loader has drawn.
+        # The next random numbers depend on what the loader has drawn.
         yield batches, torch.rand(2), torch.rand(2, generator=generator)
 
 
@@ -99,7 +99,8 @@ def descriptors():
 
 
 def memory_is_kept():
-    # Few in flight, so the slots come round many times; every batch is kept, and each 3rd is overwritten by the trainer.
+    # Few batches are under way, so the slots are used many times. Every batch is kept, and the trainer overwrites each
+    # 3rd.
     kept = []
     for number, (pictures, indices) in enumerate(DataLoader(Pictures(), batch_size=4, num_workers=2, prefetch_factor=1)):
         kept.append((pictures, indices))
@@ -108,13 +109,13 @@ def memory_is_kept():
     for number, (pictures, indices) in enumerate(kept):
         wanted = indices.float().view(-1, 1, 1, 1).expand_as(pictures) * (-1 if number % 3 == 0 else 1)
         assert torch.equal(indices, torch.arange(4 * number, 4 * number + 4)) and torch.equal(pictures, wanted), f"batch {number} was overwritten"
-    # One tensor of a batch is enough to keep all of it.
+    # One tensor of a batch is enough to keep all of its memory.
     loader = iter(DataLoader(Pictures(), batch_size=4, num_workers=1, prefetch_factor=1))
     slice_ = next(loader)[0][2, 1]
     for _ in itertools.islice(loader, 30):
         pass
     assert torch.equal(slice_, torch.full((64, 64), 2.0)), "a view was overwritten"
-    # A fork has a copy of the tensor; its end there says nothing.
+    # A fork has a copy of the tensor. Its end there does not free the slot.
     loader = iter(DataLoader(Pictures(), batch_size=4, num_workers=1, prefetch_factor=1))
     first = next(loader)
     if (child := os.fork()) == 0:
@@ -125,7 +126,7 @@ def memory_is_kept():
     for _ in loader:
         pass
     assert torch.equal(first[0][:, 0, 0, 0], torch.arange(4.0)), "a fork gave a batch's memory back"
-    # And the memory is used again: the ring has 6 slots.
+    # The memory is used again: the ring has 6 slots.
     places = {batch[0].data_ptr() for batch in DataLoader(Pictures(), batch_size=4, num_workers=1, prefetch_factor=1)}
     assert len(places) <= 6, f"{len(places)} places for 50 batches"
     print("ok memory is kept, and used again", flush=True)
@@ -142,11 +143,11 @@ def raises(kind, word, dataset, **more):
 
 
 def main():
-    # The least that could hold up a test for ever is a ring without a free slot.
+    # A ring without a free slot would hold up the test for ever.
     watch = threading.Timer(240, lambda: (print("hangs", flush=True), os._exit(1)))
     watch.daemon = True
     watch.start()
-    # Three workers are more than two cores, as the loader says.
+    # Three workers are more than two cores, of which the loader warns.
     warnings.simplefilter("ignore")
     before = descriptors()
     for workers in 1, 2, 3:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A worker of torchrun whose group loses members: `death.py RANKS sys.exit|SIGKILL`. Those ranks end within a collective of the others. A child
-that they have forked lives on for a while, as a DataLoader's does."""
+"""A worker of torchrun whose group loses members: `death.py RANKS sys.exit|SIGKILL`. These ranks end while the others are in a
+collective. A child that they have forked lives on for a while, as a DataLoader's child does."""
 import datetime
 import os
 import signal
@@ -20,7 +20,7 @@ if str(rank) in sys.argv[1].split(","):
     if os.fork() == 0:
         time.sleep(60)
         os._exit(0)
-    # The others are in the next collective.
+    # The others are in the next collective by then.
     time.sleep(0.5)
     print(f"rank {rank} of {size} ends", flush=True)
     if sys.argv[2] == "SIGKILL":

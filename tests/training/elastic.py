@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A worker whose number of peers changes: `elastic.py LOG STOP`. It sums ones until the file STOP is there, and appends a line to LOG for each
-life of the group that has found itself: life's size, and the hosts of its ranks."""
+"""A worker whose number of peers changes: `elastic.py LOG STOP`. It sums ones until the file STOP exists. For each life of the
+group it appends a line to LOG, with the group's size and the hosts of its ranks."""
 import datetime
 import os
 import socket

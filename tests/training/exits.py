@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a process ends while others wait for it: `exits.py HOW`, of which tests/training/run knows the exit code that is right."""
+"""Ways in which a process ends while others wait for it: `exits.py HOW`. tests/training/run knows the right exit code of
+each."""
 import argparse
 import datetime
 import os
@@ -31,7 +32,7 @@ def leave():
 
 
 def forked():
-    """A child that ends as any process does, and one that torch's DataLoader makes."""
+    """Two children: one that ends like any process, and one that torch's DataLoader makes."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -45,7 +46,7 @@ def forked():
 
 
 def recovered():
-    """A collective times out where one rank does not come; all make a new group, and go on."""
+    """A collective times out because one rank does not come. Then all make a new group and go on."""
     begin(SHORT)
     if dist.get_rank() == 0:
         try:
@@ -67,7 +68,7 @@ else:
     if HOW == "fork":
         forked()
     elif HOW == "pending":
-        # Nobody waits for these, and they end all the same.
+        # No rank waits for these operations, and they end all the same.
         works = [dist.all_reduce(torch.ones(100_000), async_op=True) for _ in range(8)]
         works[0].get_future().then(lambda done: None)
     elif dist.get_rank() == 1:

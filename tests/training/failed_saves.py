@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Saves that fail are told at once on standard error, and raise at the next call at all ranks; a tensor that changes while it is copied is found."""
+"""A save that fails is reported at once on standard error, and the next call raises at all ranks. A tensor that changes while it
+is copied is found."""
 import contextlib
 import io
 import pathlib
@@ -38,7 +39,7 @@ saves.save(state, 1)
 saves.wait()
 dist.barrier()
 
-# The folder of the checkpoints cannot be written to, at rank 0 alone: a file stands where its next one would.
+# Only rank 0 cannot write the next checkpoint: a file has the name of its folder.
 said = io.StringIO()
 with contextlib.redirect_stderr(said):
     if RANK == 0:
@@ -68,7 +69,7 @@ dist.barrier()
 assert (folder / "latest").read_text() == "step-4\n", (folder / "latest").read_text()
 assert (folder / "step-1").exists()
 
-# Only rank 0 copies what all have, so rank 1 finds nothing.
+# Only rank 0 copies what all ranks have, so rank 1 finds nothing wrong.
 for attempt in range(5):
     saves.save(state, 5 + attempt)
     with torch.no_grad():

@@ -35,7 +35,7 @@ class Agent:
         return self.output.read()
 
     def kill(self):
-        """With all its workers, which torchrun starts in sessions of their own."""
+        """Kills torchrun with all of its workers, which have sessions of their own."""
         for pid in descendants(self.child.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -56,7 +56,7 @@ def descendants(pid):
 
 
 def stacks(python, agents):
-    """What every process does now: of a job that stands still."""
+    """Prints what every process of a job that stands still does now."""
     libraries = "libc.so", "libmpi_abi", "outboard", "libfabric", "libtorch_cpu"
     gdb = ["-iex", "set auto-solib-add off", *(word for name in libraries for word in ("-ex", f"sharedlibrary {name}")), "-ex", "thread apply all bt 30"]
     pids = [pid for agent in agents for pid in descendants(agent.child.pid)]
@@ -79,7 +79,8 @@ def restarts(hosts, options):
         if count != seen:
             print(f"{time.monotonic() - since:6.1f} s, then death {count}", flush=True)
             seen, since, looks = count, time.monotonic(), 0
-        # Not by the clock: whoever measures on this machine may stop it all for a while.
+        # The looks are counted, not the time, because the whole test may be stopped for a while during a measurement on
+        # this machine.
         looks += 1
         if options.stacks and looks * PAUSE_S > options.stacks:
             stacks(options.python, agents)
@@ -93,7 +94,7 @@ def restarts(hosts, options):
 
 
 def death(hosts, options):
-    """Whether the ranks of the other host hear of a death, though no agent tells them: there are no restarts."""
+    """Whether the ranks of the other host learn of a death, although no agent reports it: there are no restarts."""
     words = [options.python, [HERE / "death.py", options.ranks, options.how], "--nnodes", "2", "--max-restarts", "0"]
     agents = [Agent(host, *words, per_host=options.per_host) for host in (hosts[0], hosts[-1])]
     began = time.monotonic()
@@ -101,7 +102,7 @@ def death(hosts, options):
         time.sleep(PAUSE_S)
     print(f"{time.monotonic() - began:.1f} s", flush=True)
     dead, said = options.ranks.split(","), "".join(agent.said() for agent in agents)
-    # Ranks beside one that has ended may be ended by their agent first.
+    # An agent may end the other ranks beside one that has ended before they learn of it.
     others = [rank for rank in range(2 * options.per_host) if all(rank // options.per_host != int(one) // options.per_host for one in dead)]
     heard = [rank for rank in others if any(f"rank {rank}: rank {one} (pid" in said for one in dead)]
     good = all(agent.child.poll() == 1 for agent in agents) and "did not end within its timeout" not in said
@@ -109,13 +110,13 @@ def death(hosts, options):
 
 
 def elastic(hosts, options):
-    """Whether a job goes on with the ranks that are there."""
+    """Whether a job goes on with the ranks that are left."""
     log, stop = lab.STATE / "sizes", lab.STATE / "stop"
     log.touch()
     words = [options.python, [HERE / "elastic.py", log, stop], "--nnodes", "1:2", "--max-restarts", "10", "--rdzv-conf", "last_call_timeout=2,join_timeout=300"]
 
     def grow(size, agents):
-        """Waits until the last group that found itself has so many ranks."""
+        """Waits until the last group has this many ranks."""
         until = time.monotonic() + PATIENCE_S
         while not log.read_text().splitlines()[-1:] or int(log.read_text().splitlines()[-1].split()[0]) != size:
             if time.monotonic() > until or any(agent.child.poll() is not None for agent in agents):
@@ -160,7 +161,8 @@ def main():
         sys.exit(f"no test hosts: {reason}")
     lab.enter()
     hosts = lab.Lab(1 if options.one_host else 2).hosts
-    # Else torch 2.15 lets nobody join a later round: agents that are there do not write again where its store is.
+    # Otherwise torch 2.15 lets no agent join a later round, because the agents do not write the address of the store
+    # again.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = str(int(options.test == "elastic"))
     good, agents = {"restarts": restarts, "death": death, "elastic": elastic}[options.test](hosts, options)
     if not good:

@@ -35,7 +35,7 @@ check("all_gather", lambda v: lax.all_gather(v, "ranks"), P(), whole[:, None])
 check("ppermute", lambda v: lax.ppermute(v, "ranks", [(one, (one + 1) % size) for one in range(size)]), P("ranks"), whole[(rank - 1) % size][None])
 check("all_to_all", lambda v: lax.all_to_all(v.reshape(size, 3), "ranks", 0, 0), P("ranks"), whole.reshape(size, size, 3)[:, rank])
 check("psum_scatter", lambda v: lax.psum_scatter(v[0], "ranks", tiled=True), P("ranks"), whole.sum(0).reshape(size, 3)[rank])
-# A gradient of what all ranks have.
+# The gradient of a sum over all ranks.
 gradient = jax.grad(lambda w: jax.shard_map(lambda w, v: lax.psum((w * v).sum(), "ranks"), mesh=mesh, in_specs=(P(), P("ranks")), out_specs=P())(w, parts))(
     np.float32(2))
 if float(gradient) != whole.sum():

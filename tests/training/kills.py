@@ -31,7 +31,8 @@ def content(step, rank):
 
 
 def train(folder, run, rank, begin):
-    """Saves a step after the other, until it is killed: half of its memory is copied by the writer, the rest goes along."""
+    """Saves one step after the other until it is killed. The writer copies half of the memory, and the rest is sent with
+    the description."""
     writer = store.Writer(folder, run, rank, RANKS)
     memory = ctypes.create_string_buffer(BYTES // 2)
     for step in range(begin, 1 << 30):
@@ -46,12 +47,12 @@ def train(folder, run, rank, begin):
             writer.wait()
         except store.Failed as error:
             print(error, file=sys.stderr, flush=True)
-        # As a trainer whose ranks compute in step.
+        # Like a trainer whose ranks compute in step.
         time.sleep(0.01)
 
 
 def check(folder, least, what):
-    """Returns the newest step, which is not older than `least`; all others are whole, too."""
+    """Returns the newest step, which must not be older than `least`. All other checkpoints must be whole, too."""
     found = store.newest(folder)
     assert found is not None or least is None, f"{what}: no checkpoint is left"
     if found is None:
@@ -94,7 +95,7 @@ def kill_at(folder, chance, point, least):
     for rank in ranks:
         rank.kill()
         writers.update(int(line) for line in rank.communicate()[0].split())
-    # Writers outlive trainers, and finish; a moment later they die, too.
+    # Writers outlive trainers, and finish; in some rounds they are killed a moment later.
     time.sleep(chance.uniform(0, 0.3))
     for pid in writers | {writer}:
         kill(pid)
@@ -102,7 +103,8 @@ def kill_at(folder, chance, point, least):
 
 
 def damage(folder, chance):
-    """A truncated file, a flipped bit, a manifest that is no JSON, one that names a file elsewhere: the one before is taken."""
+    """A truncated file, a flipped bit, a manifest that is not JSON, one that names a file elsewhere: each time the checkpoint
+    before is taken."""
     for kind in "truncated", "flipped", "garbled", "astray", "missing":
         with tempfile.TemporaryDirectory() as copy_:
             copy = pathlib.Path(copy_) / "saves"
@@ -136,7 +138,7 @@ def undescribed(folder):
 
 
 def repeated(folder):
-    """A step that is saved again after it failed at one rank has nothing of the first attempt."""
+    """A step that failed at one rank and is saved again has nothing of the first attempt."""
     step, (first, second) = 1 << 30, (store.Writer(folder, "repeated", rank, RANKS) for rank in range(RANKS))
     first.save(step, {"no/folder": [b"x"]})
     first.add("description", b"")
@@ -160,7 +162,7 @@ def repeated(folder):
 
 
 def told(folder):
-    """Saves that fail are told at once, each, and raise at `close`; one whose memory has changed fails, too."""
+    """Each save that fails is reported at once, and `close` raises. A save whose memory has changed fails, too."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         writer = store.Writer(folder, "told")
@@ -183,7 +185,7 @@ def told(folder):
 
 
 def full_disk():
-    """Needs root: a file system of 8 MB, in which two checkpoints do not fit."""
+    """Fills a file system of 8 MB, in which two checkpoints do not fit. Needs root."""
     with tempfile.TemporaryDirectory() as folder:
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", folder], capture_output=True, check=False).returncode:
             print("full disk: not tried, a small file system cannot be mounted here")

@@ -18,14 +18,15 @@ TIMEOUT = datetime.timedelta(seconds=120)
 
 
 def begin(backend, order):
-    """The group of the processes in `order`, whose places are their ranks. A process that is not there makes none."""
+    """Makes the group of the processes in `order`; their positions are their ranks. A process that is not in `order`
+    makes no group."""
     if PROCESS in order:
         dist.init_process_group(backend, init_method="env://", rank=order.index(PROCESS), world_size=len(order), timeout=TIMEOUT)
     return PROCESS in order
 
 
 def check(order, group=None):
-    """What goes from rank to rank arrives there."""
+    """Checks that each rank's data arrives at each other rank."""
     rank, size = order.index(PROCESS), len(order)
     peer = group or dist.group.WORLD
     assert (dist.get_rank(peer), dist.get_world_size(peer)) == (rank, size)
@@ -49,7 +50,7 @@ def again():
         if begin("outboard", order):
             check(order)
             if len(order) > 2:
-                # A group of groups: its members by the ranks of this init.
+                # A group within the group: its members have ranks of this init.
                 some = dist.new_group([0, len(order) - 1], backend="outboard")
                 if PROCESS in (order[0], order[-1]):
                     check([order[0], order[-1]], some)
@@ -68,7 +69,7 @@ def subset():
     except RuntimeError as error:
         assert PROCESS < 2 and not IS_LAUNCHED and "are in different MPI jobs" in str(error) and "init_process_group" in str(error), error
     else:
-        # Without a launcher of MPI those of the first group are a job of their own.
+        # Without a launcher of MPI the processes of the first group are a job of their own.
         assert PROCESS >= 2 or IS_LAUNCHED, "a group of processes of two jobs"
         if PROCESS < 2:
             check([0, 1], other)

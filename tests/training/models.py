@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DDP and FSDP2 train a small model to what gloo trains it to."""
+"""DDP and FSDP2 train a small model to the same weights as over gloo."""
 import datetime
 import sys
 
@@ -41,7 +41,8 @@ def compare(ours, theirs, what, tolerance):
             sys.exit(1)
 
 
-# With two ranks a sum has one order, so the bits are gloo's. With more each backend has its own order, and 6 steps of float32 follow.
+# With two ranks a sum has one order, so the bits are those of gloo. With more each backend has its own order, and errors grow
+# over 6 steps of float32.
 TOLERANCE = 0.0 if SIZE == 2 else 2e-5
 
 
@@ -61,7 +62,7 @@ def fsdp(backend):
 
 if __name__ == "__main__":
     compare(ddp(None), ddp(GLOO), "DDP", TOLERANCE)
-    # The buffers of batch norm in the first rank of DDP are each rank's own without broadcast.
+    # Without broadcast each rank of DDP keeps its own buffers of batch norm.
     compare(ddp(None, gradient_as_bucket_view=True), ddp(GLOO), "DDP with gradients in buckets", TOLERANCE)
     compare(fsdp(dist.group.WORLD), fsdp(GLOO), "FSDP2", TOLERANCE or 1e-6)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The old names of what has become `outboard_training`: the same modules, with a warning; a sentence where it is not installed. Needs neither torch nor MPI: the
-package outboard_torch, whose __init__ does, is taken as a folder of modules."""
+"""The old names of the modules of `outboard_training`: the same modules, with a warning; an error message where it is not
+installed. Needs neither torch nor MPI: the package outboard_torch, whose __init__ needs them, is taken as a folder of modules."""
 import importlib
 import pathlib
 import sys

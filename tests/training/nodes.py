@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The hierarchical hook of DDP averages as an all-reduce does. The argument: on how many nodes the ranks are."""
+"""The hierarchical hook of DDP averages as an all-reduce does. The argument is the number of nodes on which the ranks
+are."""
 import datetime
 import sys
 
@@ -14,7 +15,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 
 class Bucket:
-    """What a hook asks of DDP's bucket."""
+    """The part of DDP's bucket that a hook uses."""
 
     def __init__(self, gradients):
         self.gradients = gradients
@@ -25,7 +26,8 @@ class Bucket:
 
 for dtype in None, torch.bfloat16:
     nodes = Nodes(dtype=dtype)
-    # Small integers, so that each order of sums, and bfloat16, gives the same bits. Several at once, of different lengths.
+    # Small integers, so that each order of sums, and bfloat16, gives the same bits. Several buckets at once, of different
+    # lengths.
     buckets = [(torch.arange(length) % 7 + rank + number).float() * size for number, length in enumerate((1, 70_000, 3, 1_000_000, 0, 5000))]
     wanted = [bucket / size for bucket in buckets]
     futures = [hierarchical(nodes, Bucket(bucket)) for bucket in buckets]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A worker of torchrun whose lives fail: `restarts.py LIVES`. In each of the first LIVES lives one of the ranks ends, another one and at another
-point each time: before its first group, between MPI's start and the first collective, or within one. The last life ends well."""
+"""A worker of torchrun whose lives fail: `restarts.py LIVES`. In each of the first LIVES lives a rank ends, each time another one
+at another point: before its first group, between MPI's start and the first collective, or within a collective. The last life ends
+well."""
 import datetime
 import os
 import signal
@@ -8,7 +9,7 @@ import sys
 
 life, rank, size = (int(os.environ[name]) for name in ("TORCHELASTIC_RESTART_COUNT", "RANK", "WORLD_SIZE"))
 failing = int(sys.argv[1])
-# On several hosts each agent counts the failures of its own workers only: there a file has a line for each death.
+# On several hosts each agent counts only the failures of its own workers, so a file has a line for each death.
 deaths = os.environ.get("RESTARTS_NODES")
 if deaths:
     with open(deaths, "a+", encoding="ascii") as file:

@@ -28,7 +28,7 @@ parser.add_argument("--backend", choices=["outboard", "gloo"], default="outboard
 parser.add_argument("--suite", nargs="+", choices=SUITES, default=SUITES)
 parser.add_argument("--table", action="store_true")
 chosen = parser.parse_args()
-# As torch's own runner has it for gloo.
+# The environment that torch's own runner sets for gloo.
 os.environ.update(BACKEND="gloo", TEMP_DIR=tempfile.mkdtemp(), WORLD_SIZE=os.environ.get("WORLD_SIZE", "3"))
 os.environ["INIT_METHOD"] = f"file://{os.environ['TEMP_DIR']}/init"
 os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "100")
@@ -58,7 +58,8 @@ if chosen.backend == "outboard":
 
 
 def ended(run):
-    """`_run` of a test in its process. One that skips the test ends well for the others, though not with 0."""
+    """Runs `_run` of a test in its process. A process that skips the test ends well for the others, though not with
+    0."""
     @functools.wraps(run)
     def call(cls, *arguments, **more):
         try:
@@ -72,7 +73,7 @@ def ended(run):
 
 
 def forked(self):
-    """The parent has no MPI; a spawn would import torch for each rank of each test."""
+    """Forks the ranks: the parent has no MPI, and a spawn would import torch for each rank of each test."""
     self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
 
@@ -88,15 +89,16 @@ CACHE = pathlib.Path(__file__).resolve().parents[2] / ".cache/training/pytorch"
 FILES = {"dtensor": ["_tensor/test_*.py", "tensor/parallel/test_*.py", "test_device_mesh.py"], "fsdp2": ["_composable/fsdp/test_*.py"],
          "checkpoint": ["checkpoint/test_*.py", "checkpoint/e2e/test_*.py"]}
 RANKS = 4
-# How a test for GPUs is read.
+# The replacements with which a test for GPUs runs on the CPU.
 AS_CPU = ((r"torch\.cuda\.device_count\(\)", str(RANKS)), (r"@skip_if_lt_x_gpu\(\d\)", ""), (r"not TEST_CUDA", "False"), (r"\btorch\.cuda\b", "torch.cpu"),
           (r"\.cuda\(\)", ".cpu()"), (r"([\"'])cuda", r"\1cpu"),
-          # A decorator that torch 2.15 has no more: it ran the test a second time, compiled.
+          # A decorator that torch 2.15 no longer has. It ran the test a second time, compiled.
           (r"\n +test_compiled_fsdp,", ""), (r"@test_compiled_fsdp\([^)]*\)", ""))
 
 
 def sources():
-    """Where torch's tests lie, fetched once; apt keeps its lists here, so that the machine's own stay as they are."""
+    """The folder of torch's tests, which are fetched once. apt keeps its lists here, so that those of the machine stay
+    as they are."""
     tests = CACHE / "test/distributed"
     if not tests.exists():
         print("fetching Debian's source package pytorch", flush=True)
@@ -112,12 +114,12 @@ def sources():
 
 
 def cases_of(suite):
-    """The classes of a suite that make processes; a file that the installed torch cannot import is named, and left out."""
+    """The classes of a suite that start processes. A file that the installed torch cannot import is named and left out."""
     if suite == "c10d":
         return [TestOver]
     MultiProcessTestCase._spawn_processes = forked
     if suite == "fsdp2":
-        # The harness compares it with the number of ranks.
+        # The test harness compares this number with the number of ranks.
         torch.accelerator.device_count = lambda: RANKS
     found = []
     for file in (file for pattern in FILES[suite] for file in sorted(sources().glob(pattern))):
@@ -139,7 +141,7 @@ def cases_of(suite):
 
 
 class Lines(unittest.TextTestResult):
-    """A word and a name, in lines."""
+    """Prints a word and a name for each test."""
 
     def _say(self, word, test):
         print(f"{word:8} {'.'.join(test.id().split('.')[-2:])}", flush=True)
@@ -162,7 +164,7 @@ class Lines(unittest.TextTestResult):
 
 
 def part(suite, name):
-    """Which of the table's rows a test belongs to."""
+    """The row of the table to which a test belongs."""
     if suite != "c10d":
         return {"dtensor": "DTensor", "fsdp2": "FSDP2", "checkpoint": "checkpoint"}[suite]
     return next((row for row, pattern in (
@@ -193,7 +195,7 @@ def table():
 def main():
     suite, loader = unittest.TestSuite(), unittest.TestLoader()
     for case in (case for name in chosen.suite for case in cases_of(name)):
-        # Those of other devices would be skipped, a process each.
+        # Tests for other devices would be skipped, but would take a process each.
         names = [name for name in loader.getTestCaseNames(case) if not any(word in name for word in ("cuda", "nccl", "gpu"))]
         suite.addTests(case(name) for name in names if not chosen.names or any(part in name for part in chosen.names))
     result = unittest.TextTestRunner(stream=sys.stderr, verbosity=0, resultclass=Lines).run(suite)

@@ -15,7 +15,7 @@ from validation import Failed, Validation  # noqa: E402
 
 
 def save(folder, step, value):
-    """As outboard_training.checkpoint does: the name comes last."""
+    """Saves as outboard_training.checkpoint does: the folder gets its name last."""
     path = pathlib.Path(folder) / f"step-{step}"
     dcp.save({"model": {"weight": torch.full((3,), value)}, "other": torch.ones(2)}, checkpoint_id=f"{path}.new", no_dist=True)
     os.rename(f"{path}.new", path)
@@ -33,7 +33,7 @@ def validator(bad):
 
 
 def until(function):
-    """What the function returns, once it is something."""
+    """Waits until the function returns something, and returns that."""
     limit = time.monotonic() + 60
     while not (value := list(function())):
         assert time.monotonic() < limit, "nothing came"
@@ -56,7 +56,7 @@ def main():
             raise AssertionError("no error of step 3")
         except Failed as error:
             assert "step 3" in str(error) and "weights are bad" in str(error), error
-        # It goes on after an error, and ends with the newest that was there.
+        # Validation goes on after an error, and ends with the newest checkpoint.
         save(folder, 4, 4.0)
         save(folder, 5, 5.0)
         left = validation.close()

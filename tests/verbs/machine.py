@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache/verbs"
 MODULES = ["crc32_generic", "crc32c_generic", "virtio_pci", "9pnet_virtio", "9p", "overlay", "veth", "ib_uverbs", "rdma_ucm",
            "rdma_rxe"]
-# The device is rxe0, its address 10.9.0.1. Each end of a connection is on the device itself.
+# The device is rxe0 with the address 10.9.0.1. Both ends of a connection are on this device.
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
@@ -42,14 +42,14 @@ def quiet(*words, **more):
 
 
 def kernel():
-    """The kernel's package, unpacked once."""
+    """The package of the kernel, unpacked once."""
     folder = CACHE / "kernel"
     if not (folder / "done").exists():
         print("fetching Debian's kernel", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         package = re.search(r"Depends: (linux-image\S+)", quiet("apt-cache", "depends", "linux-image-amd64"))[1]
-        # _apt may not write here.
+        # The user _apt may not write to this folder.
         quiet("apt-get", "-o", "APT::Sandbox::User=root", "download", package, cwd=folder)
         quiet("dpkg", "-x", next(folder.glob("*.deb")), folder)
         version = next((folder / "lib/modules").iterdir()).name
@@ -59,7 +59,7 @@ def kernel():
 
 
 def first_files(folder, version):
-    """The file system that the kernel starts with: busybox, the modules, and `init`."""
+    """The file system with which the kernel starts: busybox, the modules, and `init`."""
     tree = CACHE / "first"
     shutil.rmtree(tree, ignore_errors=True)
     for name in ["bin", "modules", "proc", "sys", "dev", "files", "written", "all"]:
@@ -71,7 +71,7 @@ def first_files(folder, version):
         order += [Path(line.split()[1]) for line in shown.splitlines() if line.startswith("insmod")]
     order = list(dict.fromkeys(order))
     for path in order:
-        # Busybox knows no compressed modules.
+        # Busybox cannot load compressed modules.
         plain = tree / "modules" / path.name.removesuffix(".xz")
         plain.write_bytes(subprocess.run(["xz", "-dcf", path], check=True, capture_output=True).stdout)
     (tree / "modules/order").write_text("\n".join(path.name.removesuffix(".xz") for path in order))
@@ -84,8 +84,8 @@ def first_files(folder, version):
 
 
 def run(script, seconds):
-    """Starts the machine, runs the text of a script of bash as root in the project's folder, and returns (exit code, output); the
-    code is None if it had to be stopped."""
+    """Starts the machine, and runs the text of a bash script as root in the project's folder. Returns (exit code, output). The
+    code is None if the machine had to be stopped."""
     folder, version = kernel()
     start, output = CACHE / "script", CACHE / "output"
     path = shlex.quote(os.environ["PATH"] + ":/usr/sbin:/sbin")

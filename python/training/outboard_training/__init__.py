@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands beside a training with PyTorch, each in processes of its own: `checkpoint` writes checkpoints, `data` loads batches through a ring
-in shared memory, `export` makes a file of a checkpoint, `store` is how checkpoints lie on disk. Nothing here needs MPI, and `store` not even torch."""
+"""Work beside a training with PyTorch, in processes of its own: `checkpoint` writes checkpoints, `data` loads batches through a
+ring in shared memory, `export` makes one file of a checkpoint, `store` knows the files of a checkpoint. None of them needs MPI,
+and `store` does not need torch."""

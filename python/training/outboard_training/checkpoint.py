@@ -38,7 +38,7 @@ __all__ = ["Checkpoints", "Failed"]
 
 
 def _changed(versions):
-    """What is wrong if a tensor was written to, in place, since its version was noted; or None."""
+    """An error text if a tensor was written in place since its version was noted, or None."""
     names = [name for name, tensor, version in versions if tensor._version != version]
     if not names:
         return None
@@ -48,7 +48,7 @@ def _changed(versions):
 
 
 class _Storage(FileSystemWriter):
-    """Plans as the stock writer does; the bytes are the writer process's."""
+    """Plans like the stock writer, and leaves the bytes to the writer process."""
 
     def __init__(self, folder, writer):
         super().__init__(folder)
@@ -60,7 +60,7 @@ class _Storage(FileSystemWriter):
     def write_data(self, plan, planner):
         name = f"{plan.storage_data.prefix}0.distcp"
         stable, parts, kept, results, at = self._stable(), [], [], [], 0
-        # Of the tensors that are copied later: what must not change until then.
+        # The versions of the tensors that are copied later; they must not change until then.
         versions = []
         for item in plan.items:
             if item.type == WriteItemType.BYTE_IO:
@@ -86,7 +86,7 @@ class _Storage(FileSystemWriter):
         self.writer.add(".metadata", pickle.dumps(metadata))
 
     def _stable(self):
-        """The memory that changes in optimizers' steps only, by address."""
+        """The addresses of memory that changes only in the steps of optimizers."""
         tensors = []
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -97,7 +97,7 @@ class _Storage(FileSystemWriter):
         return {tensor.untyped_storage().data_ptr() for tensor in local}
 
     def _saved(self, index, tensor, stable):
-        """A tensor as torch.save writes it: what stands before the elements, the elements, what stands after."""
+        """A tensor as torch.save writes it: the bytes before the elements, the elements, and the bytes after them."""
         is_stable = tensor.is_cpu and tensor.is_contiguous() and tensor.untyped_storage().data_ptr() in stable
         if not is_stable:
             tensor = tensor.cpu().contiguous()
@@ -109,10 +109,10 @@ class _Storage(FileSystemWriter):
             whole = file.getvalue()
             with zipfile.ZipFile(file) as archive:
                 entry = next(info for info in archive.infolist() if info.filename.endswith("/data/0"))
-            # The lengths of the entry's name and of its extra field stand before them.
+            # The header contains the lengths of the entry's name and of its extra field.
             head = entry.header_offset
             begin = head + 30 + int.from_bytes(whole[head + 26:head + 28], "little") + int.from_bytes(whole[head + 28:head + 30], "little")
-            # The archive has the CRC of zeros, which torch.load does not check; the manifest has that of the file.
+            # The archive has the CRC of zeros, which torch.load does not check; the manifest has the CRC of the file.
             self._forms[index] = form, whole[:begin], whole[begin + length:]
         _, before, after = self._forms[index]
         if length == 0:
@@ -125,8 +125,8 @@ class Checkpoints:
     """The checkpoints in a folder that all ranks of `group` see."""
 
     def __init__(self, folder, keep=2, rate=None, cores=None, group=None):
-        """`keep`: how many complete ones stay, at least 2. `rate`: the most bytes a second that each rank writes to disk. `cores`: where the
-        writer processes may run."""
+        """`keep` is the number of complete checkpoints that stay, at least 2. `rate` is the most bytes a second that each rank
+        writes to disk. `cores` are the cores on which the writer processes may run."""
         self.folder, self.group = pathlib.Path(folder).resolve(), group
         self.is_distributed = dist.is_initialized()
         self.rank = dist.get_rank(group) if self.is_distributed else 0
@@ -137,13 +137,13 @@ class Checkpoints:
             store.tidy(self.folder, run)
         self.writer = store.Writer(self.folder, run, self.rank, size, keep, rate, cores)
         self.storage = _Storage(self.folder, self.writer)
-        # What all have (DDP) is the first rank's: its buffers are those that DDP gives to all.
+        # Tensors that all ranks have (DDP) are saved by the first rank, because DDP gives its buffers to all ranks.
         self.planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True, enable_plan_caching=True)
-        # Seconds that optimizers' steps have waited for copies.
+        # The seconds that the steps of optimizers have waited for copies.
         self.stalled = 0.0
 
     def _from_first(self, value):
-        """A value of the group's first rank."""
+        """A value that the group's first rank has, at all ranks."""
         if not self.is_distributed:
             return value
         box = [value]
@@ -151,7 +151,8 @@ class Checkpoints:
         return box[0]
 
     def attach(self, optimizer):
-        """Says that the optimizer's parameters and state change in its `step` only. Without this they are copied at once."""
+        """Declares that the optimizer's parameters and state change only in its `step`. Without this they are copied at
+        once."""
         self.storage.optimizers.append(optimizer)
         optimizer.register_step_pre_hook(self._before_step)
 
@@ -159,8 +160,8 @@ class Checkpoints:
         self.stalled += self.writer.wait_copied()
 
     def save(self, state_dict, step):
-        """Starts to save. Collective. Errors (Failed), at all ranks: an earlier save has failed at some rank, of which no call has told yet;
-        nothing is saved then, and the next call saves again."""
+        """Starts to save. Collective. Raises Failed at all ranks if an earlier save has failed at some rank and no call has
+        raised this yet. Nothing is saved then, and the next call saves again."""
         failures = self.writer.failures()
         if self.is_distributed:
             of_all = [None] * dist.get_world_size(self.group)
@@ -172,7 +173,8 @@ class Checkpoints:
         dcp.save(state_dict, storage_writer=self.storage, planner=self.planner, process_group=self.group)
 
     def wait_copied(self):
-        """Waits until what the last save says has been copied, so that all of it may be changed. `optimizer.step()` of an attached one does."""
+        """Waits until the memory of the last save has been copied, so that all of it may be changed. The `step` of an attached
+        optimizer does this, too."""
         self.writer.wait_copied()
 
     def load(self, state_dict):
@@ -184,9 +186,10 @@ class Checkpoints:
         return found[0]
 
     def wait(self):
-        """Waits until the last save is complete. Errors (Failed): one was not, of which no call has told yet."""
+        """Waits until the last save is complete. Raises Failed if a save has failed and no call has raised this yet."""
         self.writer.wait()
 
     def close(self):
-        """Ends the writer processes once they have written everything. Errors (Failed): a save was not written, of which no call has told yet."""
+        """Ends the writer processes once they have written everything. Raises Failed if a save was not written and no call has
+        raised this yet."""
         self.writer.close()

@@ -29,12 +29,14 @@ from torch.utils.data._utils.collate import collate as collate_by, default_colla
 __all__ = ["DataLoader", "Ring", "collate"]
 
 ALIGNMENT = 64
-# A notice: the slot, where its pickle begins, the pickle's length. Shorter than PIPE_BUF, so writes and reads of several processes do not mix.
+# A notice: the slot, the offset of its pickle, and the pickle's length. It is shorter than PIPE_BUF, so writes and reads of
+# several processes do not mix.
 FULL, FREE = struct.Struct("<QQQ"), struct.Struct("<Q")
 
 
 def collate(batch):
-    """As `torch.utils.data.default_collate`, which in a worker would make a file in shared memory for each tensor."""
+    """Collates like `torch.utils.data.default_collate`, which in a worker would make a file in shared memory for each
+    tensor."""
     return collate_by(batch, collate_fn_map={**default_collate_fn_map, torch.Tensor: _stack})
 
 
@@ -45,7 +47,7 @@ def _stack(tensors, *, collate_fn_map=None):
 
 
 class _Into(pickle.Pickler):
-    """Pickles what is no plain tensor; those it copies into a slot."""
+    """Pickles all objects but plain tensors, which it copies into a slot."""
 
     def __init__(self, file, slot):
         super().__init__(file, protocol=5)
@@ -61,7 +63,7 @@ class _Into(pickle.Pickler):
         return at, thing.dtype, thing.shape
 
     def place(self, length):
-        """Where so many bytes go."""
+        """Reserves this many bytes in the slot."""
         at = -(-self.end // ALIGNMENT) * ALIGNMENT
         self.end = at + length
         if self.end > len(self.slot):
@@ -80,10 +82,10 @@ class _Outof(pickle.Unpickler):
 
 
 def _release(owner, held, number, free_in):
-    """No tensor refers to a slot any more. A fork of the owner has copies of its tensors, which do not count."""
+    """Frees a slot to which no tensor refers any more. Tensors in a fork of the owner do not count."""
     if os.getpid() == owner:
         held.discard(number)
-        # The ring may be gone, and its processes.
+        # The ring and its processes may be gone.
         with contextlib.suppress(BrokenPipeError):
             free_in.write(FREE.pack(number))
 
@@ -93,12 +95,13 @@ def _tensor(slot, at, dtype, shape):
 
 
 class Ring:
-    """A queue between processes (as `multiprocessing.Queue`) whose tensors lie in slots of shared memory. Two pipes carry the numbers of slots:
-    those that are free, and those that are full. So there is no lock, and a process that dies holds up nobody else."""
+    """A queue between processes (like `multiprocessing.Queue`) whose tensors lie in slots of shared memory. Two pipes carry the
+    numbers of slots: one those of free slots, the other those of full slots. So there is no lock, and a process that dies does
+    not stop others."""
 
     def __init__(self, slots, slot_bytes, views):
-        """`views`: how many slots the receiver's tensors may occupy; beyond that it gets copies, so a sender always finds a slot if at most
-        `slots - views` things are under way. The memory is taken as it is used."""
+        """`views` is the number of slots that the receiver's tensors may occupy. Beyond that the receiver gets copies, so a
+        sender always finds a slot if at most `slots - views` batches are under way. Memory is taken only as it is used."""
         self.slots, self.slot_bytes, self.views = slots, slot_bytes, views
         memory = os.memfd_create("outboard-ring", os.MFD_CLOEXEC)
         os.ftruncate(memory, slots * slot_bytes)
@@ -108,7 +111,7 @@ class Ring:
 
     def _open(self, memory, *pipes):
         self.memory = open(memory, "r+b", buffering=0)
-        # Each descriptor is closed when nothing refers to its file: a tensor may outlive the ring.
+        # Each descriptor is closed when no object refers to its file, because a tensor may outlive the ring.
         self.free_out, self.free_in, self.full_out, self.full_in = (
             open(end, mode, buffering=0) for end, mode in zip(pipes, ("rb", "wb") * 2, strict=True))
         self.map = mmap.mmap(memory, self.slots * self.slot_bytes)
@@ -143,7 +146,7 @@ class Ring:
         self.full_in.write(FULL.pack(number, at, len(text)))
 
     def get(self, timeout=None):
-        """Errors (queue.Empty): nothing came within `timeout` seconds."""
+        """Raises queue.Empty if nothing came within `timeout` seconds."""
         if not self.arrived.poll(None if timeout is None else max(timeout, 0) * 1000):
             raise queue.Empty
         number, at, length = FULL.unpack(self.full_out.read(FULL.size))
@@ -153,7 +156,8 @@ class Ring:
         weakref.finalize(slot, _release, os.getpid(), self.held, number, self.free_in).atexit = False
         return _Outof(memoryview(slot).cast("B")[at:at + length], slot, is_copied).load()
 
-    # What else DataLoader asks of a queue: there is no thread, and nothing to close before the last tensor is gone.
+    # DataLoader also calls these functions of a queue. There is no thread, and nothing to close before the last tensor
+    # is gone.
     def cancel_join_thread(self):
         pass
 
@@ -168,7 +172,7 @@ class _Context(multiprocessing.context.BaseContext):
         self.base, self.under_way, self.slot_bytes = base, under_way, slot_bytes
 
     def Queue(self):  # noqa: N802  (multiprocessing's name)
-        # Two more: the notices with which DataLoader ends or resumes a worker.
+        # The ring has two more slots, for the notices with which DataLoader ends or resumes a worker.
         return Ring(2 * self.under_way + 4, self.slot_bytes, self.under_way + 2)
 
     def Event(self):  # noqa: N802
@@ -185,10 +189,11 @@ def _start(cores, then, worker):
 
 
 class DataLoader(torch.utils.data.DataLoader):
-    """`torch.utils.data.DataLoader` over `Ring`. With num_workers=0 it is that one."""
+    """`torch.utils.data.DataLoader` over `Ring`. With num_workers=0 it is torch's own."""
 
     def __init__(self, dataset, *arguments, cores=None, slot_bytes=1 << 30, **more):
-        """`cores`: where the processes run. `slot_bytes`: the most that a batch may have; memory is used for what it has."""
+        """`cores` are the cores on which the processes run. `slot_bytes` is the most bytes of a batch; only the bytes of
+        real batches take memory."""
         super().__init__(dataset, *arguments, **more)
         if self.num_workers == 0:
             return

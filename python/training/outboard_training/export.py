@@ -19,8 +19,8 @@ __all__ = ["export"]
 
 
 def export(checkpoint, file, only="model."):
-    """Writes the tensors whose names begin with `only`, without it, to a file. `checkpoint`: the folder of one, as torch.distributed.checkpoint
-    reads it. Returns how many. Errors: ValueError if no tensor is named so."""
+    """Writes the tensors whose names begin with `only` to a file, without this prefix. `checkpoint` is the folder of a checkpoint
+    that torch.distributed.checkpoint can read. Returns the number of tensors. Raises ValueError if there is none."""
     from safetensors.torch import save_file
     described = dcp.FileSystemReader(checkpoint).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in described.items()
@@ -28,7 +28,7 @@ def export(checkpoint, file, only="model."):
     if not tensors:
         raise ValueError(f"no tensor of {checkpoint} has a name that begins with {only!r}; there are {', '.join(sorted(described)[:5])}, ...")
     with warnings.catch_warnings():
-        # It says that this process is alone, which is meant.
+        # The warning says that this process is alone, which is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp.load(tensors, checkpoint_id=checkpoint, no_dist=True)
     save_file({name.removeprefix(only): tensor for name, tensor in tensors.items()}, file, {"format": "pt"})

@@ -26,16 +26,17 @@ import time
 import zlib
 
 CHUNK = 4 << 20
-# The most that a user may give a pipe (/proc/sys/fs/pipe-max-size).
+# The largest pipe that a user may have (/proc/sys/fs/pipe-max-size).
 PIPE = 1 << 20
-# What rank 0's writer waits for the files of the others, in seconds; and once its trainer has ended.
+# How long rank 0's writer waits for the files of the other ranks, in seconds; and how long once its trainer has ended.
 PATIENCE, PATIENCE_ALONE = 600, 10
-# What the trainer says once a save has been copied: its number, and whether the memory was the same all the time.
+# The trainer's message once a save has been copied: the save's number, and whether the memory stayed the same until
+# then.
 VERDICT = struct.Struct("<Q?")
 
 
 class Failed(RuntimeError):
-    """A checkpoint could not be written; the ones before it are as they were."""
+    """A checkpoint could not be written. Earlier checkpoints are unaffected."""
 
 
 # ---- Reading -------------------------------------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def flaw(checkpoint):
 
 
 def tidy(folder, run):
-    """Removes what other runs have left incomplete. Called by one rank, before the first save."""
+    """Removes incomplete checkpoints of other runs. One rank calls it, before the first save."""
     for suffix in "incomplete", "removed", "replaced":
         for left in pathlib.Path(folder).glob(f"step-*.{suffix}"):
             if f".{run}-" not in left.name:
@@ -74,7 +75,7 @@ def tidy(folder, run):
 
 
 def newest(folder):
-    """The newest checkpoint that is whole: (step, path), or None. Damaged ones are passed over, and named on standard error."""
+    """The newest whole checkpoint as (step, path), or None. Damaged checkpoints are passed over and named on standard error."""
     for step in steps(folder):
         path = pathlib.Path(folder) / f"step-{step}"
         wrong = flaw(path)
@@ -90,14 +91,16 @@ class Writer:
     """The writer process of a rank."""
 
     def __init__(self, folder, run, rank=0, size=1, keep=2, rate=None, cores=None):
-        """`run`: a word that only the ranks of this run have. `rate`: the most bytes a second that are written to disk. `cores`: those on which the process may run."""
+        """`run` is a word that only the ranks of this run have. `rate` is the most bytes a second that are written to disk.
+        `cores` are the cores on which the process may run."""
         if keep < 2:
             raise ValueError(f"keep is {keep}; at least 2 checkpoints are kept, so that one is always whole")
         self.settings = {"folder": str(folder), "run": run, "rank": rank, "size": size, "keep": keep, "rate": rate, "cores": cores}
         self.process = None
         self._done = threading.Condition()
         self._copied, self._committed, self._last = 0, 0, 0
-        # What was said of saves that failed, and not raised yet; what tells whether the memory of a save is as it was.
+        # Failed saves that were not raised yet; the functions that check whether the memory of a save is unchanged; the
+        # saves whose memory has changed.
         self._failures, self._checks, self._spoiled = [], {}, set()
 
     def _start(self):
@@ -105,10 +108,11 @@ class Writer:
         self.settings["verdicts"] = verdicts
         self.process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[verdicts])
         os.close(verdicts)
-        # What a save says is about a kilobyte per tensor; the trainer does not wait until the process reads it.
+        # The description of a save has about a kilobyte for each tensor. A large pipe holds it, so the trainer need not
+        # wait until the process reads it.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self.process.stdin, fcntl.F_SETPIPE_SZ, PIPE)
-        # Yama lets only ancestors read a process's memory, unless it names another.
+        # Yama lets only ancestors read a process's memory, unless the process names another.
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(self.process.pid), 0, 0, 0)
         self._listener = threading.Thread(target=self._listen, args=(self.process, self._verdicts), daemon=True)
         self._listener.start()
@@ -120,7 +124,7 @@ class Writer:
         self.process.stdin.flush()
 
     def _fail(self, text):
-        """Says at once that a save has failed; the next call that may raise does. Called with the lock."""
+        """Prints at once that a save has failed. The next call that may raise does so. The caller holds the lock."""
         print(f"outboard_training: rank {self.settings['rank']}: {text}; the checkpoints before it are as they were", file=sys.stderr, flush=True)
         self._failures.append(text)
 
@@ -147,7 +151,8 @@ class Writer:
             self._done.notify_all()
 
     def _judge(self, number, verdicts):
-        """Tells the process whether what it has copied is one state. Returns what is wrong: the step and a sentence."""
+        """Sends the process whether its copy is one consistent state. Returns what is wrong: the step and a
+        sentence."""
         step, check = self._checks.pop(number, (None, None))
         wrong = check() if check else None
         if wrong:
@@ -157,7 +162,7 @@ class Writer:
         return (step, wrong) if wrong else None
 
     def failures(self):
-        """What was said of saves that have failed, and not raised yet. Who takes it raises it."""
+        """The failed saves that were not raised yet. The caller must raise them."""
         with self._done:
             failures, self._failures = self._failures, []
         return failures
@@ -167,9 +172,9 @@ class Writer:
             raise Failed("; ".join(failures))
 
     def save(self, step, files, kept=None, check=None):
-        """Starts to save. `files`: a name and parts for each; a part is bytes, or (address, length) of memory of this process, which stays
-        as it is until `wait_copied` returns. `kept` is held until then. `check`, called in a thread once all has been copied, returns None, or
-        what is wrong with that memory; then the save fails."""
+        """Starts to save. `files` has a name and parts for each file. A part is bytes, or (address, length) of memory of this
+        process that stays unchanged until `wait_copied` returns. `kept` is kept alive until then. `check` is called in a thread
+        once all has been copied, and returns None or what is wrong with the memory; then the save fails."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         with self._done:
@@ -185,7 +190,7 @@ class Writer:
                 self._copied = self._committed = self._last
 
     def add(self, name, data):
-        """Gives a small file to the last save, from rank 0: without it the checkpoint is not complete."""
+        """Adds a small file of rank 0 to the last save. Without it the checkpoint is not complete."""
         try:
             self._send({"number": self._last, "name": name, "data": data})
         except BrokenPipeError:
@@ -200,13 +205,15 @@ class Writer:
         return time.monotonic() - began
 
     def wait(self):
-        """Waits until the last save is complete, or, at ranks other than 0, written. Errors (Failed): one since the last call was not."""
+        """Waits until the last save is complete or, at ranks other than 0, written. Raises Failed if a save since the last call
+        has failed."""
         with self._done:
             self._done.wait_for(lambda: self._committed >= self._last)
         self._raise()
 
     def close(self):
-        """Ends the process once it has written everything. Errors (Failed): a save was not written, of which no call has told yet."""
+        """Ends the process once it has written everything. Raises Failed if a save was not written and no call has raised this
+        yet."""
         if self.process is not None:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
@@ -230,7 +237,7 @@ class Vector(ctypes.Structure):
 
 
 def copy(pid, address, length):
-    """Memory of another process."""
+    """Copies memory of another process."""
     block = bytearray(length)
     own = (ctypes.c_char * length).from_buffer(block)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -252,7 +259,8 @@ class Process:
         self.is_alone = False
         self.verdicts = open(settings["verdicts"], "rb", buffering=0)
         self.sound = {}
-        # Ctrl-C is for the trainer. A session of its own would make its priority one among its own processes only (autogroup in sched(7)).
+        # Ctrl-C is meant for the trainer. A session of its own would limit the process's priority to its own group of processes
+        # (autogroup in sched(7)).
         os.setpgid(0, 0)
         if settings["cores"]:
             os.sched_setaffinity(0, settings["cores"])
@@ -262,7 +270,7 @@ class Process:
         try:
             print(word, number, text.replace("\n", " "), flush=True)
         except BrokenPipeError:
-            # The trainer has ended; what it saved is still written.
+            # The trainer has ended, but its saves are still written.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     def write(self, path, parts):
@@ -283,7 +291,7 @@ class Process:
         return [length, crc]
 
     def is_sound(self, number):
-        """Whether the memory of a save was the same until it was copied. What a trainer saved that has ended since, was."""
+        """Whether the memory of a save was unchanged until it was copied. It was, if the trainer has ended since."""
         while number not in self.sound:
             verdict = self.verdicts.read(VERDICT.size)
             if len(verdict) < VERDICT.size:
@@ -293,7 +301,7 @@ class Process:
         return self.sound.pop(number)
 
     def save(self, job, copied, described):
-        """`described` returns what rank 0 adds once it knows the files of all."""
+        """Saves. `described` returns the files that rank 0 adds once it knows those of all ranks."""
         number, step = job["number"], job["step"]
         rank, size = self.settings["rank"], self.settings["size"]
         making = self.folder / f"step-{step}.{self.settings['run']}-{number}.incomplete"
@@ -316,7 +324,7 @@ class Process:
             if rank == 0:
                 shutil.rmtree(making, ignore_errors=True)
             else:
-                # Rank 0 need not wait for this part.
+                # Rank 0 need not wait for this file.
                 with contextlib.suppress(OSError):
                     (making / f"failed-{rank}").write_text(str(error))
             self.say("failed", number, f"checkpoint {making}: {error}")
@@ -324,7 +332,7 @@ class Process:
         self.say("committed", number)
 
     def remove_failed(self, number):
-        """Removes what is left of saves before this one: all ranks have ended them."""
+        """Removes the remains of earlier saves: all ranks have ended them."""
         for left in self.folder.glob(f"step-*.{self.settings['run']}-*.incomplete"):
             if int(left.name.removesuffix(".incomplete").rsplit("-", 1)[1]) < number:
                 shutil.rmtree(left, ignore_errors=True)
@@ -357,14 +365,14 @@ class Process:
         sync(self.folder)
         shutil.rmtree(old, ignore_errors=True)
         for other in steps(self.folder)[self.settings["keep"]:]:
-            # What is being removed has no valid name.
+            # The name of a checkpoint that is being removed is not valid.
             gone = self.folder / f"step-{other}.removed"
             os.rename(self.folder / f"step-{other}", gone)
             shutil.rmtree(gone, ignore_errors=True)
 
 
 def read(stream):
-    """The next thing that the trainer sent, or None: it has ended, perhaps within a thing."""
+    """Reads the trainer's next message, or None if it has ended, perhaps within a message."""
     head = stream.read(8)
     if len(head) < 8:
         return None
@@ -374,7 +382,8 @@ def read(stream):
 
 
 def receive(process, stream, jobs):
-    """Copies the memory of each job as it comes. One may wait while another is written; the next waits here."""
+    """Copies the memory of each save as it comes. One copied save may wait while another is written; the next waits
+    here."""
     while (job := read(stream)) is not None:
         if "files" in job:
             try:
@@ -404,7 +413,7 @@ def main():
         def described(number=job["number"]):
             added = jobs.get()
             if added is None or added["number"] != number or "name" not in added:
-                # It is the next of the loop below.
+                # This file belongs to the save that the loop below takes next.
                 ahead.append(added)
                 raise OSError("the trainer ended before it described the checkpoint")
             return {added["name"]: added["data"]}
