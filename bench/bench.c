@@ -11,7 +11,7 @@
 
 int rank, size, takes_devices;
 
-/* Buffers are filled and read by pieces of so many bytes. */
+/* Buffers are filled and read in pieces of this many bytes. */
 enum { PIECE = 1 << 16 };
 
 static const char usage[] =
@@ -286,10 +286,10 @@ static int parse(int argc, char **argv, options *o)
     return 0;
 }
 
-/* Whether a word says D, or H; -1 for other words. */
+/* Maps the word D or H to its number; other words to -1. */
 static int letter(const char *word) { return word[0] && !word[1] && strchr("DH", word[0]) ? word[0] == 'D' : -1; }
 
-/* Decides where buffers lie: by -d, and by the letters among the tests. */
+/* Decides where buffers lie, by -d and by the letters among the tests. */
 static void place_buffers(options *o, int argc, char **argv)
 {
     int letters = 0;

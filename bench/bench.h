@@ -1,6 +1,7 @@
-/* What all benchmarks share: options with the names of OSU's, buffers, the clock, and results as columns or
-   as JSON. A benchmark is a table of tests; `bench_main` parses the command line, runs the named tests over
-   the message sizes and prints. Everything is plain MPI, so any MPI's mpicc can compile a program. */
+/* The part that all benchmarks share: options with the names of OSU's, buffers, the clock, and results as
+   columns or as JSON. A benchmark is a table of tests. `bench_main` parses the command line, runs the named
+   tests over the message sizes and prints. The code uses standard MPI only, so any MPI's mpicc can compile
+   it. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef BENCH_H
 #define BENCH_H
@@ -35,7 +36,8 @@ enum { LARGE_BYTES = 8192 };
 
 enum { MORE_MAX = 8 };
 
-/* One line of results. `value` is in the unit of the test's column; min and max over the ranks, negative if they mean nothing. */
+/* One line of results. `value` is in the unit of the test's column. `min` and `max` are over the ranks, and negative if they have
+   no meaning. */
 typedef struct {
     double value, min, max;
     int failed;            /* -c has found wrong bytes */
@@ -47,7 +49,7 @@ typedef struct test {
     const char *column; /* heading of the value, with its unit */
     int ranks_min;
     size_t bytes_least; /* the shortest message that makes sense */
-    /* Measures messages of `bytes`. All ranks call it; the result counts on rank 0. */
+    /* Measures messages of `bytes`. All ranks call it; the result of rank 0 is used. */
     result (*measure)(const options *, const struct test *, size_t bytes);
     int once;         /* not a function of the message size */
     const void *what; /* for `measure` */
@@ -55,31 +57,34 @@ typedef struct test {
 } test;
 
 extern int rank, size;
-/* Whose letter of `D H` counts here: 0 in the first half of the ranks, else 1. A program of other pairs says it again. */
+/* The letter of `D H` that counts here: 0 (the first) in the first half of the ranks, else 1. A program that pairs ranks
+   in another way sets it again. */
 extern int side;
-/* Whether the program takes -d: set before bench_main. */
+/* Whether the program takes -d. It is set before bench_main. */
 extern int takes_devices;
 
 int bench_main(int argc, char **argv, const char *about, const test *tests, int thread_level);
 
-/* Iterations for messages of `bytes`. */
+/* The number of iterations for messages of `bytes`. */
 int iterations_of(const options *o, size_t bytes);
 
-/* The type of -T, or another; and how many elements of a type `bytes` hold. */
+/* The type of -T, or `otherwise`; and the number of elements of a type in `bytes`. */
 MPI_Datatype type_or(const options *o, MPI_Datatype otherwise);
 int count_of(MPI_Datatype type, size_t bytes);
 
 double clock_us(void);
-/* Processor time of this thread, microseconds. */
+/* Processor time of this thread in microseconds. */
 double cpu_us(void);
 
-/* Memory of -d's or -B's kind, filled with a pattern that depends on `seed`. */
+/* Memory of the kind that -d or -B names, filled with a pattern that depends on `seed`. */
 void *buffer(const options *o, size_t bytes, int seed);
 void release(const options *o, void *memory);
-/* Copies between any two of buffers and the program's memory: a buffer may lie where the CPU cannot touch it. */
+/* Copies between any two of buffers and the program's memory, since a buffer may lie where the CPU cannot touch
+   it. */
 void transfer(void *to, const void *from, size_t bytes);
 
-/* Kinds of -d; the first is the host's. `open_device` stops with a sentence if there is none of the kind. */
+/* The kinds of -d; the first is the host's memory. `open_device` stops with a sentence if there is no device
+   of the kind. */
 extern const char *const devices[];
 void open_device(int kind);
 void *device_buffer(size_t bytes);
@@ -91,7 +96,7 @@ void fill(void *memory, size_t bytes, int seed);
 size_t wrong(const void *memory, size_t bytes, int seed);
 
 double median(double *values, int count);
-/* Average, minimum and maximum of one number per rank; on all ranks. */
+/* The average, minimum and maximum of one number per rank, on all ranks. */
 result over_ranks(double value);
 /* Whether `here` is true on any rank. */
 int anywhere(int here);

@@ -36,7 +36,7 @@ static unsigned long long cma_bytes(void)
     return all;
 }
 
-/* One step of each pattern; returns how many messages a receiver gets. */
+/* One step of each pattern. Returns the number of messages that a receiver gets. */
 static int latency(int bytes)
 {
     if (rank == 0) MPI_Send(out, bytes, MPI_CHAR, other, TAG, MPI_COMM_WORLD);
@@ -79,7 +79,7 @@ static void measure(const struct pattern *p, int bytes, int many)
 {
     double times[STEPS_MAX];
     int steps = 0, count = 0;
-    /* Fresh memory, so that first touches count as they do in programs. */
+    /* Fresh memory, whose first touches take as long as they do in programs. */
     out = malloc(bytes);
     in = malloc(bytes);
     memset(out, rank, bytes);

@@ -13,7 +13,7 @@ static void wait_until(double time)
     while (clock_us() < time) continue;
 }
 
-/* One call: its time on this rank, and when it began and ended. */
+/* One call: its time on this rank, and when it started and ended. */
 static double timed(const collective *c, const arguments *a, MPI_Request *persistent, double *began, double *ended)
 {
     *began = clock_us();

@@ -148,7 +148,8 @@ static double expected(const collective *c, int block, size_t at)
     const char *name = c->name;
     if (c->neighbor) {
         if (size < 3) return -1; /* both neighbours are the same process, and MPIs differ in the order of its blocks */
-        /* The left neighbour sends its right block, number 1, and the other way round. */
+        /* The left neighbour sends its right block, which is number 1; the right neighbour sends its left
+           block. */
         int from = block == 0 ? (rank + size - 1) % size : (rank + 1) % size;
         return given(from, c->send_per_rank ? 1 - block : 0, at);
     }

@@ -5,8 +5,8 @@
 
 #include "bench.h"
 
-/* The arguments of one call. A block has `bytes`: what one rank sends to one other, or the whole vector of a
-   reduction or broadcast. */
+/* The arguments of one call. A block has `bytes`: the data from one rank to one other, or the whole vector of
+   a reduction or broadcast. */
 typedef struct {
     void *send, *recv;
     int count; /* elements in a block */
@@ -28,7 +28,7 @@ typedef struct {
 
 extern const collective collectives[]; /* ends with a null name */
 
-/* Arguments and buffers for blocks of `bytes`. */
+/* Makes arguments and buffers for blocks of `bytes`. */
 arguments prepare_arguments(const options *o, const collective *c, size_t bytes);
 void release_arguments(const options *o, arguments *a);
 /* Whether the received data are right by the definition, after a call on fresh buffers. */

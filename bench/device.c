@@ -7,7 +7,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* mpi-ext.h, which other MPIs lack: MPIX_GPU_SUPPORT_CUDA and MPIX_GPU_SUPPORT_HIP; and what neither of them is. */
+/* Constants of mpi-ext.h, which other MPIs lack: MPIX_GPU_SUPPORT_CUDA and MPIX_GPU_SUPPORT_HIP; and a number for
+   neither. */
 enum { CUDA = 0, HIP = 2, NO_VENDOR = -1 };
 
 const char *const devices[] = {"host", "cuda", "managed", "rocm", "sentinel", NULL};
@@ -18,10 +19,10 @@ int side;
 static int (*device_alloc)(size_t, void **), (*device_free)(void *), (*device_copy)(void *, const void *, size_t);
 static int (*cuda_alloc_managed)(void **, size_t, unsigned), (*cuda_free)(void *);
 
-/* A function as a value of any function pointer's type. */
+/* Finds a function; the pointer may be of any function pointer's type. */
 #define FIND(pointer, library, name) (*(void **)&(pointer) = dlsym(library, name))
 
-/* Whether MPI calls take memory of a vendor's devices. */
+/* Whether MPI calls accept memory of a vendor's devices. */
 static int has(int vendor)
 {
     int (*query)(int, int *), found = 0;

@@ -34,8 +34,8 @@ typedef struct {
     double value;
 } place;
 
-/* A rank's shared page: a flag for every other turn, how many messages it has sent or received, the ring into
-   which it sends. */
+/* A rank's shared page: a flag for every other turn, the numbers of messages sent and received, and the ring
+   into which the rank sends. */
 typedef struct {
     place places[2];
     _Alignas(LINE) atomic_ulong flag;
@@ -99,8 +99,8 @@ static void close_shared(shared *s)
     free(s->buffers);
 }
 
-/* As memcpy, but with vector instructions where they are faster: the C library copies long blocks by `rep
-   movsb`, which on Intel's processors is slower while the nearest caches hold everything. */
+/* Copies like memcpy, but with vector instructions where these are faster: the C library copies long blocks
+   by `rep movsb`, which on Intel's processors is slower while the nearest caches hold everything. */
 #if defined __x86_64__ && defined __GNUC__
 typedef long vector __attribute__((vector_size(32), aligned(1), may_alias));
 __attribute__((target("avx2"))) static void copy_by_vectors(char *to, const char *from, size_t bytes)
@@ -123,7 +123,7 @@ static void copy(char *to, const char *from, size_t bytes)
 {
     enum { LEAST = 4 << 10, UNKNOWN = 1 };
     static size_t most = UNKNOWN;
-    /* Ranks that share a core share its caches, too. */
+    /* Ranks that share a core also share its caches. */
     if (most == UNKNOWN)
         most = !vectors_suit() ? 0 : size > sysconf(_SC_NPROCESSORS_ONLN) ? 32 << 10 : 128 << 10;
     if (bytes >= LEAST && bytes <= most) copy_by_vectors(to, from, bytes);
@@ -132,8 +132,8 @@ static void copy(char *to, const char *from, size_t bytes)
 
 static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Two copies: one message through the sender's ring, in cells of `cell` bytes; `sent` counts cells, on either
-   side. */
+/* Two copies: one message through the sender's ring, in cells of `cell` bytes. `sent` counts cells on both
+   sides. */
 static void put_in(const shared *s, const char *from, size_t bytes, size_t cell, unsigned long *sent)
 {
     page *ring = s->pages[rank], *other = s->pages[1 - rank], *area = s->by_turns ? s->pages[0] : ring;
@@ -155,7 +155,7 @@ static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsig
     page *ring = s->pages[1 - rank], *me = s->pages[rank], *area = s->by_turns ? s->pages[0] : ring;
     size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
-    /* With many cells the flag is written rarely, because a line that both touch costs a round trip. */
+    /* With many cells the flag is written rarely, because a line that both ranks touch costs a round trip. */
     unsigned long often = is_long ? 1 : SLOTS / 4;
     do {
         size_t part = bytes < cell ? bytes : cell;
@@ -168,7 +168,7 @@ static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsig
     } while (bytes);
 }
 
-/* One copy: out of the sender's buffer, whose flag says how many messages it holds. */
+/* One copy: the receiver reads the sender's buffer, whose flag says how many messages it holds. */
 static void show_message(const shared *s, unsigned long *sent) { show(&s->pages[rank]->flag, ++*sent); }
 static void copy_message(const shared *s, char *to, size_t bytes, unsigned long *got)
 {
@@ -254,7 +254,7 @@ static result bandwidth(const options *o, const test *t, size_t bytes)
     return (result){(double)bytes * o->window * windows / time, -1, -1, anywhere(failed), {0}};
 }
 
-/* Rank 0 reaches into rank 1's memory, each time by a call, and fences, as a flush must. */
+/* Rank 0 accesses rank 1's memory, each time by a call, and fences as a flush must. */
 typedef enum { STORE, LOAD, ADD } act;
 static __attribute__((noinline)) void reach(act a, char *there, char *here, size_t bytes)
 {
@@ -283,7 +283,7 @@ static result one_sided(const options *o, const test *t, size_t bytes)
     return (result){time, -1, -1, anywhere(failed), {0}};
 }
 
-/* Each rank begins its next turn, and waits until the others have. */
+/* Each rank begins its next turn and waits until the others have begun it. */
 static void come(shared *s)
 {
     s->turn++;
@@ -321,8 +321,8 @@ static void work(void)
     if (work_us > 0)
         for (double began = clock_us(); clock_us() - began < work_us;) continue;
 }
-/* The same from private memory, through the shared buffers, which no rank reads any more when `collective`
-   begins. Every other time each block goes through the buffer of the rank that receives it. */
+/* The same from private memory through the shared buffers, which no rank reads any more when `collective`
+   starts. In every other call each block goes through the buffer of the rank that receives it. */
 static char *passage(const shared *s, int crosses, int from, int to, size_t bytes)
 {
     return crosses ? s->buffers[to] + from * bytes : s->buffers[from] + to * bytes;
@@ -365,8 +365,8 @@ static void add(float *sums, const float *mine, const float *other, size_t many)
 {
     for (size_t i = 0; i < many; i++) sums[i] = mine[i] + other[i];
 }
-/* Each rank publishes its vector except its own part. It adds up all vectors in that part, in steps that stay
-   in the cache, and stores the sum where the others had published theirs. */
+/* Each rank publishes its vector except its own part. In that part it adds up all vectors, in steps that stay
+   in the cache, and stores the sum where the others published theirs. */
 static void allreduce(shared *s, char *in, size_t bytes)
 {
     enum { STEP = 32 << 10 };
@@ -389,7 +389,7 @@ static void allreduce(shared *s, char *in, size_t bytes)
     }
 }
 
-/* Whether one more exchange gives each rank the right bytes. The other tests have no vectors of their own to
+/* Whether one more exchange gives any rank wrong bytes. The other tests have no vectors of their own to
    check. */
 static int is_wrong(shared *s, void (*body)(shared *, char *, size_t), char *in, size_t bytes)
 {
@@ -429,14 +429,14 @@ static result collective(const options *o, const test *t, size_t bytes)
         if (i >= 0) sum += clock_us() - began;
     }
     result r = over_ranks(sum / many);
-    /* Twice, because blocks take two ways. */
+    /* The check runs twice, because blocks have two routes. */
     r.failed = o->validate && (anywhere(is_wrong(&s, body, in, bytes)) | anywhere(is_wrong(&s, body, in, bytes)));
     release(o, in);
     close_shared(&s);
     return r;
 }
 
-/* The same beside work that is as long as the collective alone, as in `overlap`. */
+/* The same beside work that takes as long as the collective alone, as in `overlap`. */
 static result beside_work(const options *o, const test *t, size_t bytes)
 {
     work_us = collective(o, t, bytes).value;
@@ -475,7 +475,7 @@ static result read_other(const options *o, const test *t, size_t bytes)
     close_shared(&s);
     return (result){time, -1, -1, 0, {0}};
 }
-/* As many empty programs as there are ranks, started at once and waited for. */
+/* Starts as many empty programs as there are ranks at once, and waits for them. */
 static result start(const options *o, const test *t, size_t bytes)
 {
     static char *arguments[] = {"true", NULL};

@@ -23,7 +23,7 @@ static void isend_start(const arguments *a, MPI_Request *r)
     MPI_Isend(a->send, a->count, a->type, partner(), 7, a->comm, &r[0]);
 }
 
-/* The messages of `partitioned`, of one partition each. */
+/* The messages of `partitioned`, each of one partition. */
 static MPI_Request parts[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 
 static void partitioned_start(const arguments *a, MPI_Request *r)
@@ -53,7 +53,7 @@ static int check_pair(const collective *c, const arguments *a)
     return partner() < 0 || wrong(a->recv, bytes, partner() + 1) == 0;
 }
 
-/* Work that touches no memory and that no compiler removes; `units` of it always take the same number of
+/* Work that touches no memory and that no compiler removes. `units` of it always take the same number of
    instructions. */
 static void work(long units)
 {
@@ -81,7 +81,7 @@ static double clock_cost_us(void)
     return median(costs, 101);
 }
 
-/* Iterations of start, work and wait; without an operation, of the work alone. */
+/* Iterations of start, work and wait; without an operation, iterations of the work alone. */
 static times measure(const options *o, const collective *c, const arguments *a, size_t bytes, long units)
 {
     int many = iterations_of(o, bytes);
@@ -91,8 +91,8 @@ static times measure(const options *o, const collective *c, const arguments *a, 
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         if (o->idle_us) usleep(o->idle_us);
         MPI_Barrier(MPI_COMM_WORLD);
-        /* Reading the thread's clock is a system call, so it is read in separate iterations, which are not
-           timed. */
+        /* Reading the thread's clock is a system call, so separate iterations read it, which are not timed.
+           */
         int metered = i >= many;
         double began = clock_us(), host = 0, cpu = metered ? cpu_us() : 0;
         if (c) c->start(a, requests);
@@ -115,7 +115,7 @@ static times measure(const options *o, const collective *c, const arguments *a, 
     }
     times t = {.overall = over_ranks(overall).value, .inside = over_ranks(inside).value,
                .host = over_ranks(median(hosts, many)).max};
-    /* Ranks that share a core may run one after the other, and one machine has one clock. */
+    /* Ranks that share a core may run one after the other. The ranks of one machine have one clock. */
     MPI_Allreduce(MPI_IN_PLACE, begins, many, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, ends, many, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     for (int i = 0; i < many; i++) ends[i] -= begins[i];
@@ -124,11 +124,13 @@ static times measure(const options *o, const collective *c, const arguments *a, 
     return t;
 }
 
-/* The units of work that take `wanted` microseconds by the clock `of`; the same number on all ranks. */
+/* The units of work that take `wanted` microseconds by the clock `of`. The number is the same on all ranks.
+   */
 static long units_for(const options *o, size_t bytes, double wanted, int by_span)
 {
     long units = 1000;
-    /* Clocks of cores change by the second, so the length of the work is set right before it is used. */
+    /* The clock rates of cores change by the second, so the length of the work is corrected before it is
+       used. */
     for (int pass = 0; pass < 2; pass++) {
         times t = measure(o, NULL, NULL, bytes, units);
         units = lround(units * wanted / (by_span ? t.span : t.inside)) + 1;

@@ -21,7 +21,8 @@ static int partner(int pairs)
 }
 static int is_first(void) { return side == 0; }
 
-/* Half a round trip of `count` elements, microseconds: the median of some batches, since one interrupt spoils a mean. */
+/* Half a round trip of `count` elements in microseconds: the median of some batches, since one interrupt spoils a mean.
+   */
 static double ping_pong(const options *o, size_t bytes, void *out, void *in, int count, MPI_Datatype type, int other)
 {
     enum { BATCHES = 10 };
@@ -59,7 +60,8 @@ static result latency(const options *o, const test *t, size_t bytes)
     return one(time, failed);
 }
 
-/* Windows of messages from each first to its second (and back, if `both`); MB/s of all pairs together. */
+/* Windows of messages from each first rank to its second (and back, if `both`). Returns MB/s of all pairs
+   together. */
 static double stream(const options *o, size_t bytes, int pairs, int both, int *failed)
 {
     int windows = iterations_of(o, bytes) / 10 + 1, other = partner(pairs);
@@ -139,7 +141,7 @@ static result multi_latency(const options *o, const test *t, size_t bytes)
     return r;
 }
 
-/* Latency where each message is a persistent request that is started again (MPI 5.0, section 3.9). */
+/* Latency if each message is a persistent request that is started again (MPI 5.0, section 3.9). */
 static result persistent_latency(const options *o, const test *t, size_t bytes)
 {
     MPI_Datatype type = type_or(o, MPI_CHAR);
@@ -167,7 +169,7 @@ static result persistent_latency(const options *o, const test *t, size_t bytes)
     return one(time, failed);
 }
 
-/* One thread of the first rank per thread of the second; each pair has a tag of its own. */
+/* One thread of the first rank for each thread of the second; each pair has a tag of its own. */
 typedef struct {
     const options *o;
     size_t bytes;
@@ -219,7 +221,7 @@ typedef struct {
     MPI_Datatype (*make)(int doubles);
 } layout;
 
-/* Latency of `bytes` bytes of data in pieces, which are spread over twice the memory. */
+/* Latency of `bytes` bytes of data in pieces that are spread over twice the memory. */
 static result pieces(const options *o, const test *t, size_t bytes)
 {
     int doubles = (int)(bytes / sizeof(double)), other = partner(1), failed = 0;
@@ -235,7 +237,7 @@ static result pieces(const options *o, const test *t, size_t bytes)
     if (other >= 0) {
         time = ping_pong(o, bytes, out, in, 1, type, other);
         if (o->validate) {
-            /* The received data, packed, equal the partner's buffer, packed. */
+            /* The received data, packed, must equal the partner's buffer, packed. */
             int here = 0, there = 0;
             char *got = malloc(bytes), *sent = malloc(bytes);
             MPI_Pack(in, 1, type, got, (int)bytes, &here, MPI_COMM_SELF);
@@ -292,7 +294,8 @@ static MPI_Datatype make_struct(int doubles)
 
 static const layout vector = {make_vector}, subarray = {make_subarray}, indexed = {make_indexed}, structure = {make_struct};
 
-/* A message of 8 partitions, marked ready one after the other (MPI 5.0, section 4.2); time from start to complete, both sides. */
+/* A message of 8 partitions, marked ready one after the other (MPI 5.0, section 4.2): the time from start to complete on both
+   sides. */
 static result partitioned(const options *o, const test *t, size_t bytes)
 {
     enum { PARTS = 8 };
@@ -345,7 +348,7 @@ static void by_test(void *memory, int count, MPI_Datatype type, int from)
 
 static const taking receiving = {by_recv}, probing = {by_iprobe}, testing = {by_test};
 
-/* One token goes round all ranks: microseconds per hop. */
+/* One token goes round all ranks. Returns microseconds per hop. */
 static result ring(const options *o, const test *t, size_t bytes)
 {
     MPI_Datatype type = type_or(o, MPI_CHAR);

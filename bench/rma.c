@@ -86,7 +86,7 @@ static synchronisation named(const char *name)
     return (synchronisation)at;
 }
 
-/* The target's part, in active target synchronisation. */
+/* The target's calls in active target synchronisation. */
 static void attend(synchronisation s, const place *p, MPI_Group origin)
 {
     if (s == PSCW) {
@@ -98,7 +98,7 @@ static void attend(synchronisation s, const place *p, MPI_Group origin)
     }
 }
 
-/* `many` operations, each in an epoch or flushed; then microseconds per operation at the origin. */
+/* `many` operations, each in an epoch or flushed. Returns microseconds per operation at the origin. */
 static double epochs(const options *o, const place *p, operation op, int many, int per_epoch)
 {
     MPI_Group world, other;
@@ -143,7 +143,8 @@ typedef struct {
     int bandwidth;
 } kind;
 
-/* Whether the target's memory, and what the origin got from it, is right after `many` operations. */
+/* Whether the target's memory, and the data that the origin got from it, are right after `many` operations.
+   */
 static int is_right(const place *p, operation op, unsigned long many)
 {
     unsigned long one, target, got;
@@ -154,7 +155,7 @@ static int is_right(const place *p, operation op, unsigned long many)
     transfer(base, p->base, p->bytes);
     transfer(results, p->local + p->bytes, p->bytes);
     int right = 1;
-    /* Rank 0 sent its pattern, as longs: their sums, or the first one swapped for zero. */
+    /* Rank 0 sent its pattern as longs: expected are their sums, or the first one swapped for zero. */
     for (size_t at = 0; at < p->bytes && right; at += 8) {
         for (int i = 0; i < 8; i++) first[i] = pattern(0, at + i);
         memcpy(&one, first, 8);

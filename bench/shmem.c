@@ -25,7 +25,7 @@ static int ascending(const void *one, const void *other) {
     return (difference > 0) - (difference < 0);
 }
 
-/* OPERATIONS times `body` on PE 0, or on all PEs. */
+/* Runs `body` OPERATIONS times on PE 0, or on all PEs. */
 #define ROW(name, operations, by_all, body) do { \
     double runs[RUNS]; \
     for (int run = 0; run < RUNS; run++) { \

@@ -14,7 +14,8 @@ static double clock_ms(void)
     return 1e3 * t.tv_sec + 1e-6 * t.tv_nsec;
 }
 
-/* A line of /proc/self/smaps_rollup, KiB: Pss counts a shared page in parts, so that ranks add up to what the job takes. */
+/* A line of /proc/self/smaps_rollup in KiB. Pss divides a shared page among its users, so the sum over the ranks is the
+   memory of the job. */
 static double memory_kib(const char *line)
 {
     char text[256];
@@ -39,7 +40,7 @@ int main(int argc, char **argv)
     int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* A message from each rank to each: the cost of connections. */
+    /* A message from each rank to each other rank, which makes all connections. */
     char token[64] = {0}, tokens[64];
     began = clock_ms();
     for (int shift = 0; shift < size; shift++)

@@ -1,6 +1,6 @@
-/* How the examples time themselves and what they print at the end. Each runs its steps twice: with each operation awaited as
-   soon as it has started, and with work in between. Both have the same work and the same communication, so what the second
-   saves was hidden behind work. */
+/* The times that the examples take and the table that they print at the end. Each example runs its steps twice: first
+   waiting for each operation as soon as it has started, then with work in between. Both runs have the same work and the same
+   communication, so the time that the second saves was hidden behind work. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #ifndef TABLE_H
 #define TABLE_H
@@ -27,7 +27,7 @@ static inline double begin_run(MPI_Comm comm)
     return MPI_Wtime();
 }
 
-/* Ends it; collective. */
+/* Ends a timed run; collective. */
 static inline row end_run(const char *title, double began, int steps, MPI_Comm comm)
 {
     double step = (MPI_Wtime() - began) / steps, mpi = in_mpi / steps;
@@ -38,14 +38,16 @@ static inline row end_run(const char *title, double began, int steps, MPI_Comm c
     return (row){title, step, mpi / ranks};
 }
 
-/* What part of the shorter of work and communication the second run hid: 1 all of it, 0 nothing. Noise is cut off. */
+/* The part of the shorter of work and communication that the second run hid, from 0 to 1. Values outside, which come
+   from noise, are cut off. */
 static inline double overlap_of(row apart, row overlapped)
 {
     double shorter = fmin(apart.mpi, apart.step - apart.mpi);
     return shorter > 0 ? fmin(1, fmax(0, (apart.step - overlapped.step) / shorter)) : 0;
 }
 
-/* The table, and one line for programs that read it; `wrong` is the number of checks that failed. For one rank to call. */
+/* Prints the table, and one line for programs that read it. `wrong` is the number of checks that failed. One rank calls
+   it. */
 static inline void print_table(const char *name, const row *rows, int count, row apart, row overlapped, int wrong)
 {
     printf("  %-44s %14s %12s\n", "", "time per step", "in MPI");

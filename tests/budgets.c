@@ -23,7 +23,7 @@ static void post_window(void)
 {
     for (int i = 0; i < MESSAGES; i++) MPI_Irecv(&in, 8, MPI_CHAR, 1, 7, MPI_COMM_WORLD, &requests[i]);
 }
-/* Messages that have come after their receives, and the receives of the next. */
+/* Messages that have come after their receives, and the receives of the next window. */
 COUNTED void budget_window(void)
 {
     MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
@@ -53,7 +53,7 @@ COUNTED void budget_alltoall(void) { MPI_Alltoall(outs, 1, MPI_LONG, ins, 1, MPI
 COUNTED void budget_ibarrier(void) { MPI_Ibarrier(MPI_COMM_WORLD, &request); }
 COUNTED void budget_launch(void) { MPI_Ialltoall(outs, 1, MPI_LONG, ins, 1, MPI_LONG, MPI_COMM_WORLD, &request); }
 
-/* What rank 1 does beside each, before rank 0's part (or after it, for a send). */
+/* The work of rank 1 beside each call, before rank 0's part (or after it, for a send). */
 static void send_here(void) { MPI_Send(&out, 8, MPI_CHAR, 0, 7, MPI_COMM_WORLD); }
 static void recv_here(void) { MPI_Recv(&in, 8, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
 static void send_window(void)
@@ -98,7 +98,7 @@ static const call calls[] = {
     {0},
 };
 
-/* Each rank writes how far it is, and reads the other's. */
+/* Each rank writes how far it is, and reads the other's flag. */
 static atomic_long *flags[2];
 static int rank;
 static void reach(long step) { atomic_store(flags[rank], step); }
@@ -122,7 +122,7 @@ static void repeat(const call *c, long *step)
         } else {
             reach(++*step);
             wait_for(*step);
-            /* Until the other is certainly inside of its call. */
+            /* Wait until the other rank is certainly inside its call. */
             if (c->blocks) usleep(2000);
             c->counted();
             reach(++*step);

@@ -21,7 +21,7 @@
 enum { SUCCESS = 0, INTERNAL = 3, ARGUMENT = 4, USAGE = 5, IN_PROGRESS = 7, MOST = 16, IN_GROUP = 64 };
 typedef struct { char name[128]; } Id;
 
-/* For each pair of ranks, messages put and taken. */
+/* For each pair of ranks, the numbers of messages put and taken. */
 typedef struct { _Atomic unsigned joined, put[MOST][MOST], taken[MOST][MOST]; } Shared;
 
 typedef struct { int is_send, peer; char *at; size_t bytes; } Message;
@@ -39,7 +39,7 @@ typedef struct {
     char name[128];
     Shared *shared;
     int rank, size;
-    /* With TEST_NCCL_LATE: the work that the thread does. */
+    /* The work of the thread with TEST_NCCL_LATE. */
     _Atomic int state;
     Work work;
     unsigned seed;
@@ -48,7 +48,7 @@ typedef struct {
 static _Atomic int operations;
 static int late(void) { return getenv("TEST_NCCL_LATE") != NULL; }
 
-/* The bytes at an address: for sentinel memory, in a map of our own. */
+/* The bytes at an address; sentinel memory is read through a map of this library. */
 static char *reach(const void *address)
 {
     static struct { char *base, *end, *map; } known;
@@ -58,7 +58,7 @@ static char *reach(const void *address)
         while (maps && fgets(line, sizeof line, maps)) {
             unsigned long from, to;
             if (!strstr(line, "/memfd:outboard-sentinel") || sscanf(line, "%lx-%lx", &from, &to) != 2) continue;
-            /* The program's map comes in parts where some of it is open; it begins with the first of them. */
+            /* The program's map has several parts if some of it is open; it begins with the first part. */
             unsigned long offset = 0;
             sscanf(line, "%*s %*s %lx", &offset);
             if (strstr(line, "rw-s") && !known.base && offset == 0 && to - from == 1ul << 36) continue; /* the backend's own */
@@ -89,7 +89,7 @@ static void pause_for(unsigned *turns)
     if (++*turns < 1000) sched_yield(); else usleep(100);
 }
 
-/* Puts a message; waits until the one before has been taken. */
+/* Puts a message. Waits until the message before has been taken. */
 static int put(Comm *comm, int peer, const char *data, size_t bytes)
 {
     unsigned turns = 0;
@@ -107,7 +107,7 @@ static int put(Comm *comm, int peer, const char *data, size_t bytes)
     return SUCCESS;
 }
 
-/* Takes a message, which must have just so many bytes. */
+/* Takes a message, which must have exactly this many bytes. */
 static int take(Comm *comm, int peer, char *data, size_t bytes)
 {
     unsigned turns = 0;
@@ -154,7 +154,7 @@ static void reduce(char *into, const char *with, size_t count, int type, int op)
     }
 }
 
-/* What each rank sends to `peer`, and whether it does. */
+/* The message that each rank sends to `peer`, and whether it sends one. */
 static int all_put(Comm *comm, const Work *work, size_t bytes)
 {
     for (int peer = 0; peer < comm->size; peer++) {
@@ -167,7 +167,7 @@ static int all_put(Comm *comm, const Work *work, size_t bytes)
 
 int MPIX_Device_stream_copy(void *to, const void *from, size_t bytes, void *stream);
 
-/* Takes the result away until the stream comes here. */
+/* Copies the result aside until the stream comes to this operation. */
 static int give(char *to, size_t bytes, void *stream)
 {
     char *result = malloc(bytes + 1), *at = reach(to);
@@ -176,7 +176,7 @@ static int give(char *to, size_t bytes, void *stream)
     return MPIX_Device_stream_copy(to, result, bytes, stream) == 0 ? SUCCESS : INTERNAL;
 }
 
-/* All results. */
+/* Copies all results aside. */
 static int give_all(const Comm *comm, const Work *work)
 {
     int code = SUCCESS;
@@ -296,7 +296,7 @@ int ncclCommDestroy(Comm *comm)
     return SUCCESS;
 }
 
-/* Its thread may still be at work. */
+/* The communicator's thread may still be working. */
 int ncclCommAbort(Comm *comm)
 {
     char path[200];

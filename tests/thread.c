@@ -1,5 +1,5 @@
-/* Functions that Rust's ThreadSanitizer calls and an older runtime of the C compiler does not have: that runtime
-   intercepts them by their plain names. */
+/* Functions that Rust's ThreadSanitizer calls and that an older runtime of the C compiler lacks. That runtime
+   intercepts the functions under their usual names. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stddef.h>
 #include <string.h>

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A block of vertices that a PE has reached and another owns. Each PE has SLOTS of them from each other. */
+/* A block of vertices that one PE has reached and another owns. Each PE has SLOTS of them from each other PE.
+   */
 #define PAIRS 510
 #define SLOTS 4
 struct block { int64_t count, is_last; struct { int32_t vertex, parent; } pairs[PAIRS]; };
@@ -32,7 +33,8 @@ static uint64_t random_of(uint64_t x) { /* splitmix64 */
     return x ^ x >> 31;
 }
 
-/* Edge number i of the graph, whoever asks: in each bit one of four quadrants, of probability 0.57, 0.19, 0.19, 0.05. */
+/* Edge number i of the graph, the same on all PEs. In each bit it is in one of four quadrants, with the probabilities
+   0.57, 0.19, 0.19, 0.05. */
 static void edge(int64_t i, int32_t ends[2]) {
     ends[0] = ends[1] = 0;
     for (int bit = 0; bit < scale; bit++) {
@@ -42,10 +44,10 @@ static void edge(int64_t i, int32_t ends[2]) {
     }
 }
 
-/* Neighbours of vertices, one list after the other. */
+/* The neighbours of vertices, one list after the other. */
 struct graph { int64_t *begin; int32_t *neighbours; };
 
-/* Of pairs (vertex, neighbour); `step` is the distance between vertices that are kept. */
+/* A graph from pairs (vertex, neighbour); `step` is the distance between the vertices that are kept. */
 static struct graph graph_of(const int32_t *pairs, int64_t count, int64_t local, int step) {
     struct graph graph = {calloc(local + 2, sizeof(int64_t)), malloc((count + 1) * sizeof(int32_t))};
     if (!graph.begin || !graph.neighbours) die("no memory for the graph");
@@ -55,7 +57,7 @@ static struct graph graph_of(const int32_t *pairs, int64_t count, int64_t local,
     return graph;
 }
 
-/* Each PE makes its share of the edges; both ends' owners get them. */
+/* Each PE makes its share of the edges and sends each edge to the owners of both ends. */
 static struct graph deal(void) {
     int64_t first = edges * me / n, last = edges * (me + 1) / n;
     int *counts = calloc(4 * n + 1, sizeof *counts), *to = counts + n, *from = to + n, *come = from + n;
@@ -94,7 +96,7 @@ static void reach(int32_t vertex, int32_t parent, int level) {
     own.next[own.next_count++] = vertex;
 }
 
-/* Takes the blocks that have come. */
+/* Takes the blocks that have arrived. */
 static void take(int level) {
     for (int pe = 0; pe < n; pe++) {
         while (shmem_signal_fetch(&arrived[pe]) > own.read[pe]) {
@@ -115,7 +117,7 @@ static void give(struct block *block, int pe, int level) {
     block->count = 0;
 }
 
-/* Returns the number of levels. */
+/* Runs the search. Returns the number of levels. */
 static int search(int32_t root) {
     struct block *out = calloc(n, sizeof *out);
     if (!out) die("no memory for blocks");
@@ -148,7 +150,8 @@ static int search(int32_t root) {
     }
 }
 
-/* PE 0 searches the whole graph by itself: each level must be the same, and each parent a level before. */
+/* PE 0 searches the whole graph by itself. Each level must be the same, and each parent must be one level
+   before its child. */
 static int64_t check(int32_t root) {
     int most = (int)(vertices / n + 1);
     int32_t *levels = NULL, *parents = NULL;

@@ -162,7 +162,7 @@ static void wait_halo(slab *s)
     clock_out();
 }
 
-/* y = A u; the inner planes while the outer ones of the neighbours travel. */
+/* y = A u. The inner planes are computed while the outer ones of the neighbours travel. */
 static void multiply(slab *s, int y, int u, int overlapped)
 {
     double *v = s->v[u];
@@ -243,7 +243,7 @@ static int pipelined(slab *s, const options *o, int overlapped)
 
 /* ---- */
 
-/* |b - A x| / |b|, from x alone. */
+/* |b - A x| / |b|, computed from x alone. */
 static double residual(slab *s)
 {
     multiply(s, Q, X, 0);

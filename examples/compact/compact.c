@@ -48,8 +48,8 @@ static int parse(int argc, char **argv, options *o)
 
 /* ---- Transposes ---- */
 
-/* From pencils [slow][mid][all of the line] to pencils [mid][line][all of the slow index], and back: `slow` is cut before,
-   the line after, over the ranks of a comm; `mid` stays. */
+/* Moves data from pencils [slow][mid][the whole line] to pencils [mid][line][the whole slow index], and back. The ranks of
+   a comm divide `slow` before, and `line` after; `mid` stays. */
 typedef struct {
     MPI_Comm comm;
     int ranks, slow, mid, line; /* of this rank: slow before, line after */
@@ -91,7 +91,8 @@ static void make_transpose(transpose *t, MPI_Comm comm, int all_slow, int mid, i
 
 enum direction { INTO_BLOCKS, OUT_OF_BLOCKS };
 
-/* A block is [slow][mid][line], of one rank each in slow and line. On the side before, its lines lie together. */
+/* A block is [slow][mid][line], with the parts of one rank in slow and line. On the side before, its lines lie
+   together. */
 static void move_before(const transpose *t, double *pencil, double *blocks, enum direction direction)
 {
     for (int r = 0; r < t->ranks; r++) {
@@ -279,8 +280,8 @@ static void add(double *restrict to, const double *restrict from, size_t count)
     for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-/* The sum of the derivatives in all directions, into derived[X]. In each loop the transpose of one field travels while others
-   are worked on. */
+/* The sum of the derivatives in all directions, into derived[X]. In each loop the transpose of one field travels while other
+   fields are computed. */
 static void advect(flow *w, int overlapped)
 {
     for (int f = 0; f < w->fields; f++) {
@@ -339,7 +340,7 @@ static void step(flow *w, double dt, int overlapped)
 /* Field f is sin(kx x + ky y + kz z + f); its wave numbers differ, so that no direction can stand for another. */
 static int wave_number(int f, int d) { return d == X ? 1 + f % 2 : d == Y ? 1 + f / 2 % 2 : 2 - f % 2; }
 
-/* Sums over the directions: of the wave numbers, and of what the scheme takes for them. */
+/* Sums over the directions: of the true wave numbers, and of the numbers that the scheme takes for them. */
 static double true_sum(int f) { return wave_number(f, X) + wave_number(f, Y) + wave_number(f, Z); }
 
 static double scheme_sum(const flow *w, int f)
@@ -352,7 +353,8 @@ static double scheme_sum(const flow *w, int f)
     return sum;
 }
 
-/* Sets the waves, or compares `of` with waves times a complex number, factor[f]; the greatest difference. */
+/* Sets the waves, or compares `of` with the waves times a complex number, factor[f]. Returns the greatest
+   difference. */
 static double with_waves(const flow *w, double *const *of, const double complex *factor, int set)
 {
     double worst = 0;
@@ -381,7 +383,7 @@ static void set_waves(flow *w)
     with_waves(w, w->u, ones, 1);
 }
 
-/* The error after so many steps, beside what the two schemes make of a wave. */
+/* The error after this many steps, beside the factors by which the two schemes multiply a wave. */
 static double error_after(flow *w, double dt, int steps)
 {
     double complex factor[FIELDS_MAX];
@@ -392,7 +394,7 @@ static double error_after(flow *w, double dt, int steps)
     return with_waves(w, w->u, factor, 0);
 }
 
-/* The error of the derivatives; `allowed` is the method's. */
+/* The error of the derivatives; `allowed` is the error of the method. */
 static double derivative_error(flow *w, double *allowed)
 {
     double complex factor[FIELDS_MAX];

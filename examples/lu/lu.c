@@ -37,7 +37,7 @@ static int parse(int argc, char **argv, options *o)
     return optind < argc || o->n < 1 || o->block < 1;
 }
 
-/* A panel on its way along a row of the grid: the pivots, and this row's part of L. */
+/* A panel under way along a row of the grid: the pivots, and this row's part of L. */
 typedef struct {
     int *pivots;
     double *l; /* [columns of the panel][rows below and in it] */
@@ -59,7 +59,8 @@ typedef struct {
 
 static int owner(const matrix *m, int global, int across) { return global / m->block % m->grid[across]; }
 
-/* How many of the first `global` rows (columns) this rank has: the local number of that row, or of the first after it. */
+/* How many of the first `global` rows (or columns) this rank has. This is the local number of that row, or of the first
+   row after it. */
 static int local(const matrix *m, int global, int across)
 {
     int block = global / m->block, ranks = m->grid[across], here = m->here[across];
@@ -74,7 +75,8 @@ static int global_of(const matrix *m, int local, int across)
 
 static double *element(const matrix *m, int row, int column) { return m->a + (size_t)column * m->rows + row; }
 
-/* Element of A, or of b in column n, of any rank: a hash of its place, between -0.5 and 0.5 (splitmix64). */
+/* An element of A, or of b in column n: a hash of its position, between -0.5 and 0.5 (splitmix64). Every rank
+   can compute every element. */
 static double value(uint64_t row, uint64_t column)
 {
     uint64_t x = (row << 32 | column) + 0x9e3779b97f4a7c15;
@@ -180,7 +182,7 @@ static int find_pivot(matrix *m, int column, int at)
     return best.row;
 }
 
-/* Factors panel k, within the column of ranks that has it. */
+/* Factors panel k. All ranks of the column that has it take part. */
 static void factor_panel(matrix *m, int k, panel *p)
 {
     int first = k * m->block, count = width(m, k), from = local(m, first, 1);
@@ -188,7 +190,7 @@ static void factor_panel(matrix *m, int k, panel *p)
         int column = first + j, pivot = find_pivot(m, column, from + j), rest = count - j - 1;
         p->pivots[j] = pivot;
         swap_rows(m, column, pivot, from, from + count);
-        /* The row of the pivot goes to all; each subtracts its multiples from the rows below. */
+        /* The row of the pivot goes to all ranks, and each subtracts its multiples from the rows below. */
         int has = owner(m, column, 0), row = local(m, column, 0);
         if (m->here[0] == has) cblas_dcopy(rest + 1, element(m, row, from + j), m->rows, m->swapped, 1);
         clock_in();
@@ -247,7 +249,8 @@ static void update(matrix *m, int k, const panel *p, int from, int to)
                     p->rows, m->u, count, 1, element(m, below, from), m->rows);
 }
 
-/* With look-ahead, panel k + 1 is on its way while the columns right of it are updated with panel k. */
+/* Factors the matrix. With look-ahead, panel k + 1 is under way while the columns right of it are updated
+   with panel k. */
 static void factor(matrix *m, int overlapped)
 {
     panel *current = &m->panels_sent[0], *next = &m->panels_sent[1];
@@ -271,7 +274,7 @@ static void factor(matrix *m, int overlapped)
 
 /* ---- Solution and residual ---- */
 
-/* U x = y, from the last block up; y is the last column. `x` becomes whole on every rank. */
+/* Solves U x = y, from the last block up; y is the last column. `x` becomes complete on every rank. */
 static void solve(matrix *m, double *x)
 {
     double *sums = calloc(m->rows + 1, sizeof *sums), *part = malloc(m->block * sizeof *part);
@@ -298,7 +301,8 @@ static void solve(matrix *m, double *x)
     free(part);
 }
 
-/* HPL's: |A x - b| / (eps (|A| |x| + |b|) n), all by the largest element or row sum; each rank takes its share of the rows. */
+/* HPL's residual: |A x - b| / (eps (|A| |x| + |b|) n), with the largest element or row sum as the norm. Each rank takes its
+   share of the rows. */
 static double residual(const matrix *m, const double *x)
 {
     double worst[4] = {0, 0, 0, 0}; /* of A x - b, A, x, b */

@@ -56,7 +56,7 @@ typedef struct {
 
 static size_t at(const box *b, int i, int j, int k) { return ((size_t)i * (b->n[1] + 2) + j) * (b->n[2] + 2) + k; }
 
-/* One face of the array: `layer` in its dimension, own points in the others. */
+/* One face of the array: `layer` in its dimension, this rank's own points in the others. */
 static MPI_Datatype face(const box *b, int dimension, int layer)
 {
     int sizes[3], parts[3], starts[3];
@@ -71,7 +71,8 @@ static MPI_Datatype face(const box *b, int dimension, int layer)
     return type;
 }
 
-/* The wave's angle at a point of the box; another wave length in each dimension, so that none can stand for another. */
+/* The wave's angle at a point of the box. Each dimension has another wave length, so that no dimension can be mistaken
+   for another. */
 static double angle(const box *b, int dimension, int point)
 {
     return 2 * M_PI * (dimension + 1) * point / b->whole[dimension] + 0.7 + dimension;
@@ -108,8 +109,8 @@ static int make_box(box *b, const options *o)
         MPI_Cart_shift(b->comm, d, 1, &b->neighbors[2 * d], &b->neighbors[2 * d + 1]);
     }
     if (!fits) return 0;
-    /* What goes out by face f comes in from the opposite neighbor. With one or two ranks in a dimension both are the same
-       rank; the order of both lists tells its two messages apart. */
+    /* The data sent through face f arrive from the opposite neighbor. With one or two ranks in a dimension both neighbors
+       are the same rank, and the order of both lists tells its two messages apart. */
     int sources[FACES], weights[FACES] = {1, 1, 1, 1, 1, 1};
     for (int f = 0; f < FACES; f++) sources[f] = b->neighbors[f ^ 1];
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, FACES, sources, weights, FACES, b->neighbors, weights, MPI_INFO_NULL, 0,
@@ -180,7 +181,8 @@ static void compute(box *b, const int lo[3], const int hi[3])
         }
 }
 
-/* The outermost layer of own points: in each dimension what the dimensions before it have left. */
+/* The outermost layer of own points. Each dimension takes the points that the dimensions before it have left.
+   */
 static void compute_shell(box *b)
 {
     int lo[3] = {1, 1, 1}, hi[3] = {b->n[0], b->n[1], b->n[2]};
@@ -208,7 +210,7 @@ static void step(box *b, int overlapped)
     b->next = u;
 }
 
-/* The greatest error after so many steps from the start; the wave was 1 high. */
+/* The greatest error after this many steps from the start; the wave was 1 high. */
 static double error_after(const box *b, int steps)
 {
     double factor = 1, worst = 0;

@@ -7,7 +7,7 @@
 
 enum { EDGE = 512, LEFT = 70, TOP = 48, BOTTOM = 64, BAR = 24, GAP = 28, RIGHT = 92, FONT = 16 };
 
-/* Black, violet, red, orange, pale yellow: brightness rises evenly, so that grey print shows the same. */
+/* Black, violet, red, orange, pale yellow: brightness rises evenly, so that a grey print shows the same. */
 static const double colours[][3] = {{0, 0, 4}, {87, 16, 110}, {188, 55, 84}, {249, 142, 9}, {252, 255, 164}};
 
 static uint32_t colour(double x)
@@ -36,7 +36,7 @@ static double between(const double *values, int n, double i, double j)
     return cubic(column, i - floor(i));
 }
 
-/* Text that begins a part of its width to the left of (x, y). */
+/* Writes text. `part` is the part of its width that lies left of (x, y). */
 static void write_text(cairo_t *on, double x, double y, double part, const char *text)
 {
     cairo_text_extents_t size;

@@ -35,7 +35,7 @@ void transpose_wait(solver *s, int flight)
     s->meter.wall += seconds() - wall;
 }
 
-/* A block, in `out` and `in`, is [x of one rank][ky of the other][kz], whichever way it goes. */
+/* A block, in `out` and `in`, is [x of one rank][ky of the other][kz], in both directions. */
 static double complex *block_row(const solver *s, double complex *blocks, int peer, int x, int ky)
 {
     return blocks + (((size_t)peer * s->slab + x) * s->slab + ky) * s->half;
@@ -103,7 +103,8 @@ static int is_kept(const solver *s, int k) { return 3 * abs(k) < s->n; }
 
 /* ---- The pipeline ---- */
 
-/* Field 0 to 2 is the velocity, 3 to 5 its curl. First half of the way to space: along x, then the transpose starts. */
+/* Fields 0 to 2 are the velocity, 3 to 5 its curl. This is the first half of the way to space: the transform along x,
+   and the start of the transpose. */
 static void leave_spectrum(solver *s, int field)
 {
     if (field < 3) {
@@ -140,7 +141,8 @@ static void arrive_in_spectrum(solver *s, int field)
     fftw_execute_dft(s->along_x, s->slope[field], s->slope[field]);
 }
 
-/* While one field is being transposed, the next is transformed: up to FLIGHTS - 1 are on their way meanwhile. */
+/* While one field is transposed, the next is transformed: up to FLIGHTS - 1 transposes are under way meanwhile.
+   */
 static void pipeline(solver *s, int fields, void (*leave)(solver *, int), void (*arrive)(solver *, int))
 {
     enum { AHEAD = FLIGHTS - 1 };
@@ -233,11 +235,12 @@ static void make_transpose_buffer(solver *s, double complex **buffer)
         *buffer = malloc(bytes);
     else
         MPI_Alloc_mem(bytes, MPI_INFO_NULL, buffer);
-    /* Touched now, so that no step includes the first use. */
+    /* The memory is touched now, so that no step includes its first use. */
     memset(need(*buffer), 0, bytes);
 }
 
-/* u = (sin x cos y cos z, -cos x sin y cos z, 0), by its eight modes: exact on any grid, any slabs. */
+/* u = (sin x cos y cos z, -cos x sin y cos z, 0), set by its eight modes: exact on any grid and with any
+   slabs. */
 static void set_vortex(solver *s)
 {
     for (int c = 0; c < 3; c++) memset(s->u[c], 0, modes(s) * sizeof *s->u[c]);

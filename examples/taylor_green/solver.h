@@ -45,11 +45,11 @@ void solver_measure(solver *s, double *energy, double *enstrophy);
 /* Brings velocity and vorticity to space, into `field`; collective. */
 void solver_to_space(solver *s);
 
-/* The transpose's two ends, by themselves, for the calibration. */
+/* Starts and ends a transpose by itself, for the calibration. */
 void transpose_start(solver *s, int flight);
 void transpose_wait(solver *s, int flight);
 
-/* Elements that one rank sends to each rank in one transpose. */
+/* The number of elements that one rank sends to each rank in one transpose. */
 static inline int pair_elements(const solver *s) { return s->slab * s->slab * s->half; }
 
 double seconds(void);     /* by the clock */

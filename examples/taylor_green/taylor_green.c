@@ -74,7 +74,7 @@ static double energy_departure(const state *states, int steps, double viscosity,
     return worst;
 }
 
-/* The flow in space on rank 0: [x][y][z] of one component. */
+/* Gathers one component of the flow in space on rank 0: [x][y][z]. */
 static double *gather_component(solver *s, int component)
 {
     int points = s->slab * s->n * s->n;
@@ -208,7 +208,7 @@ static double slowest(double x)
     return all;
 }
 
-/* A line for whoever watches the job from outside. */
+/* Prints a line for people who watch the job from outside. */
 static void say(int rank, const char *line)
 {
     if (rank != 0) return;
@@ -235,7 +235,7 @@ static double simulate(solver *s, const options *o, state *states)
     return elapsed;
 }
 
-/* Prints what was checked; returns how many checks failed. */
+/* Prints the results of the checks. Returns how many failed. */
 static int check(solver *s, const options *o, const state *states)
 {
     double departure = energy_departure(states, o->steps, 1 / o->reynolds, o->dt);

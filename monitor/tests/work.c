@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* Some comms of the ring get handles of comms of one rank that have ended. */
+    /* Some comms of the ring get the handles of comms of one rank that were freed. */
     for (int i = 0; i < COMMS; i++) {
         MPI_Comm_dup(MPI_COMM_SELF, &comms[i]);
         MPI_Sendrecv(out, 0, MPI_BYTE, 0, 0, in, 0, MPI_BYTE, 0, 0, comms[i], MPI_STATUS_IGNORE);
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     }
     printf("%d %lld\n", rank, sent);
     fflush(stdout);
-    /* What a send has left to the network may go on in calls of MPI only. */
+    /* The rest of a send that the network has taken may proceed only in calls of MPI. */
     while (argc > 3 && access(argv[3], F_OK)) {
         int has_message;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &has_message, MPI_STATUS_IGNORE);

@@ -1,4 +1,4 @@
-// The collectives of c10d by those of outboard_dl.
+// The collectives of c10d, made of those of outboard_dl.
 // SPDX-License-Identifier: BSD-3-Clause
 #include "backend.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace c10d;
 
-// Above the tags of programs.
+// A tag above those of programs.
 constexpr int monitor_tag = 1 << 28;
 
 [[noreturn]] void raise(const std::string &message) { C10_THROW_ERROR(DistBackendError, "outboard: " + message); }
@@ -77,7 +77,8 @@ const at::Tensor &only(const Tensors &tensors) {
     return tensors[0];
 }
 
-// Whether the elements are one block of memory, in their order. Of a tensor that is not, the block is a copy.
+// Whether the elements are one block of memory, in their order. A tensor that is not one gets a copy as its
+// block.
 bool is_block(const at::Tensor &tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
 at::Tensor block_of(const at::Tensor &tensor) {
@@ -92,7 +93,7 @@ at::Tensor output_block_of(const at::Tensor &tensor) {
     return block_of(tensor);
 }
 
-// A block for what is only written.
+// A block for a tensor that is only written.
 at::Tensor room_for(const at::Tensor &tensor) {
     check_output(tensor);
     return is_block(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options());
@@ -109,7 +110,8 @@ Tensors each(const Tensors &tensors, at::Tensor (*function)(const at::Tensor &))
     return made;
 }
 
-// Copies blocks into their tensors, without autograd, in whichever thread the operation ends. Empty: there is nothing to copy.
+// A function that copies blocks into their tensors, without autograd, in whichever thread the operation ends. It is empty if
+// there is nothing to copy.
 std::function<void()> back(Tensors blocks, Tensors tensors) {
     bool is_needed = false;
     for (size_t i = 0; i < blocks.size(); i++) is_needed = is_needed || !blocks[i].is_same(tensors[i]);
@@ -121,14 +123,14 @@ std::function<void()> back(Tensors blocks, Tensors tensors) {
     };
 }
 
-// The numbers of a block of which a reduction is made: of complex ones their parts.
+// The numbers of a block that are reduced; for complex elements these are their parts.
 at::Tensor numbers(const at::Tensor &block, const ReduceOp &op) {
     if (!block.is_complex()) return block;
     if (op.op_ != ReduceOp::SUM && op.op_ != ReduceOp::AVG) raise("of complex numbers there are sums and averages only");
     return at::view_as_real(block);
 }
 
-// Tensors of a list with an element per member, all like `one`.
+// Checks that a list has a tensor for each member, all of them like `one`.
 void check_list(const Tensors &list, size_t size, const at::Tensor &one, bool is_output) {
     if (list.size() != size) raise("a list has " + std::to_string(list.size()) + " tensors for " + std::to_string(size) + " ranks");
     for (const auto &tensor : list) {
@@ -147,7 +149,7 @@ void check_whole(const at::Tensor &whole, const at::Tensor &part, int size) {
 
 int64_t bytes(const at::Tensor &tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
-// Copies between a list and one buffer: without autograd, in whichever thread the operation ends.
+// Copies between a list and one buffer, without autograd, in whichever thread the operation ends.
 void scatter_copy(const at::Tensor &flat, const Tensors &list) {
     at::NoGradGuard no_grad;
     for (size_t i = 0; i < list.size(); i++) {
@@ -189,7 +191,7 @@ void Work::start(int count, Milliseconds timeout, bool is_waited, const Start &s
     }
     handles_.reserve(static_cast<size_t>(count));
     for (int index = 0; index < count; index++) {
-        // The operation keeps this, and the tensors with it, until it has ended.
+        // The operation keeps this object, and its tensors, until it has ended.
         auto *state = new c10::intrusive_ptr<Work>(c10::intrusive_ptr<Work>::reclaim_copy(this));
         const outboard_dl_options options{timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1000 : -1, &Work::ended, state,
                                           is_waited ? OUTBOARD_DL_WAITED : 0};
@@ -205,7 +207,7 @@ void Work::start(int count, Milliseconds timeout, bool is_waited, const Start &s
 
 namespace {
 
-// Whether Python has gone, and how many threads tell of an end.
+// Whether Python has gone, and how many threads are reporting the end of an operation.
 std::atomic<bool> is_detached{false};
 std::atomic<int> telling{0};
 
@@ -213,7 +215,7 @@ std::atomic<int> telling{0};
 
 void detach() {
     is_detached = true;
-    // One may wait for something; it gets a moment.
+    // A thread may be waiting for something, so it gets a moment.
     for (int i = 0; i < 1000 && telling > 0; i++) std::this_thread::sleep_for(Milliseconds(1));
 }
 
@@ -222,10 +224,10 @@ void Work::ended(void *state, int code, const char *message) {
         Telling() { telling++; }
         ~Telling() { telling--; }
     } const now;
-    // What the work has stays: it may be Python's.
+    // The work's objects are not freed, because they may be Python's.
     if (is_detached) return;
     auto *self = static_cast<c10::intrusive_ptr<Work> *>(state);
-    // A peer may still write after these, so the tensors stay for ever.
+    // After these codes a peer may still write, so the tensors are never freed.
     if (code == OUTBOARD_DL_TIMEOUT || code == OUTBOARD_DL_ABORTED) new Tensors((*self)->kept_), new Tensors((*self)->outputs_);
     (*self)->one_ended(code, message);
     delete self;
@@ -245,7 +247,7 @@ void Work::one_ended(int code, const char *message) {
         exception = std::current_exception();
     }
     after = nullptr;
-    // Before the future: who is called back may ask this.
+    // This comes before the future, because callbacks may ask for it.
     finish(exception);
     {
         const Place::Telling now(place_);
@@ -259,7 +261,7 @@ void Work::one_ended(int code, const char *message) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
-    // The callbacks of torch's C++ start nothing: DDP asks for its buckets' futures without Python.
+    // Callbacks of torch's C++ start no collective: DDP asks for the futures of its buckets without Python.
     if (order_ && PyGILState_Check()) order_->ask(place_);
     return future_;
 }
@@ -274,14 +276,14 @@ bool Work::isCompleted() {
 }
 
 bool Work::wait(Milliseconds timeout) {
-    // Those who are called back at the end may ask for it, too.
+    // Callbacks at the end may ask for it, too.
     if (c10d::Work::isCompleted()) return c10d::Work::wait(timeout);
     const double seconds = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1000 : -1;
     for (auto *handle : handles_) {
         const int code = outboard_dl_wait(handle, seconds);
         if (code != OUTBOARD_DL_OK && !c10d::Work::isCompleted()) raise(outboard_dl_message());
     }
-    // All have ended, and so has this.
+    // All operations have ended, and so has this work.
     return c10d::Work::wait(timeout);
 }
 
@@ -314,7 +316,7 @@ void Backend::startCoalescing() {
 }
 
 c10::intrusive_ptr<c10d::Work> Backend::endCoalescing() {
-    // One after the other: each goes on by itself.
+    // Waits for its parts one after the other; each part makes progress by itself.
     struct All : c10d::Work {
         std::vector<Returned> works;
         bool isCompleted() override {
@@ -387,7 +389,8 @@ Backend::Returned Backend::reduce_in_place(OpType type, Tensors &tensors, const 
     });
 }
 
-// The members gather indices and values, and each adds them up. How many each has they tell each other first, which waits.
+// The members gather indices and values, and each adds them up. First they exchange how many each has, for which the call
+// waits.
 Backend::Returned Backend::allreduce_sparse(Tensors &tensors, const AllreduceOptions &options) {
     if (options.reduceOp.op_ != ReduceOp::SUM && options.reduceOp.op_ != ReduceOp::AVG)
         raise("of sparse tensors there are sums and averages only");
@@ -411,7 +414,7 @@ Backend::Returned Backend::allreduce_sparse(Tensors &tensors, const AllreduceOpt
             raise("the sparse tensor of rank " + std::to_string(who) + " has another shape or type than that of rank " + std::to_string(rank_));
     const auto counts = shapes.select(1, 0).contiguous();
     const auto room = counts.max().item<int64_t>();
-    // A row for each index: what is left free is at the end.
+    // There is a row for each index; unused rows are at the end.
     auto sizes = own.values().sizes().vec();
     sizes[0] = room;
     auto indices = at::zeros({room, own.sparse_dim()}, at::kLong), values = at::zeros(sizes, own.values().options());
@@ -474,7 +477,7 @@ Backend::Returned Backend::allgather_into_tensor_coalesced(Tensors &outputs, Ten
     return run(work, static_cast<int>(from.size()), options.timeout, options.asyncOp, [&](int index, auto *with, auto **handle) {
         const auto &input = from[static_cast<size_t>(index)], &output = to[static_cast<size_t>(index)];
         const auto part = bytes(input);
-        // An input that lies in its place of the output is a gather in place.
+        // If an input lies in its own part of the output, the gather is in place.
         auto *place = static_cast<char *>(output.data_ptr()) + part * rank_;
         const void *send = part == 0 || input.data_ptr() == place ? nullptr : input.data_ptr();
         return outboard_dl_allgather(group_, send, output.data_ptr(), part, OUTBOARD_DL_U8, with, handle);
@@ -563,7 +566,7 @@ Backend::Returned Backend::reduce_scatter(Tensors &outputs, std::vector<Tensors>
     return reduce_scatter_tensor_coalesced(outputs, whole, options);
 }
 
-// A reduction for each member, which is its root. All have lists of the same sizes, so all come here.
+// A reduction for each member as its root. All members have lists of the same sizes, so all come here.
 Backend::Returned Backend::reduce_scatter_uneven(Tensors &outputs, const Tensors &list, const ReduceScatterOptions &options) {
     const auto count = list[static_cast<size_t>(rank_)].numel();
     if (count != outputs[0].numel())
@@ -577,7 +580,7 @@ Backend::Returned Backend::reduce_scatter_uneven(Tensors &outputs, const Tensors
     auto blocks = each(list, block_of);
     Tensors parts;
     for (auto &block : blocks) {
-        // MPI wants inputs and output apart.
+        // MPI forbids that inputs and outputs overlap.
         if (block.is_alias_of(output)) block = block.clone();
         parts.push_back(numbers(block, options.reduceOp));
     }
@@ -603,7 +606,7 @@ Backend::Returned Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Ten
     const auto to = each(outputs, room_for);
     Tensors parts, sums;
     for (size_t i = 0; i < own.size(); i++) {
-        // An output may lie in its input (FSDP); MPI wants them apart, so such an input is copied.
+        // An output may lie in its input (FSDP). MPI forbids this, so such an input is copied.
         if (own[i].is_alias_of(to[i])) own[i] = own[i].clone();
         parts.push_back(numbers(own[i], options.reduceOp)), sums.push_back(numbers(to[i], options.reduceOp)), type_of(sums.back().scalar_type());
     }
@@ -620,7 +623,7 @@ Backend::Returned Backend::alltoall_base(at::Tensor &output, at::Tensor &input, 
                                          std::vector<int64_t> &input_splits, const AllToAllOptions &options) {
     if (output.scalar_type() != input.scalar_type()) raise("input and output have different types");
     const auto from = block_of(input), to = room_for(output);
-    // Counts and places of each rank's block, in bytes.
+    // The counts and displacements of each rank's block, in bytes.
     const auto lay = [this](const at::Tensor &tensor, const std::vector<int64_t> &splits, std::vector<int64_t> &places) {
         const auto size = static_cast<size_t>(size_);
         const int64_t rows = tensor.dim() == 0 ? tensor.numel() : tensor.size(0), row = rows == 0 ? 0 : bytes(tensor) / rows;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-// The c10d backend over outboard_dl: a thin layer that knows tensors, and nothing of how bytes move.
+// The c10d backend over outboard_dl: a thin layer that handles tensors and leaves all transfers to the
+// library.
 #pragma once
 
 #include "order.h"
@@ -21,7 +22,7 @@ using Tensors = std::vector<at::Tensor>;
 // One call of c10d: one operation of outboard_dl, or several that end together.
 class Work : public c10d::Work {
 public:
-    // `order`: that of its group, if it is a collective.
+    // `order` is the order of the group, if the work is a collective.
     Work(int rank, OpType type, const char *title, Tensors outputs, Tensors kept, uint64_t number, std::shared_ptr<Order> order);
     ~Work() override;
 
@@ -37,7 +38,7 @@ public:
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override { return number_; }
 
-    // Runs once all operations have ended well, before anybody hears of it.
+    // Runs once all operations have ended well, before the end is reported.
     std::function<void()> after;
 
 private:
@@ -65,7 +66,7 @@ public:
     };
     using Returned = c10::intrusive_ptr<c10d::Work>;
 
-    // `ranks`: the members, by their ranks in MPI_COMM_WORLD.
+    // `ranks` are the members' ranks in MPI_COMM_WORLD.
     Backend(int rank, std::vector<int> ranks, const std::string &name, Milliseconds timeout);
     ~Backend() override;
 
@@ -116,25 +117,25 @@ private:
     c10::intrusive_ptr<Options> options_;
     std::shared_ptr<Order> order_ = std::make_shared<Order>();
     std::atomic<uint64_t> number_{0};
-    // Between startCoalescing and endCoalescing of a thread.
+    // The works of a thread between startCoalescing and endCoalescing.
     std::mutex coalescing_;
     std::optional<std::vector<Returned>> coalesced_;
 };
 
-// Initialises MPI in a process that a launcher has started, if that has not been done. Collective over the job.
+// Initialises MPI in a process that a launcher has started, if it is not initialised. Collective over the job.
 void start_launched();
 
-// The rank in MPI_COMM_WORLD of each member of a group, which all call it. Where no launcher started them, MPI starts here: among the
-// members, through the store.
+// The ranks of a group's members in MPI_COMM_WORLD. All members call it. If no launcher has started them, MPI starts here among
+// the members, through the store.
 std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout);
 
 // Copies `text` of rank 0 to all ranks of MPI_COMM_WORLD.
 std::string share(std::string text);
 
-// From now on nobody hears of operations that end. Called before Python ends.
+// From now on the end of operations is not reported. Called before Python ends.
 void detach();
 
-// Throws what outboard_dl says, if it says anything.
+// Throws if the code is an error of outboard_dl.
 void check(int code);
 
 } // namespace outboard

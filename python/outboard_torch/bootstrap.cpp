@@ -1,5 +1,5 @@
-// Starts MPI in a process that no MPI launcher has started: a thread of this process is its PMI-1 server (PMI_FD), and what a
-// rank puts, gets and fences there goes through the c10d store.
+// Starts MPI in a process that no MPI launcher has started. A thread of this process is its PMI-1 server (PMI_FD), and its
+// puts, gets and fences go through the c10d store.
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ends.h"
 #include "meeting.h"
@@ -15,7 +15,7 @@
 namespace outboard {
 namespace {
 
-// A value as a rank sends it; Outboard takes longer ones apart.
+// The longest value that a rank sends; Outboard splits longer ones.
 constexpr int value_bytes_max = 1024;
 
 class Server {
@@ -95,27 +95,31 @@ private:
     std::string prefix_;
 };
 
-// The MPI job of this process, by a word that its members share; empty before MPI has started.
+// A word that names the MPI job of this process and that the job's members share. It is empty before MPI has
+// started.
 std::string job;
 std::mutex starting;
 
-// What a member that is in a job says of itself in a meeting: its job and its rank there. Others begin with a space.
+// The text of a member in a meeting: its job and its rank there, or a text that begins with a space if it is in no
+// job.
 std::string place() { return job.empty() ? " " : job + " " + std::to_string(outboard_dl_world_rank()); }
 
 // Starts MPI among the members of a meeting.
 void start(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &prefix) {
     int ends[2];
     TORCH_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair: ", std::strerror(errno));
-    // For the end of MPI: a store that this process serves must be there after Python has gone.
+    // This pointer is kept for the end of MPI: a store that this process serves must exist after Python has
+    // gone.
     static auto *const kept [[maybe_unused]] = new c10::intrusive_ptr<c10d::Store>(store);
-    // A connection of its own: a wait in the store must not hold up the program's.
+    // The server has a connection of its own, because a wait in the store must not hold up the program's
+    // connection.
     Server server(ends[0], store->clone(), size, prefix);
     std::thread([server]() mutable { server.run(); }).detach();
     ::setenv("PMI_FD", std::to_string(ends[1]).c_str(), 1);
     ::setenv("PMI_RANK", std::to_string(rank).c_str(), 1);
     ::setenv("PMI_SIZE", std::to_string(size).c_str(), 1);
     const int code = outboard_dl_init();
-    // What this process starts is no rank.
+    // A process that this process starts is not a rank.
     for (const char *name : {"PMI_FD", "PMI_RANK", "PMI_SIZE"}) ::unsetenv(name);
     check(code);
     job = prefix;
@@ -153,17 +157,17 @@ void start_launched() {
 std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &group, Milliseconds timeout) {
     std::unique_lock<std::mutex> guard(starting);
     if (size == 1) {
-        // Alone: without a launcher a job of its own.
+        // A process without a launcher first gets a job of its own.
         if (job.empty()) check(outboard_dl_init()), job = new_word();
         return {outboard_dl_world_rank()};
     }
     TORCH_CHECK(store, "outboard: group ", group, " has no store");
     if (timeout.count() <= 0) timeout = store->getTimeout();
     auto own = place();
-    // Rank 0 of a new job says where it hears the others.
+    // Rank 0 of a new job announces the address at which it listens.
     std::optional<Listener> listener;
     if (job.empty() && rank == 0) own += listener.emplace(*store).address();
-    // Others may make groups meanwhile.
+    // Other threads may make groups meanwhile.
     guard.unlock();
     const auto met = meet(*store, rank, size, own, group, timeout);
     std::vector<int> ranks;
@@ -181,7 +185,7 @@ std::vector<int> bootstrap(const c10::intrusive_ptr<c10d::Store> &store, int ran
     TORCH_CHECK(job.empty(), "outboard: two threads of a process made its first groups at the same time");
     hear_of_ends(*store, met.members[0].substr(1), listener ? listener->take() : -1, met.prefix.substr(met.prefix.find('/') + 1), rank, size, timeout);
     start(store, rank, size, met.prefix);
-    // Which of MPI's ranks each member is: those that it was given.
+    // Each member gets the rank of MPI that it was given.
     for (int who = 0; who < size; who++) ranks.push_back(who);
     return ranks;
 }

@@ -1,6 +1,7 @@
-// How the processes of a job that torchrun has started hear of each other's ends: each holds a TCP connection to rank 0, which the kernel
-// closes when the process ends, in whatever way. A connection that closes without the word that MPI is finalized ends rank 0, which tells the others why; and
-// they end, too, if rank 0's closes. An agent of torchrun sees its own workers only.
+// The processes of a job that torchrun has started learn of each other's ends in this way. Each holds a TCP connection to rank 0,
+// which the kernel closes when the process ends, whatever the reason. If a connection closes before its rank has sent that MPI is
+// finalized, rank 0 ends and sends the others the reason. The others also end if the connection to rank 0 closes. An agent of
+// torchrun sees only its own workers.
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ends.h"
 
@@ -24,9 +25,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank that is to end gets this long first: its agent may be about to stop it for another round, which costs no restart.
+// A rank that has to end waits this long first, because its agent may be about to stop it for another round, which costs
+// no restart.
 constexpr Milliseconds grace{1000};
-// A host without power is given up after 30 + 3 * 10 s.
+// A host without power counts as gone after 30 + 3 * 10 s.
 constexpr int idle_s = 30, interval_s = 10, probes = 3;
 constexpr size_t line_bytes_max = 512;
 const std::string finalized = "finalized";
@@ -34,7 +36,8 @@ const std::string finalized = "finalized";
 // The sockets, which a fork must not keep open. `lock` is held around a fork.
 struct Sockets {
     std::mutex lock;
-    // What has come of each, without a whole line; and of whom it is: a sentence, empty before it is known.
+    // The beginning of a line that has come from each peer, and a sentence that names the peer; the sentence
+    // is empty until the name is known.
     struct Peer {
         std::string rest, who;
     };
@@ -43,7 +46,7 @@ struct Sockets {
     bool is_over = false;
 };
 
-// Never freed: the process may end at any time.
+// The sockets are never freed, because the process may end at any time.
 Sockets &sockets() {
     static auto *const one = new Sockets;
     return *one;
@@ -63,7 +66,7 @@ void survive_forks() {
 
 void send_line(int fd, const std::string &text) {
     const auto line = text + "\n";
-    // A line fits into an empty buffer; who does not get it sees the end.
+    // A line fits into an empty buffer. A peer that does not get the line sees the end.
     (void)!::send(fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -81,12 +84,12 @@ std::string host_name() {
     return name;
 }
 
-// Whom a sentence means.
+// The words that name this rank in a sentence.
 std::string describe(int rank) {
     return "rank " + std::to_string(rank) + " (pid " + std::to_string(::getpid()) + " on " + host_name() + ")";
 }
 
-// Ends this process because of another, unless MPI is finalized here.
+// Ends this process because another has ended, unless MPI is finalized here.
 void end(int rank, const std::string &why) {
     auto &all = sockets();
     {
@@ -105,7 +108,7 @@ struct Heard {
     std::vector<std::string> lines;
 };
 
-// Reads what has come, and keeps what is no whole line yet in `rest`.
+// Reads what has come; an incomplete line stays in `rest`.
 Heard hear(int fd, std::string &rest) {
     char bytes[line_bytes_max];
     Heard heard;
@@ -121,12 +124,12 @@ Heard hear(int fd, std::string &rest) {
     return heard;
 }
 
-// Rank 0's part.
+// The thread of rank 0.
 class Leader {
 public:
     Leader(std::string word, int size, Clock::time_point until) : word_(std::move(word)), size_(size), until_(until) {}
 
-    // Accepts the others, and waits for the end of one.
+    // Accepts the other ranks, and waits for the end of one of them.
     void run() {
         for (;;) {
             std::vector<pollfd> polled;
@@ -182,7 +185,7 @@ private:
         if (is_complete() && all_.listener >= 0) ::close(std::exchange(all_.listener, -1));
     }
 
-    // A rank's first line: "WORD rank RANK (...)". Others that come here do not know the word.
+    // Checks the first line of a rank: "WORD rank RANK (...)". Strangers that connect do not know the word.
     bool greet(Sockets::Peer &peer, const std::string &line) {
         const auto known = word_ + " rank ";
         if (line.rfind(known, 0) != 0) return false;
@@ -199,7 +202,7 @@ private:
     std::set<int> known_;
 };
 
-// Another rank: waits for the end of rank 0, or for what it says.
+// The thread of another rank: waits for the end of rank 0, or for its message.
 void follow(int fd, int rank, const std::string &first) {
     auto &all = sockets();
     for (;;) {
@@ -242,7 +245,7 @@ std::string numeric(const sockaddr_storage &address, socklen_t length) {
     return host;
 }
 
-// This host's name for those who reach the store: empty if the store is on this host, too.
+// This host's name for ranks that reach the store. It is empty if the store is on this host, too.
 std::string own_host(c10d::Store &store) {
     auto *const served = tcp(store);
     if (!served) return host_name();
@@ -251,7 +254,7 @@ std::string own_host(c10d::Store &store) {
         const int fd = ::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         sockaddr_storage own{}, other{};
         socklen_t length = sizeof own;
-        // Nothing is sent: the kernel says which of its addresses it would use.
+        // The connect sends nothing: it asks the kernel which of this host's addresses it would use.
         const bool is_known = fd >= 0 && ::connect(fd, one->ai_addr, one->ai_addrlen) == 0 &&
                               ::getsockname(fd, reinterpret_cast<sockaddr *>(&own), &length) == 0;
         if (fd >= 0) ::close(fd);
@@ -270,7 +273,7 @@ int connect_to(const std::string &host, const std::string &port, Milliseconds ti
     for (auto *one = found.first; one; one = one->ai_next) {
         const int fd = ::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0) continue;
-        // It limits connect(), too.
+        // The limit holds for connect(), too.
         const timeval limit{timeout.count() / 1000, timeout.count() % 1000 * 1000};
         ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
         if (::connect(fd, one->ai_addr, one->ai_addrlen) == 0) return fd;
@@ -315,7 +318,7 @@ void hear_of_ends(c10d::Store &store, const std::string &address, int listener, 
         std::thread([leader = Leader(word, size, Clock::now() + timeout)]() mutable { leader.run(); }).detach();
         return;
     }
-    // "HOST PORT rank 0 (...)".
+    // The address is "HOST PORT rank 0 (...)".
     const auto space = address.find(' '), next = address.find(' ', space + 1);
     TORCH_CHECK(next != std::string::npos, "outboard: rank 0 has not said where it is");
     auto host = address.substr(0, space);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-// How the processes of a job that torchrun has started hear of each other's ends.
+// How the processes of a job that torchrun has started learn of each other's ends.
 #pragma once
 
 #include "backend.h"
@@ -9,7 +9,7 @@ namespace outboard {
 // The listening socket of rank 0.
 class Listener {
 public:
-    // Where the others reach it, and who it is. An empty host is that of the store.
+    // The address at which the others reach it, and its name. An empty host is the host of the store.
     explicit Listener(c10d::Store &store);
     std::string address() const { return address_; }
     int take() { return std::exchange(fd_, -1); }
@@ -21,11 +21,11 @@ private:
     std::string address_;
 };
 
-// From now on each rank ends soon after another one that has not finalized MPI. `word`: known to these ranks only. Rank 0 passes the
-// descriptor of its listener, the others -1.
+// From now on each rank ends soon after another one that has ended without finalizing MPI. Only these ranks know `word`. Rank 0
+// passes the descriptor of its listener, the others pass -1.
 void hear_of_ends(c10d::Store &store, const std::string &address, int listener, const std::string &word, int rank, int size, Milliseconds timeout);
 
-// This rank has ended MPI, as all others have.
+// This rank has finalized MPI, as all others have.
 void say_finalized();
 
 } // namespace outboard

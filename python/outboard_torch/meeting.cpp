@@ -24,7 +24,7 @@ void put(Store &store, const std::string &key, const std::string &value) {
     store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
-// Waits for a key. `whom`: whose it is, for the error.
+// Waits for a key. `whom` names its writer in the error message.
 std::string wait_for(Store &store, const std::string &key, Milliseconds timeout, const std::string &whom) {
     try {
         store.wait({key}, timeout);
@@ -36,7 +36,8 @@ std::string wait_for(Store &store, const std::string &key, Milliseconds timeout,
     return {value.begin(), value.end()};
 }
 
-// Of a group of another size under the same name, which some may make while others still make this one, the keys are others.
+// The size is part of the key: some processes may make a group of another size under the same name while others still make
+// this one.
 std::string hello(int rank, int size) { return "outboard/hello/" + std::to_string(rank) + "-of-" + std::to_string(size); }
 
 std::vector<std::string> lines_of(const std::string &text) {
@@ -45,7 +46,7 @@ std::vector<std::string> lines_of(const std::string &text) {
     return lines;
 }
 
-// Member 0's part.
+// The work of member 0.
 Meeting lead(Store &store, int size, const std::string &own, const std::string &word, const std::string &group, Milliseconds timeout) {
     Meeting met{"outboard/" + word, std::vector<std::string>(static_cast<size_t>(size))};
     met.members[0] = own;
@@ -66,7 +67,8 @@ Meeting lead(Store &store, int size, const std::string &own, const std::string &
                 met.members[static_cast<size_t>(who)] = said.substr(space + 1);
                 put(store, "outboard/answer/" + last, word);
             }
-            // What it says is what was read last: it wrote that before it waited for the answer.
+            // The member has sent the word that was read last: it wrote that word before it waited for the
+            // answer.
             if (store.check({joined(who)})) break;
             std::this_thread::sleep_for(pause);
         }

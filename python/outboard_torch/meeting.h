@@ -7,16 +7,17 @@
 namespace outboard {
 
 struct Meeting {
-    // Keys of the store that begin with this are these members' alone.
+    // A prefix for keys of the store that only these members use.
     std::string prefix;
-    // What each member said, by its rank in the group.
+    // The text of each member, by its rank in the group.
     std::vector<std::string> members;
 };
 
-// All members of a group call it; `own`, without a newline, is given to all.
+// Lets the members of a group find each other. All call it. Each gets the text `own` of every member, which
+// contains no newline.
 Meeting meet(c10d::Store &store, int rank, int size, const std::string &own, const std::string &group, Milliseconds timeout);
 
-// A word that nobody has used.
+// A word that no process has used before.
 std::string new_word();
 
 } // namespace outboard

@@ -11,8 +11,8 @@ using namespace outboard;
 
 namespace {
 
-// Ends MPI with the process, if it ends well: else others wait for this one, and the launcher ends them. What a process returns is known
-// only now, after Python has gone.
+// Ends MPI with the process, if the process ends well. Otherwise others wait for this process, and the launcher ends them. The
+// exit code is known only now, after Python has gone.
 void end_with_process() {
     static std::once_flag once;
     const auto end = [](int status, void *) {

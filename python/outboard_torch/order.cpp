@@ -6,7 +6,7 @@
 namespace outboard {
 namespace {
 
-// Whose callbacks this thread runs.
+// The collective whose callbacks this thread runs.
 thread_local const Place *here = nullptr;
 
 } // namespace

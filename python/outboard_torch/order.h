@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-// In which order the program's thread and callbacks of futures start the collectives of a group.
+// The order in which the program's thread and callbacks of futures start the collectives of a group.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,13 @@
 
 namespace outboard {
 
-// A collective's place: within whose callbacks it was started, and whether it has told of its end.
+// A collective's position in the order: the collective within whose callbacks it was started, and whether its
+// end has been reported.
 class Place {
 public:
     Place();
 
-    // The thread runs callbacks of this collective while it lives.
+    // While it lives, the thread runs callbacks of this collective.
     class Telling {
     public:
         explicit Telling(const Place &place);
@@ -31,16 +32,18 @@ private:
     bool is_told_ = false;
 };
 
-// What a group keeps. Python attaches callbacks to a future after its operation has started. If it has ended by then, a callback runs at
-// once in the program's thread, else later in one of the library's. Which it is differs between ranks. So the next collective starts
-// only when those before it, whose futures Python has, have told: what callbacks start lies between the same two at every rank.
+// The order of a group. Python attaches callbacks to a future after its operation has started. If the operation has ended by
+// then, a callback runs at once in the program's thread, otherwise later in a thread of the library; this differs between ranks.
+// So the next collective starts only once the collectives before it whose futures Python has have reported their ends. Then the
+// collectives that a callback starts lie between the same two at every rank.
 class Order {
 public:
-    // Python has the future.
+    // Notes that Python has the future.
     void ask(const Place &place);
-    // All callbacks have run.
+    // Notes that all callbacks have run.
     void tell(Place &place);
-    // Waits until those have told that were started within the same callbacks as the next one. False: it took longer than the timeout.
+    // Waits until the collectives that were started within the same callbacks as the next one have reported their ends. Returns
+    // false if this takes longer than the timeout.
     bool settle(std::chrono::milliseconds timeout);
 
 private:

@@ -9,7 +9,7 @@
         if (!(condition)) { printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); exit(1); } \
     } while (0)
 
-/* A message round the ring of a comm, so that contexts are seen to be apart. */
+/* Sends a message round the ring of a comm, which shows that contexts do not mix. */
 static void ring(MPI_Comm comm, int mark)
 {
     int rank, size, got = -1;
@@ -45,7 +45,8 @@ int main(int argc, char **argv)
     MPI_Comm_compare(shared, MPI_COMM_WORLD, &r);
     CHECK(r == MPI_CONGRUENT);
 
-    /* Every second process, backwards, by both ways; with create_group nobody else calls. */
+    /* A comm of every second process in reverse order, made in both ways. With create_group no other process
+       calls. */
     ranks = malloc(size * sizeof *ranks);
     for (n = 0, i = size - 1; i >= 0; i--) if (i % 2 == 0) ranks[n++] = i;
     MPI_Comm_group(MPI_COMM_WORLD, &world);

@@ -5,7 +5,7 @@ enum {
     REDUCE, ALLREDUCE, REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, SCAN, EXSCAN, COLLECTIVES
 };
 
-/* Numbers that can be reduced: `kind` tells the type, 7 pairs of ints, 8 maps. */
+/* Numbers that can be reduced: `kind` selects the type, 7 is pairs of ints, 8 is maps. */
 struct numbers { MPI_Datatype type; int bytes; MPI_Op op; };
 static struct numbers numbers(struct op *op, int kind)
 {
@@ -55,12 +55,13 @@ static void collective_planned(struct op *op, int phase)
     of(op->on)->pending -= phase + 1 == op->phases;
 }
 
-/* What goes from one place to another, in blocks of the two shapes. */
+/* The number of blocks from one place to another, in the two shapes. */
 static int blocks(struct op *op, int from, int to) { return ANY_OF(from * RANKS_MAX + to, 4); }
 
 struct side { struct shape shape; int count; void *data; int *counts, *displacements; MPI_Datatype *types; };
 
-/* For `n` partners: memory, and counts and displacements for the forms that have them. `outwards`: what I send. */
+/* Lays out a buffer for `n` partners: memory, and counts and displacements for the forms that have them.
+   `outwards` says that this process sends. */
 static void lay_out(struct op *op, struct side *side, int n, const int *partner, int at, int outwards, int in_bytes, int equal)
 {
     side->counts = ints(op, n), side->displacements = ints(op, n), side->types = grab(op, (size_t) (n ? n : 1) * sizeof(MPI_Datatype));
@@ -76,7 +77,8 @@ static void lay_out(struct op *op, struct side *side, int n, const int *partner,
     op->memory[!outwards] = side->data, op->data[!outwards] = span(side->shape, end);
 }
 
-/* A type is freed as soon as the call has returned, or, for the others' sake, when it is complete (`freed_now`). */
+/* Frees a type now that the call has returned or, for the sake of other MPIs, when the operation is complete
+   (`freed_now`). */
 static void freed_later(struct op *op, struct shape shape)
 {
     op->data[7] = 0;
@@ -147,7 +149,7 @@ static void start_moves(struct op *op)
         FORM(form, r, Allgather, allgather, place ? MPI_IN_PLACE : out.data, out.count, out.shape.type, in.data, in.count, in.shape.type, on);
         break;
     case ALLGATHERV: {
-        /* A block has one length, whoever receives it: as if the sender sent to itself. */
+        /* A block has the same length for every receiver, as if the sender sent to itself. */
         long end = 0;
         out.count *= blocks(op, at, at);
         lay_out(op, &out, 1, &one, at, 1, 0, 1);
@@ -163,7 +165,7 @@ static void start_moves(struct op *op)
     default: {
         int equal = op->a == ALLTOALL;
         if (!place) lay_out(op, &out, n, partner, at, 1, w, equal);
-        /* In place both directions have one length. */
+        /* In place both directions have the same length. */
         lay_out(op, &in, n, partner, at, 0, w, equal || place);
         void *from = place ? MPI_IN_PLACE : out.data;
         if (equal) FORM(form, r, Alltoall, alltoall, from, out.count, out.shape.type, in.data, in.count, in.shape.type, on);
@@ -217,7 +219,7 @@ static void start_reduction(struct op *op)
     case SCAN: FORM(form, r, Scan, scan, from, to, count, number.type, number.op, on); break;
     default: FORM(form, r, Exscan, exscan, from, to, count, number.type, number.op, on);
     }
-    /* In place only the result's part is determined; the first member's of an exclusive scan is not. */
+    /* In place only the result's part is determined; the first member's part of an exclusive scan is not. */
     op->data[2] = op->a == EXSCAN && at == 0 ? 0 : (long) got * number.bytes;
     freed_later(op, (struct shape) { .slot = slot });
 }
@@ -247,7 +249,8 @@ static void run_collective(struct op *op, int phase)
     if (op->b == 0 || (op->b == 1 && phase == 1) || (op->b == 2 && (phase == 2 || phase == 4))) see_collective(op);
     if (op->b == 2 && phase == 4) CALL(MPI_Request_free, &request[op->id][0]);
     freed_now(op, phase);
-    /* An operator is kept while it is under way: nothing in the standard says that it may be freed before. */
+    /* An operator is kept while the collective is under way, because the standard does not say that it may be
+       freed before. */
     if (reduces && op->e == 8 && phase == 0) {
         if (op->b == 0) CALL(MPI_Op_free, &operator[0]);
         else op->memory[7] = (void *) operator[0];
@@ -258,7 +261,7 @@ static void run_collective(struct op *op, int phase)
     }
 }
 
-/* Among neighbors. `a`: 0 allgather, 1 allgatherv, 2 alltoall, 3 alltoallv, 4 alltoallw. */
+/* Collectives among neighbors. `a`: 0 allgather, 1 allgatherv, 2 alltoall, 3 alltoallv, 4 alltoallw. */
 static int same_neighbor_twice(const struct comm *c)
 {
     for (int d = 0; d < c->dimensions; d++)
@@ -303,7 +306,7 @@ static void start_neighbor(struct op *op)
 {
     int at = mine(op->on), ins, outs, from[16], to[16], form = op->b, one = at, equal = op->a == 0 || op->a == 2, all = op->a < 2, w = op->a == 4;
     neighbors(op, &ins, from, &outs, to);
-    /* Nobody's block has some length, too. */
+    /* A block from MPI_PROC_NULL has some length, too. */
     for (int i = 0; i < ins; i++) from[i] = from[i] < 0 ? 0 : from[i];
     for (int i = 0; i < outs; i++) to[i] = to[i] < 0 ? 0 : to[i];
     struct basic basic = basic_of(ANY(7));

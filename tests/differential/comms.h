@@ -16,7 +16,7 @@ static int same_members(struct op *op, int from)
     return op->d = made;
 }
 
-/* `d` is the first comm that an operation makes, `e` how many. */
+/* `d` is the first comm that an operation makes, `e` is their number. */
 static void comms_made(struct op *op, int phase)
 {
     if (phase == 0) comms[op->on].pending++;
@@ -50,7 +50,7 @@ static void run_dup(struct op *op, int phase)
     if (op->phases == 1) SEE_COMM(*made);
 }
 
-/* Split: `a` colors; one member in `b` takes part in none. */
+/* Split: there are `a` colors; one member in `b` is in no part. */
 static int color_of(struct op *op, int place) { return ANY_OF(place, 6) == 0 ? MPI_UNDEFINED : ANY_OF(place, op->a); }
 static int key_of(struct op *op, int place) { return ANY_OF(place, 4) - 1; }
 static int plan_split(struct op *op)
@@ -93,7 +93,7 @@ static void run_split_type(struct op *op, int phase)
     SEE_COMM(comm[op->d]);
 }
 
-/* Some members of a comm in another order: called by all of them, or by those who belong to the new comm only. */
+/* Some members of a comm in another order. Either all members call, or only the members of the new comm. */
 static int plan_subset(struct op *op)
 {
     op->on = any_comm(1, 0), op->e = 1, op->a = draw(2);
@@ -106,7 +106,7 @@ static int plan_subset(struct op *op)
     if (!made->n) made->world[made->n++] = from->world[shift];
     return 1;
 }
-/* group[0]: the members of a comm of the model, from the group of another. */
+/* Sets group[0] to the members of a comm of the model, from the group of another. */
 static void group_made(struct op *op, int at, int from)
 {
     struct comm *c = of(at);
@@ -127,7 +127,8 @@ static void run_subset(struct op *op, int phase)
     SEE_COMM(comm[op->d]);
 }
 
-/* An intercommunicator of two comms without a common member; a third one holds both leaders. Of comms of one member most often. */
+/* An intercommunicator of two comms without a common member; a third comm has both leaders. Most often the comms have one member.
+   */
 static int plan_inter(struct op *op)
 {
     for (int tries = 0; tries < 60; tries++) {
@@ -258,7 +259,7 @@ static void run_cart_sub(struct op *op, int phase)
         }
 }
 
-/* Graphs: an edge from `i` to `k` is drawn. In MPI's old graphs both ends name it. */
+/* Graphs: whether there is an edge from `i` to `k`. In MPI's old graphs both ends name it. */
 static int edge(struct op *op, int i, int k) { return ANY_OF(i * RANKS_MAX + k, 3) == 0; }
 static int plan_graph(struct op *op)
 {
@@ -327,7 +328,7 @@ static void run_session(struct op *op, int phase)
     SEE_COMM(comm[op->d]);
 }
 
-/* Freed although collectives may be under way on it; disconnected if nothing is. */
+/* A comm is freed although collectives may be under way on it, or disconnected if none is. */
 static int plan_free(struct op *op)
 {
     op->on = any_comm(1, -1);

@@ -57,7 +57,8 @@ static void drop(struct op *op)
     op->blocks = 0;
 }
 
-/* While declaring: an array of numbers, with its contents. Otherwise its name, or memory as a place in its block. */
+/* While declaring, writes an array of numbers with its contents. Otherwise writes its name, or memory as an offset
+   in its block. */
 static void write_memory(const void *pointer, const char *element)
 {
     static int arrays_declared;
@@ -121,7 +122,7 @@ static void step(struct op *op)
     events[event_count].op = op->id, events[event_count++].phase = op->phase++;
 }
 
-/* The operations of a seed, and the order of their steps. */
+/* Plans the operations of a seed, and the order of their steps. */
 static void plan(void)
 {
     int open[OPS_MAX], many = 0, weights = 0, wanted;
@@ -135,7 +136,7 @@ static void plan(void)
         for (int k = 0; k < comms[i].n; k++) comms[i].world[k] = i ? i - 1 : k;
         comm[i] = !i ? MPI_COMM_WORLD : i == rank + 1 ? MPI_COMM_SELF : MPI_COMM_NULL;
     }
-    /* A program knows some kinds of operations only, so that it has more of each. */
+    /* Each program has only some kinds of operations, so that it has more of each. */
     int weight[KINDS];
     focus = draw(4);
     for (int i = 0; i < KINDS; i++) weights += weight[i] = draw(3) ? kinds[i].weight : kinds[i].weight > 20;
@@ -160,13 +161,14 @@ static void plan(void)
             if (op->phase == op->phases) open[at] = open[--many];
         }
     }
-    /* What needs something that was left out is left out. */
+    /* An operation that needs a comm or window of an operation that was left out is left out, too. */
     for (int i = 0; i < op_count; i++) ops[i].kept = 1;
 }
 
 static int there(int at) { return at < 0 || comms[at].maker < 0 || ops[comms[at].maker].kept; }
 
-/* Leaves out all but `only`, and what depends on what is left out. Of a list that was left out a window's comm may be one. */
+/* Leaves out all operations but `only`, and those that depend on them. A window's comm may come from a list that was left
+   out. */
 static void leave_out(const char *only)
 {
     char listed[OPS_MAX] = { 0 };
@@ -237,7 +239,7 @@ int main(int argc, char **argv)
         uint64_t own = (uint64_t) rank, all[RANKS_MAX], sum = seed;
         for (int i = 0; i < op_count; i++)
             if (ops[i].kept) own = mix(own, ops[i].hash);
-        /* Nobody begins with the next one before all have ended this. */
+        /* No rank begins with the next seed before all have ended this one. */
         MPI_Allgather(&own, 8, MPI_BYTE, all, 8, MPI_BYTE, quiet);
         if (rank) continue;
         for (int i = 0; i < size; i++) sum = mix(sum, all[i]);

@@ -5,7 +5,7 @@
 enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, SEND_INIT, SSEND_INIT, BSEND_INIT, RSEND_INIT, SENDS };
 enum { RECV, PROBE, IPROBE, MPROBE, IMPROBE, IRECV, RECV_INIT, RECVS };
 
-/* Two members; of an intercommunicator, one of each group. */
+/* Draws two members; in an intercommunicator one of each group. */
 static int draw_pair(int at, int *from, int *to)
 {
     struct comm *c = of(at);
@@ -14,7 +14,8 @@ static int draw_pair(int at, int *from, int *to)
     return quiet_at(at);
 }
 
-/* `a` sends to `b` in way `c`, which receives in way `d`; `e`: the receiver starts first; `f`: wildcards, 1 the source, 2 the tag, `g`: rounds. */
+/* Rank `a` sends to rank `b` in the way `c`; `b` receives in the way `d`. `e`: the receiver starts first. `f`: wildcards, 1 the
+   source, 2 the tag. `g`: rounds. */
 static int plan_message(struct op *op)
 {
     op->on = any_comm(1, -1);
@@ -102,7 +103,7 @@ static void start_recv(struct op *op, int round)
         case PROBE:
             CALL(MPI_Probe, from, tag, on, &status[0]);
             DO(see_status, &status[0], basic.type);
-            /* Fallthrough. */
+            /* Falls through. */
         case RECV: CALL(MPI_Recv, data, count, s.type, from, tag, on, stat); break;
         case IPROBE:
             UNTIL(out[0], MPI_Iprobe, from, tag, on, &out[0], &status[0]);
@@ -183,7 +184,7 @@ static void run_burst(struct op *op, int phase)
     }
 }
 
-/* All members send to one, which receives from any source; between barriers with any tag, too. */
+/* All members send to one, which receives from any source; between barriers also with any tag. */
 static int plan_gather_any(struct op *op)
 {
     int to;
@@ -261,7 +262,7 @@ static void run_shift(struct op *op, int phase)
     DO(see, "shifted", op->memory[0], op->data[0]);
 }
 
-/* Messages in partitions, of which the sides have different numbers. */
+/* Messages in partitions. The two sides have different numbers of partitions. */
 static int plan_partitioned(struct op *op)
 {
     op->on = any_comm(1, 0);

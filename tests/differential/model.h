@@ -44,7 +44,7 @@ static struct comm comms[COMMS_MAX];
 static struct window wins[WINS_MAX];
 static struct op ops[OPS_MAX];
 static int comm_count, op_count;
-/* Programs of focus 1 have many intercommunicators, made of comms of one process, and use these above all. */
+/* Programs of focus 1 have many intercommunicators, made of comms of one process, and use mainly these. */
 static int focus;
 static uint64_t seed, drawn;
 
@@ -58,16 +58,17 @@ static int any(const struct op *op, int place, int index, int n)
 {
     return (int) ((mix(mix(mix(seed, (uint64_t) op->id), (uint64_t) place), (uint64_t) index) >> 33) % (unsigned) n);
 }
-/* One of 0 .. n - 1, the same on all ranks; ANY_OF differs by an index. */
+/* A number of 0 .. n - 1, the same on all ranks. ANY_OF also depends on an index. */
 #define ANY(n) any(op, __COUNTER__, 0, n)
 #define ANY_OF(index, n) any(op, __COUNTER__, index, n)
-/* A key for data. */
+/* The number from which an operation's data are made. */
 static long key(const struct op *op, int who, int what)
 {
     return (long) (mix(mix(seed, (uint64_t) op->id), (uint64_t) (who * 1000 + what)) >> 2);
 }
 
-/* My place in the comm's groups: of an intercommunicator, n + place in the second. -1: not a member. */
+/* My place in the comm's groups; the second group of an intercommunicator has the places from n on. -1 if
+   this process is not a member. */
 static int place_of(const struct comm *c, int who)
 {
     for (int i = 0; i < c->n; i++)
@@ -81,7 +82,7 @@ static int places(const struct comm *c) { return c->n + c->m; }
 static int rank_at(const struct comm *c, int place) { return place < c->n ? place : place - c->n; }
 static int world_at(const struct comm *c, int place) { return place < c->n ? c->world[place] : c->other[place - c->n]; }
 
-/* Whether no member waits for any message on the comm. */
+/* Whether no member of the comm waits for any message. */
 static int quiet_at(int at)
 {
     for (int i = 0; i < places(&comms[at]); i++)
@@ -97,7 +98,8 @@ static int new_comm(struct op *op)
     if (op->on > 0) comms[comm_count].session = comms[op->on].session;
     return comm_count++;
 }
-/* A living comm, recent ones more often; of at least `least` places; `inter`: 0 or 1, or -1 if it does not matter. -1: there is none. */
+/* Draws a living comm of at least `least` places, recent ones more often. `inter` is 0 or 1, or -1 if it does not matter. Returns
+   -1 if there is none. */
 static int any_comm(int least, int inter)
 {
     for (int tries = 0; tries < 40; tries++) {
@@ -112,6 +114,6 @@ static struct comm *of(int at) { return &comms[at]; }
 static int new_tag(int at) { return comms[at].tags++ + (places(&comms[at]) == 1 && COLLECTIVE_MEETS_RECEIVE_ALONE ? 1000 : 0); }
 static int mine(int at) { return place_of(&comms[at], rank); }
 
-/* Memory of an operation until its end, with guard bytes on both sides (`check_guards`). */
+/* Memory that an operation has until its end, with guard bytes on both sides (`check_guards`). */
 enum { GUARD = 64 };
 static void *grab(struct op *op, size_t bytes);

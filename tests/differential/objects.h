@@ -1,7 +1,7 @@
 /* Attributes, info, datatypes by themselves, names, errors that are returned, and delays. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* An attribute whose copy function adds or refuses, on a comm and on what is duplicated from it. */
+/* An attribute on a comm and its duplicates; its copy function changes the value or refuses. */
 static int plan_attribute(struct op *op)
 {
     op->on = any_comm(1, -1), op->a = draw(3), op->b = 1 + draw(40), op->c = draw(2);
@@ -50,7 +50,7 @@ static void run_info(struct op *op, int phase)
     CALL(MPI_Info_free, &info[0]), CALL(MPI_Info_free, &info[1]);
 }
 
-/* A datatype by itself: its bounds, its constructor, and what is packed and unpacked. */
+/* A datatype by itself: its bounds, its constructor, and data that are packed and unpacked. */
 static int plan_type(struct op *op)
 {
     op->a = draw(size), op->b = draw(7), op->on = 0;
@@ -87,7 +87,8 @@ static int plan_error(struct op *op)
     op->a = draw(places(of(op->on))), op->tag = new_tag(op->on);
     return 1;
 }
-/* By a handler that returns, MPICH lets the call succeed: its code is seen only where none is there. */
+/* If an error handler returns, MPICH lets the call succeed, so its code is compared only without a handler.
+   */
 #define FAILED(...) \
     do { \
         if (returned) FAILS(__VA_ARGS__); \
@@ -116,7 +117,7 @@ static void run_error(struct op *op, int phase)
     case 7: FAILED(MPI_Allreduce, data, (void *) ((char *) data + 32), 1, MPI_INT, MPI_OP_NULL, on); break;
     case 8:
         if (!self) break;
-        /* A message that is longer than the buffer. */
+        /* A message that is longer than the receiver's buffer. */
         CALL(MPI_Isend, data, 8, MPI_INT, op->a, op->tag, on, &request[op->id][0]);
         FAILED(MPI_Recv, (void *) ((char *) data + 32), 4, MPI_INT, op->a, op->tag, on, MPI_STATUS_IGNORE);
         CALL(MPI_Wait, &request[op->id][0], MPI_STATUS_IGNORE);

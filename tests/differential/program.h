@@ -11,7 +11,8 @@
 
 enum { RANKS_MAX = 8, OPS_MAX = 160, COMMS_MAX = 96, WINS_MAX = 8, REQUESTS = 16 };
 static int rank, size;
-/* Numbered by what makes them; groups, types and the rest live only within one step. */
+/* Comms are numbered by the operations that make them. Groups, types and the other objects live only within
+   one step. */
 static MPI_Comm comm[COMMS_MAX], several[2], quiet; /* `quiet` is for what is no part of the test */
 static MPI_Win win[WINS_MAX];
 static MPI_Request request[OPS_MAX][REQUESTS];
@@ -36,7 +37,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return x ^ (x >> 31);
 }
 
-/* Any bytes. */
+/* Fills memory with arbitrary bytes. */
 static inline void fill(void *data, long bytes, long key)
 {
     for (long i = 0; i < bytes; i += 8) {
@@ -45,7 +46,7 @@ static inline void fill(void *data, long bytes, long key)
     }
 }
 
-/* Numbers that can be summed and multiplied in any order without rounding or overflow. */
+/* Fills memory with numbers that can be summed and multiplied in any order without rounding or overflow. */
 #define NUMBERS(name, ctype, most) \
     static inline void name(ctype *data, long count, long key) \
     { \
@@ -83,7 +84,7 @@ static inline void see_status(MPI_Status *one, MPI_Datatype of)
     note("elements", (uint64_t) elements);
 }
 
-/* The class of an error that was expected. */
+/* Notes the class of an error that was expected. */
 static inline void see_error(int code)
 {
     int class = -1;
@@ -91,7 +92,8 @@ static inline void see_error(int code)
     note("error class", (uint64_t) class);
 }
 
-/* Where each rank of a group is in MPI_COMM_WORLD, unless the group is a session's: what belongs to different sessions never meets. */
+/* Notes the ranks in MPI_COMM_WORLD of a group's members, unless the group is a session's: objects of different sessions never
+   meet. */
 static inline void see_group(MPI_Group of, int world)
 {
     int count = -1, mine = -1;
@@ -121,7 +123,8 @@ static inline void see_comm(MPI_Comm of, int world)
     if (inter) MPI_Comm_remote_group(of, &members), see_group(members, world), MPI_Group_free(&members);
 }
 
-/* Not commutative: each triple of ints is a map x -> a x + b and a last number that is summed. */
+/* An operator that does not commute: each triple of ints is a map x -> a x + b and a last number that is
+   summed. */
 static inline void compose(void *in, void *inout, int *count, MPI_Datatype *of)
 {
     unsigned *left = in, *right = inout;
@@ -157,7 +160,7 @@ static inline void handler(MPI_Comm *of, int *code, ...)
     handled += class;
 }
 
-/* Ways to wait for requests of one operation. A request that is null already has left its status before (`wait_together`). */
+/* Ways to wait for the requests of one operation. A null request has left its status before (`wait_together`). */
 static inline void wait_each(int op, int count)
 {
     for (int i = 0; i < count; i++)
@@ -237,7 +240,8 @@ static inline void test_some(int op, int count)
         for (int i = 0; i < many; i++) done[op][index[i]] = some[i];
     }
 }
-/* Waits for the requests of the first of these operations among those of all of them, some of which may complete, too. */
+/* Waits for the requests of the first of these operations among those of all. Requests of the others may complete, too.
+   */
 static inline void wait_together(int many, const int *op, const int *count)
 {
     MPI_Request all[256];
@@ -285,7 +289,7 @@ static inline void gather_any(MPI_Comm on, int many, int tag, int way, int bytes
     note("gathered", sum);
 }
 
-/* For what is sent buffered, as long as the program runs. */
+/* Attaches a buffer for buffered sends, which stays as long as the program runs. */
 static inline void attach(int bytes) { MPI_Buffer_attach(malloc((size_t) bytes), bytes); }
 static inline void detach(int bytes)
 {
@@ -307,7 +311,7 @@ static inline void see_attribute(const int *found)
     note("attribute found", (uint64_t) *found);
     if (*found) note("attribute", (uint64_t) (uintptr_t) address[7]);
 }
-/* How often callbacks have run since the previous call. */
+/* Notes how often callbacks have run since the previous call. */
 static inline void see_counts(int errors)
 {
     if (errors) note("errors handled", (uint64_t) handled);

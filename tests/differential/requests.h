@@ -1,4 +1,4 @@
-/* Whether a wait is for this operation's requests, too. */
+/* Whether a request belongs to this operation. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 static int which_too(struct op *op, int other) { return ANY_OF(other, 3) && of(ops[other].on)->session == of(op->on)->session; }
 
@@ -22,7 +22,7 @@ static void wait_for(struct op *op, int count)
     case 9:
     case 10:
     case 11: {
-        /* Among all that is under way. */
+        /* Waits among all requests that are under way. */
         int many = 1;
         for (int i = 0; i < op_count; i++) many += ops[i].requests && i != op->id && which_too(op, i);
         int *which = ints(op, many), *counts = ints(op, many);

@@ -4,7 +4,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 static FILE *tracing;
 
-/* Arrays among the arguments are declared first: static ones, since a call that does not block reads them later. */
+/* Arrays among the arguments are declared first. They are static, since a call that does not block reads them
+   later. */
 static int declaring;
 
 static void must(int code, const char *call);
@@ -62,7 +63,7 @@ static void write_handle(void *handle)
     fprintf(tracing, "(void *) %p", handle);
 }
 
-/* A variable of program.h; whether it is one. */
+/* Writes a variable of program.h. Returns whether it is one. */
 static int write_variable(const void *pointer)
 {
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
@@ -137,11 +138,11 @@ static void comma(void)
     (tracing ? (void) (declaring = 1, WRITE_ALL(__VA_ARGS__), declaring = 0, fputs("    " before #f "(", tracing), WRITE_ALL(__VA_ARGS__), fputs(after "\n", tracing), fflush(tracing)) : (void) 0)
 #define CALL(f, ...) (WRITTEN("", f, ");", __VA_ARGS__), must(f(__VA_ARGS__), #f))
 #define FAILS(f, ...) (WRITTEN("see_error(", f, "));", __VA_ARGS__), see_error(f(__VA_ARGS__)))
-/* What a printed program does not need. */
+/* Calls that a printed program does not need. */
 #define SILENTLY(f, ...) must(f(__VA_ARGS__), #f)
 /* A call that must fail, and whose error goes to a handler. */
 #define HANDLED(f, ...) (WRITTEN("", f, ");", __VA_ARGS__), (void) f(__VA_ARGS__))
-/* What returns nothing: fill, see and their like. */
+/* Functions that return nothing, such as fill and see. */
 #define DO(f, ...) (WRITTEN("", f, ");", __VA_ARGS__), f(__VA_ARGS__))
 /* Calls until a flag of out[] is set; written as a loop. */
 #define UNTIL(flag, f, ...) \
@@ -153,5 +154,5 @@ static void comma(void)
         do must(f(__VA_ARGS__), #f); while (!(flag)); \
         tracing = to; \
     } while (0)
-/* One variable becomes another. */
+/* Sets a variable to the value of another. */
 #define SET(to, from) (tracing ? (void) (fputs("    *(", tracing), WRITE(&(to)), fputs(") = ", tracing), WRITE(from), fputs(";\n", tracing)) : (void) 0, (to) = (from))

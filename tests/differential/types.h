@@ -34,14 +34,14 @@ static void unmake(struct shape shape)
     if (shape.slot >= 0) CALL(MPI_Type_free, &type[shape.slot]);
 }
 
-/* A shape around others, whose type stands in a slot. `beyond`: how far data may lie above the upper bound. */
+/* A shape around the elements of a slot's type. `beyond` is how far data may lie above the upper bound. */
 static struct shape around(int slot, int basics, long beyond)
 {
     SILENTLY(MPI_Type_get_extent, type[slot], &wide[0], &wide[1]);
     return (struct shape) { type[slot], slot, basics, wide[1], wide[0], wide[0] + wide[1] + beyond };
 }
 
-/* Numbers that lie in memory of the operation, so that a printed program has them, too. */
+/* Numbers in memory of the operation, so that a printed program has them, too. */
 static int *ints(struct op *op, int count) { return grab(op, (size_t) (count ? count : 1) * sizeof(int)); }
 static long *longs(struct op *op, int count) { return grab(op, (size_t) (count ? count : 1) * sizeof(long)); }
 
@@ -69,7 +69,7 @@ static struct shape nested(struct op *op, struct basic basic, int depth, int sal
     case 3:
     case 4:
     case 5: {
-        /* Blocks in any order, gaps between them. */
+        /* Blocks in any order, with gaps between them. */
         i = ints(op, n), k = ints(op, n), w = longs(op, n), at = ANY_OF(salt, 2), many = 0;
         int shift = ANY_OF(salt, n), bytes = ANY_OF(salt, 2), equal = ANY_OF(salt, 3) == 0;
         for (int b = 0; b < n; b++) {
@@ -145,7 +145,7 @@ static struct shape shape(struct op *op, struct basic basic, int salt)
     return made;
 }
 
-/* The bytes from a buffer's begin to the last that `count` touch. */
+/* The bytes from the beginning of a buffer to the last byte that `count` elements touch. */
 static long span(struct shape shape, long count) { return count ? shape.bytes + (count - 1) * shape.extent : 0; }
 
 static void *buffer(struct op *op, struct shape shape, long count, long with)
@@ -156,7 +156,7 @@ static void *buffer(struct op *op, struct shape shape, long count, long with)
     return data;
 }
 
-/* How many: mostly few, at times enough to leave every fast path. */
+/* A count: mostly small, sometimes large enough to leave every fast path. */
 static int count_of(struct op *op, int bytes_each, int salt)
 {
     static const int sizes[] = { 0, 40, 100, 1000, 5000, 9000, 20000, 70000, 150000, 300000 };

@@ -59,7 +59,8 @@ static void epoch_planned(struct op *op, int phase) { wins[op->window].busy -= p
 static int is_target(struct op *op, int place) { return ANY_OF(place, 3) > 0; }
 static int is_origin(struct op *op, int place) { return ANY_OF(place, 3) > 0; }
 
-/* Where longs of a target are: a displacement in longs, or the address, which is the same everywhere. */
+/* The position of longs of a target: a displacement in longs, or the address, which is the same everywhere.
+   */
 static MPI_Aint place_in(const struct op *op, long index)
 {
     return wins[op->window].flavor == DYNAMIC ? (MPI_Aint) FIXED(op->window) + index * 8 : index;
@@ -108,7 +109,7 @@ static void accesses(struct op *op, int target, int passive)
     }
     if (r) wait_for(op, r);
 }
-/* Of the last target only, since all share the places for results. */
+/* Notes the results of the last target only, since all targets share the memory for results. */
 static void see_results(struct op *op)
 {
     for (int i = 0; i < op->c; i++)

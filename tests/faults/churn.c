@@ -15,7 +15,7 @@ static double now_ms(void)
 }
 
 static int *sum, *sum_short, *all_out, *all_in, *seen, *part_out, *part_in, *next_out, *next_in;
-/* To the next rank in 4 partitions, from the one before in 3. */
+/* Sends to the next rank in 4 partitions, and receives from the one before in 3. */
 static MPI_Request parts[2];
 
 static void round_of(int round)

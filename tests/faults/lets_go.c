@@ -16,14 +16,14 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         MPI_Put(&one, 1, MPI_INT, 1, 0, 1, MPI_INT, win);
         MPI_Win_flush_local(1, win);
-        /* What was put may change now. */
+        /* The value that was put may change now. */
         one = 10;
         MPI_Accumulate(&one, 1, MPI_INT, 1, 0, 1, MPI_INT, MPI_SUM, win);
         MPI_Win_flush_local_all(win);
         one = 100;
         FILE *made = fopen(argv[1], "w");
         if (!made || fclose(made)) MPI_Abort(MPI_COMM_WORLD, 1);
-        /* What is fetched is there. */
+        /* The value that is fetched has arrived. */
         MPI_Fetch_and_op(&one, &fetched, MPI_INT, 1, 0, MPI_SUM, win);
         MPI_Win_flush_local(1, win);
         if (fetched != 11) printf("%d was fetched\n", fetched);

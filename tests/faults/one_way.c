@@ -35,7 +35,7 @@ static char *from, *into;
 
 static char value(int rank, int to, int round) { return (char)(1 + rank * 31 + to * 7 + round); }
 
-/* Fills what goes to each rank, and forgets what came. */
+/* Fills the blocks for each rank, and overwrites those that were received. */
 static void fill(int bytes, int round, int per_rank)
 {
     for (int to = 0; to < size; to++)
@@ -43,7 +43,7 @@ static void fill(int bytes, int round, int per_rank)
     memset(into, 0, (size_t)size * bytes);
 }
 
-/* Every rank's block, by its two ends and its middle. */
+/* Checks every rank's block at its two ends and its middle. */
 static void check(int bytes, int round, int per_rank, const char *what)
 {
     for (int rank = 0; rank < size; rank++) {

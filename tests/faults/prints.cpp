@@ -9,7 +9,7 @@ int main(int argc, char **argv) {
     std::cout << "a line\n";
     MPI_Init(&argc, &argv);
     std::cout << "a line before the end\n";
-    // Not by std::cin, which flushes std::cout.
+    // std::cin is not used, because it flushes std::cout.
     std::getchar();
     std::raise(SIGKILL);
 }

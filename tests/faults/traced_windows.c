@@ -85,7 +85,8 @@ static void rooted(void)
     }
 }
 
-/* Rank 0 and 1 have a comm, rank 2 one alone, whose calls have the same names; then rank r needs rank r - 1 only. */
+/* Ranks 0 and 1 have a comm, and rank 2 has one alone, whose calls have the same names. Then rank r needs only rank
+   r - 1. */
 static void parts(void)
 {
     int one = 1, sum = 0, below = rank - 1, above = rank + 1;

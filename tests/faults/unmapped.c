@@ -13,7 +13,7 @@
 
 static void use_up(const char *why, int me)
 {
-    /* The heap has room, so that only maps fail. */
+    /* The heap has enough memory, so only maps fail. */
     mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);

@@ -30,8 +30,8 @@ enum shape {
     INTS, WIDE_INTS, LONGS, WIDE_LONGS, /* a pointer to numbers, in or out */
     BUFFER, STATUS, TEXT, TEXT_OUT, TEXTS, FUNCTION, OUT
 };
-/* `extra`: the kind of a handle; whether a number is an MPI_Count; how deep texts are nested. There are `factor` elements, times
-   the argument numbered `length` if that is not -1. */
+/* `extra` is the kind of a handle, whether a number is an MPI_Count, or how deep texts are nested. An array has `factor`
+   elements, times the argument numbered `length` if that is not -1. */
 struct argument { unsigned char shape, extra; signed char length; int factor; };
 struct function { const char *name; void *address; int arguments, waits, rare, ends; struct argument argument[20]; };
 #include "calls.h"
@@ -43,7 +43,7 @@ static uintptr_t pool[KINDS][POOL];
 static char *region;
 static uint64_t state, calls, at;
 static const struct function *volatile running;
-/* Of the present call: whether nonsense is frequent. */
+/* Whether nonsense is frequent in the present call. */
 static int wild;
 
 static uint64_t draw(void)
@@ -69,7 +69,8 @@ static void say(const char *what, int number)
         _exit(3);
 }
 
-/* The calls are over: MPI_Finalize may wait for what the program has left under way, which it must not. */
+/* Set when the calls are over: MPI_Finalize may wait for operations of the program, which the test must not.
+   */
 static volatile int leaving;
 
 static void died(int number)
@@ -133,7 +134,7 @@ static uintptr_t handle(int kind)
         case 2: drawn = (uintptr_t) below(2000); break;
         default: drawn = pool[kind][0] + (uintptr_t) below(1 << 24);
         }
-    /* A process that an error ends, as it should, prints nothing. */
+    /* A process that an error ends, as it should, prints no message. */
     if (drawn == (uintptr_t) MPI_ERRORS_ARE_FATAL || drawn == (uintptr_t) MPI_ERRORS_ABORT)
         drawn = (uintptr_t) MPI_ERRORS_RETURN;
     return drawn;
@@ -160,14 +161,14 @@ static uintptr_t element(const void *array, int kind, size_t at)
 static void keep(int kind, uintptr_t old, uintptr_t new)
 {
     if (new == pool[kind][0] || new == 0) {
-        /* Freed: kept now and then. */
+        /* A handle that was freed is kept now and then. */
         for (int i = 4; i < POOL && below(8); i++)
             if (pool[kind][i] == old)
                 pool[kind][i] = pool[kind][i % 4];
         return;
     }
     if (kind == TYPE) {
-        /* Only what stays in the region, however often it is counted. */
+        /* Only types whose data stay in the region, however large the count. */
         MPI_Count lb, extent, true_lb, true_extent, bytes;
         MPI_Datatype type = (MPI_Datatype) new;
         if (MPI_Type_get_extent_c(type, &lb, &extent) || MPI_Type_get_true_extent_c(type, &true_lb, &true_extent)
@@ -202,7 +203,8 @@ struct call { const struct function *function; long value[20]; void *memory[20],
 static const char *const texts[] = { "mpi://WORLD", "mpi://SELF", "fuzz-1", "fuzz-2", "", "native", "external32", "internal", "a b", "0",
                                      "true", "no_locks", "host", "wdir", "access_style", "\xff\xfe", SETTINGS };
 
-/* Behind all memory that a call is given stand bytes which it must leave alone; AddressSanitizer puts its own there. */
+/* Behind all memory that a call gets stand guard bytes which the call must not change; AddressSanitizer puts its own
+   there. */
 #ifdef __SANITIZE_ADDRESS__
 enum { FENCE = 0 };
 #else
@@ -243,7 +245,7 @@ static void **list(int depth)
     return new;
 }
 
-/* A number or an address that stands for itself. */
+/* Draws a number or an address that does not depend on other arguments. */
 static long scalar(struct argument wanted)
 {
     switch (wanted.shape) {
@@ -262,7 +264,8 @@ static long scalar(struct argument wanted)
     }
 }
 
-/* Elements behind argument `i`. What another argument says is made shorter where nobody could have so much memory. */
+/* The number of elements of argument `i`. Another argument that gives it is reduced if no machine could have so much
+   memory. */
 static size_t elements(struct call *call, int i)
 {
     struct argument wanted = call->function->argument[i];
@@ -290,7 +293,7 @@ static void memory(struct call *call, int i)
     size_t n = elements(call, i), bytes = n * (wanted.shape == BUFFER ? wanted.length >= 0 : wanted.shape == HANDLES ? width(wanted.extra) : wanted.shape <= OUT ? each[wanted.shape] : 0);
     /* `valuelen` of MPI_Info_get does not count the terminator. */
     bytes += wanted.shape == TEXT_OUT && strcmp(call->function->name, "MPI_Info_get") == 0;
-    /* A graph's lists are as long as elements of others say. */
+    /* A graph's lists are as long as elements of other arrays say. */
     const int short_lists = strstr(call->function->name, "raph_") != 0;
     void *new = wanted.shape >= INTS || wanted.shape == HANDLES ? allot(bytes) : 0;
     switch (wanted.shape) {
@@ -331,7 +334,8 @@ static void memory(struct call *call, int i)
         call->value[i] = (long) (below(2) ? MPI_UNWEIGHTED : MPI_WEIGHTS_EMPTY);
 }
 
-/* Arguments for a call of `function`: first what stands alone, then what is as long as that says. */
+/* Draws the arguments for a call of `function`: first those that are independent, then those whose length
+   depends on them. */
 static struct call *prepare(const struct function *function)
 {
     struct call *call = calloc(1, sizeof *call);
@@ -367,7 +371,7 @@ static void *make(void *argument)
     return 0;
 }
 
-/* Makes the call in a thread: whether it came back in time. */
+/* Makes the call in a thread. Returns whether it came back in time. */
 static int make_aside(struct call *call, long milliseconds)
 {
     pthread_t thread;
@@ -383,7 +387,7 @@ static int make_aside(struct call *call, long milliseconds)
     return 0;
 }
 
-/* Looks at what came back, and gives the memory up. */
+/* Checks the results of a call, and frees its memory. */
 static void finish(struct call *call)
 {
     int pending = 0;
@@ -404,7 +408,7 @@ static void finish(struct call *call)
             continue;
         if (wanted.shape == TEXTS)
             continue;
-        /* What an operation under way may still write (MPI_Comm_idup: its comm) or read stays. */
+        /* Memory that an operation under way may still write (MPI_Comm_idup: its comm) or read stays. */
         if (!pending)
             free(call->memory[i]);
     }
@@ -441,7 +445,7 @@ static void fill(void)
 
 enum { FUNCTIONS = sizeof function / sizeof *function };
 
-/* Each function in a child of its own, which may end by a code. */
+/* Calls each function in a child of its own, which may end with a code. */
 static int each_alone(void)
 {
     for (int i = 0; i < FUNCTIONS; i++) {
@@ -512,7 +516,7 @@ int main(int argc, char **argv)
     printf("\nfuzz: seed %llu made %llu calls of %d functions, %llu succeeded, %d wait\n", (unsigned long long) seed, (unsigned long long) at,
            FUNCTIONS, (unsigned long long) answered, left);
     fflush(stdout);
-    /* With whatever is under way. */
+    /* Operations may be under way. */
     running = 0;
     leaving = 1;
     alarm(5);

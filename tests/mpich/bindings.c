@@ -20,7 +20,7 @@ void MPII_Grequest_set_lang_f77(MPI_Request);
 
 static int copies, deletions, language_seen;
 
-/* A subroutine of Fortran: all by reference. */
+/* A subroutine of Fortran, with all arguments by reference. */
 static void add_one(int *comm, int *keyval, MPI_Aint *extra, MPI_Aint *in, MPI_Aint *out, int *flag, int *code)
 {
     (void)comm, (void)keyval;

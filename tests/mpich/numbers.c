@@ -228,7 +228,7 @@ static void messages(void) {
     HOLDS(message == MPI_MESSAGE_NO_PROC);
     MPI_Mrecv(got, 1, MPI_INT, &message, &status);
     HOLDS(status.MPI_SOURCE == MPI_PROC_NULL);
-    /* Members of a status, whole: 63 bits of count. */
+    /* The members of a status as a whole: 63 bits of count. */
     MPI_Count large = 0;
     memset(&status, 0, sizeof status);
     MPI_Status_set_elements_x(&status, MPI_BYTE, (MPI_Count)1 << 40);
@@ -327,7 +327,7 @@ static void files(void) {
     if (rank == 0) unlink(name);
 }
 
-/* In MPICH MPI_CHAR is an integer to operators and to MPI_Compare_and_swap; in the standard it is none (6.9.2, 12.3.4). */
+/* MPICH treats MPI_CHAR as an integer in operators and in MPI_Compare_and_swap; the standard does not (6.9.2, 12.3.4). */
 static void characters(void) {
     char mine = (char)(-3 - rank), sum = 0, most = 0, *base, before, one = 1, zero = 0;
     char minus = (char)-3, plus = 2;
@@ -338,7 +338,7 @@ static void characters(void) {
     EQUAL(sum, -3 * size - size * (size - 1) / 2, "the sum");
     HOLDS(MPI_Allreduce(&mine, &most, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD) == MPI_SUCCESS && most == -3);
     HOLDS(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_BAND) == MPI_SUCCESS && most == (char)(-3 & mine));
-    /* With a sign or without, as C has them. */
+    /* C's char may have a sign or not. */
     HOLDS(MPI_Reduce_local(&minus, &plus, 1, MPI_CHAR, MPI_MAX) == MPI_SUCCESS && plus == greater);
     HOLDS(class_of(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_MAXLOC)) == MPI_ERR_OP);
     MPI_Win_allocate(4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);

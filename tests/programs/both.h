@@ -5,7 +5,7 @@
 
 static int nonblocking;
 
-/* Takes turns among the ways in which a program may wait. */
+/* Completes a request, in turns by each of the ways in which a program may wait. */
 static inline void complete(MPI_Request *request)
 {
     static int turn;

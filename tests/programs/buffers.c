@@ -56,7 +56,7 @@ static void use(MPI_Comm comm, int automatic, int own)
     if (!automatic) free(buffer);
 }
 
-/* The comm's buffer is used, even if the process's has space and the comm's has none. */
+/* The comm's buffer is used even if only the process's buffer has space. */
 static void specific(MPI_Comm comm)
 {
     char small[64], *back;

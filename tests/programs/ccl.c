@@ -152,7 +152,7 @@ static void unequal_blocks(MPI_Comm comm, int root, int round)
     CHECK(wrong == 0, "%d of %d scattered elements are wrong", wrong, mine);
     free(got), drop(in), drop(out);
 
-    /* To rank p go 2 p elements, from the beginning. */
+    /* Rank p gets 2 p elements, from the beginning of the buffer. */
     int sent[16], zero[16] = {0}, from[16], to[16];
     for (int who = 0; who < size; who++) sent[who] = 2 * who, from[who] = 2 * rank, to[who] = 2 * rank * who;
     in = filled(2 * size, rank, round), out = filled(2 * size * size + 1, 99, 0);
@@ -179,7 +179,7 @@ static void gaps(MPI_Comm comm, int root)
     MPI_Type_free(&every_second);
 }
 
-/* What a library lacks: the usual way. */
+/* Collectives that a library lacks use the other carriers. */
 static void lacking(MPI_Comm comm)
 {
     int before = carried(), *in = filled(N, rank, 1), *out = device(N * sizeof(int)), expected = 0;
@@ -195,7 +195,7 @@ static void lacking(MPI_Comm comm)
     drop(in), drop(out);
 }
 
-/* The root's own block is in place already, in the host's memory, for which a device library gets other memory. */
+/* The root's own block is already in place, in the host's memory; a device library gets other memory for it. */
 static void in_place(MPI_Comm comm, int root)
 {
     int counts[8], displs[8], *part = filled(N, rank, 6), *whole = grab(size * N * sizeof(int));
@@ -210,7 +210,7 @@ static void in_place(MPI_Comm comm, int root)
     drop(part), free(whole);
 }
 
-/* Comms whose collectives begin in another order at each rank, while a message needs this rank. */
+/* Each rank starts the collectives of its comms in another order, while a message needs this rank. */
 static void at_once(void)
 {
     MPI_Comm comms[2];
@@ -237,7 +237,8 @@ static void at_once(void)
     drop(out), drop(in), drop(sums[0]), drop(sums[1]);
 }
 
-/* Persistent ones, which the ranks start in different orders, twice with other values; one ends where it began. */
+/* Persistent collectives: the ranks start them in different orders, twice with other values; one ends where it
+   started. */
 static void persistent(void)
 {
     int *in = device(N * sizeof(int)), *sum = device(N * sizeof(int)), *all = device(N * size * sizeof(int)), before = carried();
@@ -265,7 +266,7 @@ static void persistent(void)
     drop(in), drop(sum), drop(all), free(host);
 }
 
-/* Those of neighbours go the usual way. */
+/* Collectives among neighbours use the other carriers. */
 static void neighbours(void)
 {
     int period = 1, before = carried(), *in = filled(N, rank, 7), *all = filled(2 * N, 99, 0);

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     CHECK(strstr(text, "ncclAllReduce") || strstr(text, "an operation"), "the error says \"%s\"", text);
     CHECK(strstr(text, "remote process exited") && strstr(text, "said by tests/nccl.c"), "the error says \"%s\"", text);
     EQUAL(error_class(MPI_Bcast(data, N, MPI_INT, 0, MPI_COMM_WORLD)), MPI_ERR_PROC_ABORTED, "a later call");
-    /* Too short for the library. */
+    /* The barrier is too short for the library. */
     EQUAL(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS, "a barrier");
     sums(other, data);
     MPI_Comm_free(&other);

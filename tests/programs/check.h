@@ -17,7 +17,7 @@ static long checked, failed;
 __attribute__((format(printf, 3, 4))) static inline void check_failed(const char *file, int line, const char *facts,
                                                                       ...)
 {
-    /* The first few say enough; a wrong megabyte would bury them. */
+    /* Only the first few are printed; a wrong megabyte would bury them. */
     if (failed++ >= 8) return;
     va_list list;
     va_start(list, facts);
@@ -47,7 +47,7 @@ static inline void begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
-/* Ends the program: with 0 only if every check of every rank held. */
+/* Ends the program. It returns 0 only if every check of every rank held. */
 static inline int end(void)
 {
     long here = failed, total = failed;
@@ -60,7 +60,7 @@ static inline int end(void)
     return total != 0 || failed != 0;
 }
 
-/* A value that differs from rank to rank, from index to index and from round to round. */
+/* A value that differs between ranks, indices and rounds. */
 static inline int value(int who, int index, int round)
 {
     return (int)((uint32_t)who * 1000003u + (uint32_t)index * 7919u + (uint32_t)round * 104729u) & 0x3fffffff;

@@ -8,7 +8,7 @@
 
 enum { LONG = 20 * 1000 * 1000 + 3 };
 
-/* What all ranks' sums of `data[i] = rank + 1` must be. */
+/* The sum over all ranks of `data[i] = rank + 1`. */
 static int sum_of_ranks(void)
 {
     return size * (size + 1) / 2;
@@ -40,7 +40,7 @@ static void sums(unsigned char *data, unsigned char *result)
     check_bytes(data, (rank + 1) * (rank + 2) / 2, "MPI_Scan in place");
 }
 
-/* Blocks of 1000 bytes with gaps as long between them, so the bytes are packed. */
+/* Blocks of 1000 bytes with gaps of the same length between them, so the bytes are packed. */
 static void gaps(void)
 {
     enum { BLOCK = 1000, BLOCKS = LONG / BLOCK };

@@ -73,7 +73,7 @@ static void logical(int count)
                 bool x = value(r, i, 0) % 3;
                 want = o == 0 ? want && x : o == 1 ? want || x : want != x;
             }
-            /* With one rank the result is its operand, unchanged, whichever value stands for true. */
+            /* With one rank the result is its operand, unchanged, whichever value means true. */
             if (size > 1 ? in[i] != want : (in[i] != 0) != want) {
                 check_failed(__FILE__, __LINE__, "logical %d, element %d of %d: %d, not %d", o, i, count, in[i], want);
                 break;
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
     for (nonblocking = 0; nonblocking < 2; nonblocking++)
         for (int c = 0; c < 4; c++) {
             int n = counts[c];
-            /* The long vectors take turns: all of them would take most of the time of all tests. */
+            /* The long vectors take turns, because all of them would take most of the time of all tests. */
             if (n > 5000 && nonblocking) continue;
             NUMBERS(signed char, MPI_SIGNED_CHAR, n);
             NUMBERS(short, MPI_SHORT, n);

@@ -16,7 +16,7 @@ typedef struct {
 
 static team teams[COMMS];
 
-/* Blocking calls after which a comm has slots. */
+/* Makes the blocking calls after which a comm has slots. */
 static void hang(MPI_Comm comm)
 {
     for (int i = 0; i < 10; i++) MPI_Barrier(comm);
@@ -37,8 +37,8 @@ static int length(int round) { return round > 30 && round < 35 ? 60 * COUNT : ro
 /* The number of elements from a to b in a collective with counts. */
 static int between(int n, int a, int b) { return n - (a + b) % 3; }
 
-/* `tables` has space for four: counts to send, counts to receive, the counts of all ranks, and the
-   displacements of blocks of n. */
+/* Starts a collective. `tables` has space for four tables: counts to send, counts to receive, the counts of
+   all ranks, and the displacements of blocks of n. */
 static void start(team *t, int round, int *out, int *in, int *tables, MPI_Request *request)
 {
     int n = length(round), root = round % t->size, here = t->rank == root;
@@ -125,7 +125,7 @@ static void check(const team *t, int which, int round, const int *in)
         }
 }
 
-/* A comm, and a persistent request, that are freed at every point of their queue's opening. */
+/* A comm and a persistent request are freed at every point of their queue's opening. */
 static void freed(void)
 {
     enum { MOST = 12 };
@@ -178,9 +178,9 @@ static void add(void *left, void *into, int *count, MPI_Datatype *datatype)
     for (int i = 0; i < *count; i++) ((int *)into)[i] += ((int *)left)[i];
 }
 
-/* One of two members sees that their queue is open and makes a call in it; the other makes that call without
-   having looked since. Both must count it alike. Otherwise the next call that does not use the queue, with an
-   operator of the program's, would not match. */
+/* One of two members sees that their queue is open and makes a call in it. The other makes that call without
+   having looked since. Both must count the call alike. Otherwise the next call that does not use the queue,
+   with an operator of the program's, would not match. */
 static void numbers(void)
 {
     enum { LEAST = 6, MOST = 12, LOOKS = 1000 };
@@ -259,7 +259,8 @@ int main(int argc, char **argv)
         MPI_Waitany(ALL, requests, &i, MPI_STATUS_IGNORE);
         check(&teams[i % COMMS], i % COMMS, i / COMMS, in[i]);
     }
-    /* Freed with operations under way: the comm ends when they are complete (MPI 5.0, section 7.4.3). */
+    /* The comms are freed with operations under way, and end when these are complete (MPI 5.0, section
+       7.4.3). */
     for (int i = 0; i < COMMS; i++) MPI_Comm_free(&teams[i].comm);
     MPI_Waitall(ALL, requests, MPI_STATUSES_IGNORE);
     for (int i = 0; i < ALL; i++) {

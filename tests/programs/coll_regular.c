@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         barrier();
         for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++) {
             int count = counts[i];
-            /* Long messages from a few roots only; the short ones test every root. */
+            /* Long messages have only a few roots; the short ones test every root. */
             for (int root = 0; root < size; root += count < 1000 ? 1 : 3) {
                 bcast(count, root);
                 gather(count, root, root & 1);

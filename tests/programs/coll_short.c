@@ -188,7 +188,7 @@ static void blocks_with_gaps(MPI_Comm comm, int blocking)
     MPI_Type_free(&sparse);
 }
 
-/* As many sums of one element as it takes until the last ones use flat slots. */
+/* Sums of one element, until the last ones use flat slots. */
 static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
 {
     int members;
@@ -205,8 +205,8 @@ static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
     }
 }
 
-/* Handles that get another meaning: what the library remembers of the old object must not be used for the new
-   one. */
+/* Handles that get another meaning: data that the library keeps for the old object must not be used for the
+   new one. */
 static void handles(void)
 {
     enum { MANY = 100 };

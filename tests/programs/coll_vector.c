@@ -107,7 +107,7 @@ static void alltoallv(int scale, int words)
     free(out_counts);
 }
 
-/* In place: the same counts both ways between two ranks. */
+/* In place: the counts between two ranks are the same both ways. */
 static void alltoallv_in_place(int scale)
 {
     int *n = grab(2 * size * sizeof(int)), *at = n + size, sum = 0;
@@ -124,8 +124,8 @@ static void alltoallv_in_place(int scale)
     free(n);
 }
 
-/* A rank that gets another length than it expects gets an error, on the fast path and on the general one, and
-   the others do not. */
+/* A rank that receives another length than it expects gets an error, on the fast path and on the general one.
+   The others do not. */
 static void other_lengths(int length)
 {
     MPI_Comm comm;

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     }
     MPI_Barrier(MPI_COMM_WORLD);
 
-    /* Of the two attempts that were sent to the port, only the second one is still open. */
+    /* Two attempts were sent to the port, and only the second is still open. */
     if (rank == 0) MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other);
     if (rank == 1) EQUAL(connect_class(port, MPI_INFO_NULL, &other), MPI_SUCCESS, "the class of a connect that is accepted");
     if (rank < 2) {

@@ -3,7 +3,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
-/* Each rank has sent its number on its own comm of `comms`, all with one tag; rank 0 receives from any source on each in turn. */
+/* Each rank has sent its number on its own comm of `comms`, all with the same tag. Rank 0 receives from any source on each in
+   turn. */
 static void apart(const MPI_Comm *comms, int place, const char *what)
 {
     if (rank > 0) MPI_Send(&rank, 1, MPI_INT, place, 7, comms[0]);

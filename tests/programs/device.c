@@ -27,7 +27,7 @@ static void messages(int count)
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     HOLDS(in, count, before, count);
 
-    /* Persistent: what is in the memory at each start is sent. */
+    /* The persistent send sends the bytes that are in the memory at each start. */
     MPI_Send_init(out, count, MPI_INT, next, 3, MPI_COMM_WORLD, &requests[0]);
     MPI_Recv_init(in, count, MPI_INT, before, 3, MPI_COMM_WORLD, &requests[1]);
     for (int round = 0; round < 3; round++) {
@@ -111,7 +111,7 @@ static void neighbours(void)
             MPI_Neighbor_alltoall(out, count, MPI_INT, in, count, MPI_INT, ring);
         }
         MPIX_Device_copy(host, in, 2 * count * sizeof(int));
-        /* The block from below is what that rank sent up, its second. */
+        /* The block from below is the second of the two that this rank sent up. */
         EQUAL(host[7], value(from, count + 7, 3), "an element from below");
         EQUAL(host[count + 7], value(to, 7, 3), "an element from above");
     }
@@ -240,7 +240,7 @@ static void windows(int dynamic)
     MPIX_Device_free(blank), MPIX_Device_free(memory), MPIX_Device_free(data);
 }
 
-/* A partition is read when it is ready, and is in the memory when MPI_Parrived says so. */
+/* A partition is read once it is ready, and has arrived in the memory when MPI_Parrived says so. */
 static void partitioned(void)
 {
     enum { PARTS = 8, LONG = 1000 };
@@ -259,7 +259,7 @@ static void partitioned(void)
             if (part % 2) continue;
             while (!flag) MPI_Parrived(requests[0], part, &flag);
             HOLDS(in + part * LONG, LONG, last, round * PARTS + part);
-            /* Now it is the program's: the end of the receive leaves it alone. */
+            /* The memory is the program's now: the end of the receive leaves it alone. */
             MPIX_Device_copy(in + part * LONG, &mark, sizeof mark);
         }
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
@@ -291,7 +291,7 @@ static void wrong(void)
     SAYS(MPI_Send(data, 1000, MPI_INT, 0, 0, MPI_COMM_WORLD), "more than its allocation");
     SAYS(MPI_Allreduce(data, data, 10, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "overlap");
     SAYS(MPI_Win_create(data, 1000, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "more than its allocation");
-    /* Memory that is freed while a window has it: who asks for it is told, and the target lives. */
+    /* The memory is freed while a window has it. An access gets an error, and the target goes on. */
     MPI_Win_create(data, 100, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPIX_Device_free(data);
@@ -303,7 +303,7 @@ static void wrong(void)
     SAYS(MPI_Send(data, 1, MPI_INT, 0, 0, MPI_COMM_WORLD), "has been freed");
 }
 
-/* What the program asks for is told where it is supported. */
+/* A kind of memory that the program requests is reported where it is supported. */
 static void kinds(void)
 {
     MPI_Info hints, used;

@@ -9,13 +9,13 @@ enum { N = 20011 };
 
 static unsigned long long reductions(void) { return counter("device_reductions", MPI_T_PVAR_CLASS_COUNTER); }
 
-/* So many kernels ran since `begun`, on each rank. */
+/* Checks that this many kernels have run since `begun`, on each rank. */
 static void kernels(unsigned long long begun, int expected, const char *what)
 {
     EQUAL((int)(reductions() - begun), expected, what);
 }
 
-/* What rank `who` has at `i` in round `round`, and the sum of all ranks. */
+/* The element of rank `who` at `i` in round `round`, and the sum of all ranks. */
 static int term(int who, int i, int round) { return (who + 1) * (i % 1000 + 1) + round; }
 static int sum(int i, int round) { return size * (size + 1) / 2 * (i % 1000 + 1) + size * round; }
 
@@ -28,7 +28,7 @@ static int *operand(int count, int round)
     return memory;
 }
 
-/* Whether `memory` holds the sums from element `first` on. */
+/* Checks that `memory` has the sums from element `first` on. */
 static void is_sum(int *memory, int first, int count, int round, const char *what)
 {
     int *host = grab(count * sizeof(int) + 1), wrong = 0;
@@ -94,7 +94,8 @@ static void blocks(void)
     MPIX_Device_free(in), MPIX_Device_free(out);
 }
 
-/* What a rank does with its memory after a call does not reach the others, which may still be in theirs. */
+/* A rank changes its memory after a call. The change must not reach the others, which may still be in their
+   calls. */
 static void reused(void)
 {
     int *in = operand(N, 1), *out = device(N * sizeof(int)), *host = grab(N * sizeof(int)), *junk = grab(N * sizeof(int));
@@ -112,7 +113,7 @@ static void reused(void)
     MPIX_Device_free(in), MPIX_Device_free(out), free(host), free(junk);
 }
 
-/* Two at a time on two comms, begun and ended in other orders, with a short one between. */
+/* Two at a time on two comms, started and ended in different orders, with a short one between. */
 static void nonblocking(void)
 {
     MPI_Comm other;
@@ -137,7 +138,8 @@ static void nonblocking(void)
     MPI_Comm_free(&other);
 }
 
-/* The last rank's memory is the host's, or not aligned as kernels need it; the type is one that no device has. */
+/* The last rank's memory is in the host's memory, or not aligned as kernels need it, or the type is one that no
+   device has. */
 static void usual_way(void)
 {
     int *in = operand(N, 3), *out = device(N * sizeof(int)), *host = grab(N * sizeof(int)), is_host = rank == size - 1;
@@ -169,7 +171,8 @@ static void usual_way(void)
     free(host), free(back);
 }
 
-/* Memory that all ranks have freed, and memory that is too short, is refused before anything is exchanged. */
+/* Memory that all ranks have freed, and memory that is too short, is refused before any data are exchanged.
+   */
 static void bad_memory(void)
 {
     int *in = operand(N, 1), *out = device(N * sizeof(int)), class;

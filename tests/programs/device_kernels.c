@@ -9,7 +9,7 @@ enum { N = 40 * 50 * 6 };
 
 static unsigned long long kernels(void) { return counter("device_kernels", MPI_T_PVAR_CLASS_COUNTER); }
 
-/* Sends `count` of a datatype around and receives them with it; the bytes between stay. */
+/* Sends `count` of a datatype around the ring and receives them with it. The bytes in between stay. */
 static void around(MPI_Datatype type, int count, const char *name, int expected)
 {
     int next = (rank + 1) % size, before = (rank + size - 1) % size, *host = grab(N * sizeof(int)), *in, *out;

@@ -13,7 +13,7 @@ static unsigned long long counted(void) { return counter("device_bytes", MPI_T_P
 
 static int next, before, opens;
 
-/* Each of a ring sends `count` elements from device memory, and receives into `in`. */
+/* Each rank of a ring sends `count` elements from device memory, and receives into `in`. */
 static void around(int count, int round, void *in, int in_count, MPI_Datatype type, unsigned long long expected)
 {
     int *out = filled(count, rank, round), got;
@@ -67,11 +67,11 @@ int main(int argc, char **argv)
     gaps(in, 6);
     gaps(host, 7);
 
-    /* A short one is eager. */
+    /* A short message is eager. */
     around(10, 8, in, N, MPI_INT, 0);
     HOLDS(in, 10, before, 8);
 
-    /* Under way for a while, taken by a matched probe; the source is any. */
+    /* The message is under way for a while, and a matched probe from any source takes it. */
     int *out = filled(N, rank, 9);
     MPI_Request request;
     MPI_Message message;
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     HOLDS(in, N, before, 9);
     EQUAL(MPIX_Device_free(out), MPI_SUCCESS, "freeing it then");
 
-    /* Too long for the buffer: the error, and nothing behind the buffer. */
+    /* The message is too long for the buffer: there is an error, and the memory behind the buffer stays. */
     fill(whole, 2 * N, 97, 0);
     MPIX_Device_copy(in, whole, 2 * N * sizeof(int));
     out = filled(N, rank, 10);

@@ -26,7 +26,7 @@ static void finish(outboard_dl_work *work)
     outboard_dl_work_free(work);
 }
 
-/* Values of a type, by number: small, so that sums of 16-bit types are exact. */
+/* Writes values of a type, by number. They are small, so that sums of 16-bit types are exact. */
 static void put(void *data, int index, int type, int number)
 {
     switch (type) {
@@ -150,7 +150,7 @@ static void moves(int count)
     finish(work);
     for (int who = 0; who < size; who++) FILLED(receive + who * count, count, who * 100 + rank, 3);
 
-    /* Each rank sends `rank + 1` times a part to each. */
+    /* Each rank sends `rank + 1` parts to each other rank. */
     int part = count / size;
     int64_t counts[4][8];
     for (int who = 0, at = 0; who < size; who++) {
@@ -177,7 +177,8 @@ static void moves(int count)
     free(send), free(receive), free(tall);
 }
 
-/* Counts below 0, and counts whose sum is 2^62 times the ranks: 0 in 64 bits if there are four. */
+/* Counts below 0, and counts whose sum is 2^62 times the number of ranks, which is 0 in 64 bits if there are
+   four ranks. */
 static void wrong_lists(void)
 {
     int64_t zeros[8] = {0}, below[8] = {0}, huge[8];
@@ -200,7 +201,7 @@ static void count_call(void *state, int code, const char *message)
     __atomic_add_fetch((int *)state, 1, __ATOMIC_RELEASE);
 }
 
-/* Many operations under way; nobody is in MPI or in this library until the callbacks have come. */
+/* Many operations are under way, and no thread is in MPI or in this library until the callbacks have come. */
 static void outstanding(void)
 {
     enum { EACH = 12, COUNT = 400000 };
@@ -209,7 +210,7 @@ static void outstanding(void)
     for (int i = 0; i < EACH; i++) {
         data[i] = grab(4 * COUNT);
         for (int k = 0; k < COUNT; k++) data[i][k] = (float)(rank + i);
-        /* Long and in place; every third an average. */
+        /* The operations are long and in place; every third is an average. */
         int op = i % 3 ? OUTBOARD_DL_SUM : OUTBOARD_DL_AVERAGE;
         OK(outboard_dl_allreduce(all, NULL, data[i], COUNT, OUTBOARD_DL_F32, op, &options, NULL));
     }
@@ -236,7 +237,7 @@ static void waited(void)
     }
 }
 
-/* Halves of the ranks, at once, and a barrier of all between. */
+/* Each half of the ranks runs operations at the same time, with a barrier of all ranks between. */
 static void halves(void)
 {
     int ranks[8], members = 0, half = rank < (size + 1) / 2;
@@ -261,7 +262,7 @@ static void note(void *state, int code, const char *message)
     *(int *)state = code;
 }
 
-/* A receive that nothing answers ends in time and leaves its group as it was. */
+/* A receive without a message ends in time and leaves its group as it was. */
 static void late_receive(void)
 {
     int code = -1, got = 0;
@@ -316,7 +317,7 @@ int main(int argc, char **argv)
     for (int who = 0; who < size; who++) ranks[who] = who;
     OK(outboard_dl_group_create(ranks, size, "all", 60, &all));
     outboard_dl_work *work;
-    /* Refused by this rank alone, so before it waits for others. */
+    /* The call is refused by this rank alone, before it waits for others. */
     if (rank == 0) EQUAL(outboard_dl_group_create(ranks, size, "none", 60, NULL), OUTBOARD_DL_ARGUMENT, "no place for a group");
     EQUAL(outboard_dl_broadcast(all, ranks, 1, OUTBOARD_DL_I32, size, NULL, &work), OUTBOARD_DL_ARGUMENT, "a wrong root");
     EQUAL(outboard_dl_broadcast(all, ranks, 1, 77, 0, NULL, &work), OUTBOARD_DL_ARGUMENT, "a wrong type");

@@ -64,7 +64,8 @@ struct chain {
     outboard_dl_work *before;
 };
 
-/* Waits for an operation that began before this one, and for one that begins here, whose function does the same. */
+/* Waits for an operation that started before this one, and for one that starts here, whose function does the same.
+   */
 static void go_on(void *state, int code, const char *message)
 {
     struct chain *chain = state;
@@ -130,7 +131,7 @@ static void waits_in_vain(void)
     OK(outboard_dl_group_free(group));
 }
 
-/* In a fork there are no threads of the library and no MPI: calls say so, and an exit is an exit. */
+/* A fork has no threads of the library and no MPI: calls return an error, and an exit ends the process. */
 static void forked(void)
 {
     int token = 0, done = 0;

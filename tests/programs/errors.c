@@ -189,7 +189,7 @@ static void handles(void)
     MPI_Type_commit(&type);
     MPI_Type_free(&type);
     FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
-    /* A new object may have the entry of the table by now; the old handle is still not its handle. */
+    /* A new object may use the entry of the table by now. The old handle is still not its handle. */
     MPI_Type_contiguous(2, MPI_INT, &raw);
     FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
     FAILS(MPI_Send(&x, 1, raw, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
@@ -214,7 +214,7 @@ static void truncation(void)
         EQUAL(in[5], -1, "the element after the buffer");
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    /* With an array the class is in the status, and the call returns MPI_ERR_IN_STATUS. */
+    /* For an array the class is in the status, and the call returns MPI_ERR_IN_STATUS. */
     MPI_Request both[2];
     MPI_Status statuses[2];
     MPI_Irecv(in, 1, MPI_INT, from, 2, MPI_COMM_WORLD, &both[0]);
@@ -275,8 +275,8 @@ static MPI_Comm whose(int code)
     return comm;
 }
 
-/* Errors of calls on no object go to the handler of MPI_COMM_SELF, or of MPI_COMM_WORLD as long as the
-   program has set only that one. */
+/* Errors of calls on no object go to the handler of MPI_COMM_SELF, or to that of MPI_COMM_WORLD as long as
+   the program has set only the latter. */
 static void of_no_object(void)
 {
     int x;

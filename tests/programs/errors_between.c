@@ -22,7 +22,8 @@ static int call(int which, MPI_Comm comm)
     }
 }
 
-/* One member has made one more comm of this one than the others, so its next comm would be another one. */
+/* One member has made one more comm of this comm than the others, so its next comm would differ from theirs.
+   */
 static void uneven(int which)
 {
     MPI_Comm comm, inter, extra, made = MPI_COMM_NULL;

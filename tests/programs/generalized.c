@@ -86,8 +86,8 @@ static void one(void)
     CHECK(flag && facts.queries == 1 && facts.frees == 1, "%d queries, %d frees", facts.queries, facts.frees);
 }
 
-/* Freed without a wait: the later of free and complete calls the free function; the query function is not
-   called. */
+/* The request is freed without a wait. The later one of free and complete calls the free function; the query
+   function is not called. */
 static void freed(void)
 {
     struct facts facts;
@@ -137,7 +137,7 @@ static void many(void)
     }
 }
 
-/* Codes are passed on; where there are several requests, by their statuses. */
+/* Codes are passed on; for several requests, in their statuses. */
 static void codes(void)
 {
     struct facts facts[2];

@@ -37,7 +37,7 @@ static int world_of(int of_side, int of_rank) { return base[of_side] + of_rank; 
 static int far(int of_rank) { return world_of(!side, of_rank); }
 static int mine(void) { return world_of(side, me); }
 
-/* What this process passes as root where rank `root` of side `on` is the root. */
+/* The root that this process passes if the root is rank `root` of side `on`. */
 static int root_for(int on, int root)
 {
     if (on != side) return root;
@@ -63,7 +63,7 @@ static void bcast(int on, int root, int count)
     free(data);
 }
 
-/* A vector collective's block of the process with this world rank. */
+/* The length of a vector collective's block for the process with this world rank. */
 static int long_as(int world, int count) { return count + world % 3 * 5; }
 
 static void gathers(int on, int root, int count)
@@ -104,7 +104,7 @@ static void scatters(int on, int root, int count)
     free(in), free(out), free(lengths), free(places);
 }
 
-/* The sides send blocks of different lengths, `here` and `there`, which may be none. */
+/* The sides send blocks of different lengths, `here` and `there`, which may be 0. */
 static void allgathers(int here, int there)
 {
     int *out = ints(here), *in = ints((size_t)there * others), at = 0;
@@ -121,7 +121,7 @@ static void allgathers(int here, int there)
     free(in), free(out), free(lengths), free(places);
 }
 
-/* The element that the first sends to the second, as a round of `value`. */
+/* The element that `from` sends to `to`, as a round of `value`. */
 static int pair(int from, int to) { return 100 + from * size + to; }
 static int pair_long(int from, int to, int count) { return count + (from * 3 + to) % 4; }
 
@@ -149,7 +149,7 @@ static void alltoalls(int here, int there)
     free(in), free(out), free(sent), free(sent_at), free(got), free(got_at), free(types);
 }
 
-/* Compositions of x -> a x + b: the order matters. `gap` is no part of the operation. */
+/* Compositions of x -> a x + b, for which the order matters. `gap` is no part of the operation. */
 struct line {
     uint32_t a, gap, b;
 };
@@ -180,7 +180,7 @@ static struct line *lines(int many)
     return data;
 }
 
-/* The other side's elements from `first` on, combined, and nothing in the gaps. */
+/* Checks the other side's elements from `first` on, combined, and that the gaps are unchanged. */
 static void check_lines(const struct line *seen, int count, int first, const char *what)
 {
     int wrong = 0;
@@ -254,7 +254,7 @@ static void refused(void)
 
 static void all_of(int cut, int swap)
 {
-    /* Side 0 is the lower ranks or, swapped, the higher ones; the comm has its own order of the groups. */
+    /* Side 0 has the lower ranks or, swapped, the higher ones. The comm has its own order of the groups. */
     int low = rank < cut;
     base[0] = swap ? cut : 0, members[0] = swap ? size - cut : cut;
     base[1] = swap ? 0 : cut, members[1] = size - members[0];

@@ -77,7 +77,7 @@ static void merged(MPI_Comm inter)
         MPI_Intercomm_merge(inter, high, &all);
         EQUAL(comparison(all, MPI_COMM_WORLD), highs == 2 ? MPI_SIMILAR : highs == 1 ? MPI_CONGRUENT : comparison(all, MPI_COMM_WORLD), "the merged comm");
         MPI_Comm_rank(all, &place);
-        /* If the highs differ, they say which side is first; otherwise all agree on one. */
+        /* If the values of `high` differ, they determine which side is first. Otherwise all agree on one. */
         first = side;
         MPI_Bcast(&first, 1, MPI_INT, 0, all);
         if (highs == 1 || highs == 2) EQUAL(first, highs == 2, "the side that comes first");
@@ -99,7 +99,7 @@ static void copies(MPI_Comm inter)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Comm_dup_with_info(second, MPI_INFO_NULL, &third);
     groups(third);
-    /* No comm gets another's messages. */
+    /* No comm gets the messages of another. */
     int mine[3] = {1, 2, 3}, got[3] = {0, 0, 0};
     MPI_Comm comms[3] = {inter, second, third};
     MPI_Request requests[6];
@@ -115,7 +115,8 @@ static void copies(MPI_Comm inter)
 
 static void parts(MPI_Comm inter)
 {
-    /* By parity of the rank in the group, in falling order; a side without one of a color leaves the others with none. */
+    /* Split by the parity of the rank in the group, in falling order. If a side has no member of a color, the others of
+       this color get no comm. */
     MPI_Comm part;
     MPI_Comm_split(inter, me % 2, -me, &part);
     int with = me % 2 ? others / 2 : (others + 1) / 2, many, place;
@@ -136,7 +137,7 @@ static void parts(MPI_Comm inter)
     }
     MPI_Comm_split(inter, side ? MPI_UNDEFINED : 0, 0, &part);
     CHECK(part == MPI_COMM_NULL, "one side alone has a comm");
-    /* All of this side but its last, in falling order. */
+    /* All ranks of this side but the last, in falling order. */
     MPI_Group local, chosen;
     MPI_Comm_group(inter, &local);
     int range[1][3] = {{own - 2, 0, -1}}, all_sides_have = own > 1 && others > 1;
@@ -173,7 +174,7 @@ static void refused(MPI_Comm inter)
     MPI_Comm_group(inter, &group);
     EQUAL(error_class(MPI_Comm_create_group(inter, group, 0, &comm)), MPI_ERR_COMM, "the class of MPI_Comm_create_group between groups");
     MPI_Group_free(&group);
-    /* All members of a group get the error that only the leader can find. */
+    /* All members of a group get an error that only the leader can find. */
     MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half);
     MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN);
     EQUAL(error_class(MPI_Intercomm_create(half, own - 1, me == own - 1 ? MPI_COMM_WORLD : MPI_COMM_NULL, size, 0, &comm)), MPI_ERR_RANK,

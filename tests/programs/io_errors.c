@@ -28,7 +28,7 @@ static void opening(void)
     FAILS(OPEN("/tmp", MPI_MODE_RDONLY), MPI_ERR_BAD_FILE);
     FAILS(OPEN("/proc/self/nothing/x", create), MPI_ERR_NO_SUCH_FILE);
     if (size > 1) {
-        /* One rank alone is wrong, and all fail. */
+        /* Only one rank passes a wrong argument, and all ranks fail. */
         FAILS(OPEN(rank == size - 1 ? "/nowhere/x" : name, create), MPI_ERR_NO_SUCH_FILE);
         FAILS(OPEN(name, rank == 0 ? create : create | MPI_MODE_APPEND), MPI_ERR_NOT_SAME);
         FAILS(OPEN(name, rank == 1 ? MPI_MODE_CREATE : create), MPI_ERR_AMODE);
@@ -94,7 +94,7 @@ static void using(void)
     FAILS(MPI_File_set_size(file, 0), MPI_ERR_READ_ONLY);
     MPI_Request request;
     FAILS(MPI_File_iwrite(file, data, 1, MPI_CHAR, &request), MPI_ERR_READ_ONLY);
-    /* Behind the end there is nothing to read. */
+    /* There is nothing to read behind the end of the file. */
     OK(MPI_File_iread_at(file, 1 << 20, data, 16, MPI_CHAR, &request));
     OK(MPI_Wait(&request, &status));
     EQUAL(bytes_of(&status), 0, "bytes behind the end");
@@ -107,7 +107,7 @@ static void using(void)
     if (rank == 0) MPI_File_delete(name, MPI_INFO_NULL);
 }
 
-/* /dev/full refuses every write: alone, under way, and in two phases, where one rank alone tries. */
+/* /dev/full refuses every write: of one rank, nonblocking, and in two phases, where only one rank writes. */
 static void full(void)
 {
     MPI_File file;

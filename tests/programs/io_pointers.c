@@ -82,7 +82,7 @@ static void shared(void)
     for (int i = 0; i < size; i++) EQUAL(counts[i], MANY, "ints of one rank");
     MPI_Barrier(MPI_COMM_WORLD);
     OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
-    /* In the order of ranks, of different lengths, in both forms. */
+    /* Accesses in the order of ranks, of different lengths, in both forms. */
     int *data = grab(4 * (size + 1)), *seen = grab(4 * (size + 1));
     for (int round = 0; round < 4; round++) {
         fill(data, rank + 1, rank, round);
@@ -143,7 +143,7 @@ static void modes(void)
     if (rank == 0) OK(MPI_File_delete(name, MPI_INFO_NULL));
 }
 
-/* Rank 0 waits for its access first, the others for a barrier that rank 0 comes to afterwards. */
+/* Rank 0 waits for its access first. The others wait for a barrier that rank 0 enters afterwards. */
 static void progress(void)
 {
     MPI_Info info;
@@ -167,7 +167,7 @@ static void progress(void)
     }
     if (rank == 0) OK(MPI_Waitall(OPERATIONS, requests, MPI_STATUSES_IGNORE));
     MPI_Barrier(MPI_COMM_WORLD);
-    /* The others wait in another order. */
+    /* The other ranks wait in another order. */
     for (int i = OPERATIONS - 1; i >= 0 && rank > 0; i--) OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
     OK(MPI_File_sync(file));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -190,7 +190,7 @@ static void progress(void)
     free(seen);
 }
 
-/* In atomic mode a read sees a write whole or not at all. */
+/* In atomic mode a read sees all of a write or none of it. */
 static void atomic(void)
 {
     MPI_File file = open_fresh(MPI_INFO_NULL);

@@ -10,7 +10,7 @@ enum { LONG = 1 << 20, BLOCK = 8 << 20 };
 static volatile int *sent;
 static int late;
 
-/* In place of the C library's: the device is as slow as rank 1. */
+/* This function replaces the C library's, so the device is as slow as rank 1. */
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset)
 {
     int waits = 0;

@@ -29,7 +29,7 @@ static int write_3(void *user, MPI_Datatype type, MPI_Count count, void *file, M
     unsigned char *bytes = file;
     int flag;
     (void)type, (void)state;
-    /* The library's lock is released: the function may call MPI. */
+    /* The library's lock is not held, so the function may call MPI. */
     MPI_Initialized(&flag);
     for (int i = 0; i < count; i++) {
         bytes[3 * i] = (unsigned char)(ints[i] >> 16);

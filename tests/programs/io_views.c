@@ -12,7 +12,8 @@ static int below(int limit)
     return (int)((seed >> 16) % (unsigned)limit);
 }
 
-/* The file is dealt out to the ranks in stripes of random lengths, some to no rank; a tile is one deal. */
+/* The file is dealt out to the ranks in stripes of random lengths, and some stripes to no rank. A tile is one
+   deal. */
 struct deal {
     int stripes, extent, displacement, owner[64], at[64], length[64];
 };
@@ -50,7 +51,7 @@ static MPI_Datatype filetype_of(const struct deal *deal, int who, int *bytes)
     return type;
 }
 
-/* The offset in the file of packed byte `k` of a rank's view. */
+/* The offset in the file of byte `k` of a rank's view, counted without gaps. */
 static long place(const struct deal *deal, int who, int tile_bytes, long k)
 {
     long tile = k / tile_bytes, rest = k % tile_bytes;
@@ -140,7 +141,7 @@ static void one_round(int round, const char *hints[][2])
     long wrong = 0;
     while (wrong < model_bytes && seen[wrong] == model[wrong]) wrong++;
     EQUAL(wrong, model_bytes, "the first wrong byte of the file");
-    /* Reads more than the file has: the rest of the memory stays as it was. */
+    /* Reads more than the file has. The rest of the memory stays as it was. */
     memset(data, 0xee, 2 * FILE_BYTES);
     /* All ranks draw the same numbers. */
     long more = below(200), wanted = tile_bytes ? own_bytes + more : 0, expected = 0;

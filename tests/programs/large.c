@@ -31,7 +31,7 @@ static void check(const unsigned char *data, MPI_Count bytes, const char *what)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    /* Both ranks hold one buffer; as much again is left to the machine. */
+    /* Both ranks have a buffer, and the same amount of memory must be left to the machine. */
     long kilobytes = 0;
     char line[128];
     FILE *facts = fopen("/proc/meminfo", "r");
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     MPI_Count count;
     int small;
     if (rank == 0) mark(data, N);
-    /* Point to point: bytes by MPI_Send_c, and by a datatype whose count fits an int. */
+    /* Point to point: by MPI_Send_c, and with a datatype whose count fits an int. */
     if (rank == 0) {
         MPI_Send_c(data, N, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
     } else {

@@ -36,8 +36,8 @@ int main(int argc, char **argv)
     MPI_Type_contiguous(3, MPI_INT, &type);
     MPI_Type_set_name(type, "triple");
     MPI_Info_create(&info);
-    /* Plain receives: one that completes when the last one does, one that is freed and goes on to its end,
-       one for which no message comes. */
+    /* Receives on the fast path: one that completes when the last one does, one that is freed and goes on to
+       its end, and one for which no message comes. */
     for (int at = 0; at < 4; at++) MPI_Irecv(&plain[at], 1, MPI_INT, from, 17 + at, MPI_COMM_WORLD, &receives[at]);
     MPI_Request_free(&receives[1]);
     for (int at = 0; at < 4; at++)

@@ -37,7 +37,7 @@ static void all_operators(void)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         if (types[t].type == MPI_DATATYPE_NULL) continue; /* An MPICH without Fortran. */
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
-            /* Reals are 0 here: coll_operators.c has numbers. */
+            /* Real numbers are 0 here; coll_operators.c tests other numbers. */
             for (int i = 0; i < ROOM; i++) out[i] = types[t].sort == LOGICALS ? i % 4 == 0 && (rank + i) % 3 : (rank + i) % 3;
             if (types[t].sort & (REALS | COMPLEX)) memset(out, 0, sizeof out);
             memset(in, 0, sizeof in);
@@ -51,14 +51,14 @@ static void all_operators(void)
             int bytes, differ = 0;
             MPI_Type_get_extent(types[t].type, &lb, &extent);
             MPI_Type_size(types[t].type, &bytes);
-            /* Padding, of pairs and in long doubles, is not compared. */
+            /* The padding in pairs and in long doubles is not compared. */
             for (int i = 0; i < (bytes == extent && bytes < 16 ? ELEMENTS : 0); i++) differ |= memcmp(in + i * bytes, fold + i * bytes, bytes);
             CHECK(!differ, "MPI_%s on MPI_%s is not its fold", ops[o].name, types[t].name);
         }
     }
 }
 
-/* MPI_CHAR is the integer that C's char is: in collectives, locally, in windows. */
+/* MPI_CHAR is treated as the integer that C's char is: in collectives, in local reductions, in windows. */
 static void characters(void)
 {
     MPI_Datatype integer = CHAR_MIN < 0 ? MPI_SIGNED_CHAR : MPI_UNSIGNED_CHAR;
@@ -94,7 +94,7 @@ static void characters(void)
     MPI_Win_free(&win);
 }
 
-/* MPI_DATATYPE_NULL where nothing is moved, also on one side only. */
+/* MPI_DATATYPE_NULL where no data are moved, also on one side only. */
 static void no_datatype(void)
 {
     MPI_Datatype null = MPI_DATATYPE_NULL, mine = rank % 2 ? MPI_DATATYPE_NULL : MPI_INT;

@@ -68,7 +68,7 @@ static void *churn(void *argument)
 
 static void functions(void)
 {
-    /* The compiler knows what the functions promise, and would not look. */
+    /* The compiler knows what these functions promise, and would remove the calls. */
     void (*volatile release)(void *) = free;
     void *(*volatile allocate)(size_t, size_t) = aligned_alloc;
     void *aligned = NULL;
@@ -98,7 +98,7 @@ static void functions(void)
     HOLDS(malloc(too_much) == NULL && calloc(too_much, 4) == NULL);
 }
 
-/* A child's writes, and what it frees, do not reach the rank. */
+/* The writes of a child, and its frees, do not reach the rank. */
 static void forks(void)
 {
     char *memory = calloc(1, 64 * LEAST);
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     free(early);
     functions();
     for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, churn, (void *)(17 * rank + i));
-    /* Some while a thread is in an allocation. */
+    /* Some forks happen while a thread is in an allocation. */
     for (int i = 0; i < 20; i++) forks();
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 

@@ -9,12 +9,12 @@ enum { MOST = 64, COUNT = 5, FORMS = 3, KINDS = 5 };
 static MPI_Comm comm;
 static int ins, outs, in[MOST], out[MOST], tag_in[MOST], tag_out[MOST];
 
-/* The content of block k, to neighbour k. */
+/* The content of block k, which goes to neighbour k. */
 static int held(int k, int i, int round) { return value(rank, k * 1000 + i, round); }
 
 static int length(int k) { return (k * 3 + 1) % 7; }
 
-/* The definition: one message for every edge, with a tag that both ends compute alike. */
+/* The definition: one message for every edge, with a tag that both ends compute in the same way. */
 static void by_messages(int *into, const int *data, const int *counts_in, const int *at_in, const int *counts_out,
                         const int *at_out)
 {
@@ -47,7 +47,7 @@ static void all_kinds(int round)
             sent[k] = same ? (uneven ? length(rank) : COUNT) : uneven ? length(k + rank) : COUNT;
             at_out[k] = same ? 0 : uneven ? 20 * k : COUNT * k;
         }
-        /* The lengths are exchanged along the edges, too. */
+        /* The lengths are sent along the edges, too. */
         int ones[MOST], firsts[MOST];
         for (int k = 0; k < MOST; k++) ones[k] = 1, firsts[k] = k;
         by_messages(received, sent, ones, firsts, ones, firsts);
@@ -78,7 +78,7 @@ static void all_kinds(int round)
                 MPI_Neighbor_alltoallv_init(data, sent, at_out, MPI_INT, got, received, at_in, MPI_INT, comm, MPI_INFO_NULL, &r);
                 break;
             default:
-                /* The datatypes differ between the ends: two elements of every_other are four ints. */
+                /* The datatypes of the two ends differ: two elements of every_other are four ints. */
                 for (int k = 0; k < outs; k++) types_out[k] = MPI_INT, places_out[k] = at_out[k] * (MPI_Aint)sizeof(int);
                 for (int k = 0; k < ins; k++) {
                     types_in[k] = received[k] == 2 ? every_other : MPI_INT;
@@ -100,7 +100,7 @@ static void all_kinds(int round)
                 CHECK(got[i] == want[i], "kind %d, form %d, round %d: element %d is %d, not %d", kind, form, round, i, got[i],
                       want[i]);
             if (form == 2) {
-                /* Once more, with other data in the same places. */
+                /* The exchange is repeated with other data in the same memory. */
                 for (int i = 0; i < 20 * MOST; i++) data[i] ^= 1;
                 MPI_Start(&r);
                 MPI_Wait(&r, MPI_STATUS_IGNORE);
@@ -143,7 +143,7 @@ static void grids(void)
     grid(3, ones, 5);
 }
 
-/* Edges that all processes draw alike; each process's own are rotated by its rank. */
+/* Edges that all processes draw alike. The order of each process's own edges is rotated by its rank. */
 static void drawn(int round, int adjacent)
 {
     int from[MOST / 2], to[MOST / 2], edges = 0;
@@ -171,8 +171,8 @@ static void drawn(int round, int adjacent)
         MPI_Dist_graph_neighbors_count(comm, &ins, &outs, &flag);
         MPI_Dist_graph_neighbors(comm, ins, in, MPI_UNWEIGHTED, outs, out, MPI_UNWEIGHTED);
     }
-    /* The k-th edge to a process is its k-th edge from this one. One tag is enough, because messages do not
-       overtake. */
+    /* The k-th edge from this process to another is the other's k-th edge from this one. One tag is enough,
+       because messages do not overtake. */
     for (int k = 0; k < MOST; k++) tag_in[k] = tag_out[k] = 0;
     all_kinds(round);
     MPI_Comm_free(&comm);

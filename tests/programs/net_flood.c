@@ -7,7 +7,7 @@
 
 enum { MESSAGES = 20000, LONG_MESSAGES = 400, LONG = 8000, PER_PEER_MAX = 128 << 10, TAG = 7, GO = 8, DONE = 9 };
 
-/* Bytes of this process's heap that are in use. */
+/* The bytes of this process's heap that are in use. */
 static long in_use(void)
 {
     struct mallinfo2 heap = mallinfo2();
@@ -25,7 +25,8 @@ static void flood(void)
     }
 }
 
-/* Lets ranks flood, makes progress for a while without receiving, and returns how much it has grown. */
+/* Lets ranks send many messages, makes progress for a while without receiving, and returns how much the heap
+   has grown. */
 static long grow(int first, int last)
 {
     long before = in_use();
@@ -51,7 +52,7 @@ static void take(int from)
     }
 }
 
-/* Exchanges a message with ranks, and returns how much that has cost. */
+/* Exchanges a message with ranks, and returns how much the heap has grown by it. */
 static long meet(int first, int last)
 {
     long before = in_use();
@@ -66,7 +67,7 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     checked++;
-    /* Odd ranks are on the other host. The first makes rank 0 touch what all senders share. */
+    /* Odd ranks are on the other host. The first makes rank 0 touch the memory that all senders share. */
     if (rank % 2) {
         MPI_Recv(NULL, 0, MPI_INT, 0, GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(NULL, 0, MPI_INT, 0, GO, MPI_COMM_WORLD);

@@ -7,7 +7,7 @@
 
 enum { BYTES = 512 << 10, ROUNDS = 40 };
 
-/* Fresh memory, at the address that it had before if there was one. */
+/* Fresh memory, at the address `at` unless it is null. */
 static unsigned char *map(unsigned char *at)
 {
     int fixed = at ? MAP_FIXED : 0;

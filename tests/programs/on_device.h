@@ -1,4 +1,4 @@
-/* Filled integers in device memory, or in the host's where no device is on. */
+/* Filled integers in device memory, or in the host's memory if no device is in use. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi-ext.h>
 

@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 8, MESSAGES = 12, TAGS = 3, INTS = 20000, RECEIVES_MAX = 4 * MESSAGES * 4 };
 
-/* The same numbers on all ranks. */
+/* Draws the same numbers on all ranks. */
 static uint64_t plan_state;
 static unsigned next_of(uint64_t *state, unsigned below)
 {
@@ -28,14 +28,15 @@ typedef struct {
     int tag, ints, how;
 } message;
 
-/* What every rank sends to every other in a round, in order. */
+/* The messages from every rank to every other in a round, in order. */
 static message plan[4][4][MESSAGES];
 
 /* How the receives of a tag are made in this round. */
 enum { EXACT, EXACT_THEN_ANY, ANY_SOURCE, MODES };
 static int modes[TAGS], any_tag;
 
-/* A rank may be a round ahead of the others, so wildcards of sources tell two rounds apart by the tag. */
+/* A rank may be a round ahead of the others, so the tag tells the two rounds apart for receives from any
+   source. */
 static void make_plan(int round)
 {
     int first_tag = round % 2 * TAGS;
@@ -59,7 +60,7 @@ typedef struct {
 static MPI_Comm comm;
 static MPI_Datatype thirds;
 
-/* A message begins with its number among those of its pair. */
+/* A message begins with its number among the messages of its pair. */
 static void fill_message(int *data, int ints, int to, int i, int round)
 {
     fill(data, ints, rank * 4 + to, round * 100 + i);
@@ -100,8 +101,8 @@ static void check_order(const receive *rs, int many)
         }
 }
 
-/* The receives of a round, in the order in which they are posted: exact ones of a tag before wildcards of it,
-   so that these take no message for which another waits. */
+/* Makes the receives of a round, in the order in which they are posted: exact receives of a tag come before
+   wildcards of it, so that the wildcards take no message for which another receive waits. */
 static int make_receives(receive *rs)
 {
     int many = 0;
@@ -139,7 +140,7 @@ static void begin_receive(receive *r)
     }
     MPI_Irecv(r->data, r->capacity, type, r->source, r->tag, comm, &r->request);
     if (how == 1 && r->source != MPI_ANY_SOURCE) {
-        /* Cancelled or not, a message comes to it or to the next one. */
+        /* A message comes to this receive, or to the next one if this one was cancelled. */
         int flag;
         MPI_Cancel(&r->request);
         work();
@@ -150,7 +151,7 @@ static void begin_receive(receive *r)
     }
 }
 
-/* Late receives are for messages whose sends do not wait for them in a blocking call. */
+/* Receives are posted late only for messages whose sends do not block until then. */
 static void round_of(int round, receive *rs)
 {
     static int *bufs[4 * MESSAGES];
@@ -171,7 +172,7 @@ static void round_of(int round, receive *rs)
             switch (m->how) {
             case 0: MPI_Issend(data, m->ints, MPI_INT, to, m->tag, comm, &sends[sent]); break;
             case 1: {
-                /* The ints, thrice as far apart. */
+                /* Spreads the ints three times as far apart. */
                 for (int at = m->ints - 1; at > 0; at--) data[3 * at] = data[at];
                 MPI_Isend(data, m->ints, thirds, to, m->tag, comm, &sends[sent]);
                 break;

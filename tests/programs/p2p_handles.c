@@ -1,5 +1,5 @@
 /* Handles that get another meaning: a datatype or a comm is freed, and others are made until one has its
-   handle. What the library remembers of the old object must not be used for the new one. */
+   handle. Data that the library keeps for the old object must not be used for the new one. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void around(int count, MPI_Datatype datatype, MPI_Comm comm, int bytes, c
     }
 }
 
-/* The handle of the datatype before, now of another length. */
+/* The handle now belongs to a datatype of another length. */
 static void datatypes(void)
 {
     MPI_Datatype before = MPI_DATATYPE_NULL, type;
@@ -45,7 +45,7 @@ static void datatypes(void)
     }
 }
 
-/* The handle of the comm before, now with the ranks in the opposite order: the same place is another process. */
+/* The handle now belongs to a comm with the ranks in the opposite order: the same rank is another process. */
 static void comms(void)
 {
     MPI_Comm before = MPI_COMM_NULL, comm;

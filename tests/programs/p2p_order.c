@@ -65,7 +65,7 @@ static void posted_first_wins(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Tags choose among messages that wait, oldest first within a tag; comms never mix. */
+/* A receive with a tag takes the oldest message of its tag; messages of different comms never mix. */
 static void tags_and_comms(void)
 {
     MPI_Comm other;

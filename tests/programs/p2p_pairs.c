@@ -80,7 +80,7 @@ static void all_pairs(void)
     free(out);
 }
 
-/* The buffer holds as many messages as its size allows, and each delivery makes room again. */
+/* The buffer takes as many messages as its size allows, and each delivery makes room again. */
 static void buffered(void)
 {
     enum { COUNT = 500, FIT = 10 };
@@ -99,7 +99,7 @@ static void buffered(void)
             MPI_Recv(data, COUNT, MPI_INT, from, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             FILLED(data, COUNT, from, i);
         }
-        /* Detaching waits until all of it is delivered. */
+        /* Detaching waits until all of the buffer is delivered. */
         void *back;
         int bytes;
         MPI_Buffer_detach(&back, &bytes);

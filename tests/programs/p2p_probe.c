@@ -38,7 +38,7 @@ static void recv_probed(int from, int count, int form)
     free(in);
 }
 
-/* A message taken by mprobe is out of reach of every other receive. */
+/* A message that mprobe has taken cannot be received by another receive. */
 static void taken_is_taken(void)
 {
     int x = 0, y = 0, flag = 1;

@@ -26,7 +26,7 @@ static void start(enum stage stage)
         MPI_Request_get_status(receives[at], &flag, MPI_STATUS_IGNORE);
         EQUAL(flag, 0, "whether a receive is over before its message is sent");
     }
-    /* No rank sends before all have looked. */
+    /* No rank sends before all have checked. */
     MPI_Barrier(MPI_COMM_WORLD);
     for (int at = 0; at < MANY; at++) {
         int out = value(rank, at, 0);
@@ -45,7 +45,8 @@ static void check_status(const MPI_Status *status, int at)
     EQUAL(count, 1, "count");
 }
 
-/* One step of a way that takes several. Checks the receives that it completed, and returns their number. */
+/* One step of a way that needs several. Checks the receives that it has completed, and returns their number.
+   */
 static int step(enum way way)
 {
     MPI_Status statuses[MANY];
@@ -85,7 +86,7 @@ static void finish(enum way way)
     case WAIT:
     case TEST:
     case LOOK:
-        /* Backwards: the receives before it complete with it. */
+        /* The requests are tested backwards; the receives before a complete one complete with it. */
         for (int at = MANY - 1; at >= 0; at--) {
             int flag = way == WAIT;
             if (way == LOOK) {
@@ -135,7 +136,7 @@ static void cancel(enum stage stage)
     EQUAL(none, -1, "received by one that was taken back");
 }
 
-/* More than the table of deferred receives holds, some of which complete long after the others. */
+/* More receives than the table of deferred receives holds; some complete long after the others. */
 static void windows(void)
 {
     static int got[WINDOW], sent[WINDOW];
@@ -151,7 +152,8 @@ static void windows(void)
     }
 }
 
-/* A request that is complete, also with later requests after it, or one of another kind. */
+/* Calls with a request that is complete, also while later requests are active, or with one of another kind.
+   */
 static void wrong(void)
 {
     int class, flag, index, word;

@@ -12,7 +12,7 @@ static void post(MPI_Request *requests, int *in, int *out)
         in[i] = -1;
         MPI_Irecv(&in[i], 1, MPI_INT, from, i, MPI_COMM_WORLD, &requests[i]);
     }
-    /* Backwards, so that completion is not in the order of the array. */
+    /* The requests are started backwards, so that completion is not in the order of the array. */
     for (int i = N - 1; i >= 0; i--) {
         out[i] = value(rank, i, 0);
         MPI_Isend(&out[i], 1, MPI_INT, to, i, MPI_COMM_WORLD, &requests[N + i]);
@@ -106,7 +106,7 @@ static void persistent(void)
 {
     enum { ROUNDS = 5, COUNT = 30000 };
     int *out = grab(COUNT * sizeof(int)), *in = grab(COUNT * sizeof(int));
-    /* The receiver may be rounds behind. */
+    /* The receiver may be several rounds behind. */
     int space = ROUNDS * (COUNT * sizeof(int) + MPI_BSEND_OVERHEAD);
     void *buffer = grab(space);
     MPI_Buffer_attach(buffer, space);
@@ -143,7 +143,7 @@ static void persistent(void)
     free(out);
 }
 
-/* A receive without a message can be cancelled; one that is matched cannot. */
+/* A receive without a message can be cancelled; a receive that is matched cannot. */
 static void cancel(void)
 {
     int x = -1, flag = 0;

@@ -6,7 +6,8 @@
 
 static int to, from;
 
-/* `sends` partitions of `bytes / sends` each against `receives` of them; made ready in three ways, from the last to the first. */
+/* Sends a message in `sends` partitions and receives it in `receives`. Partitions are made ready in three ways, from the last to
+   the first. */
 static void ring(MPI_Comm comm, int sends, int receives, int elements)
 {
     int *out = grab(elements * sizeof(int)), *in = grab(elements * sizeof(int));
@@ -56,7 +57,7 @@ static void ring(MPI_Comm comm, int sends, int receives, int elements)
     free(in);
 }
 
-/* A part is there before the next one is sent, and the next one is not. */
+/* A partition has arrived before the next one is sent, and the next one has not. */
 static void partial(void)
 {
     enum { PARTS = 4, EACH = 20000 };
@@ -91,7 +92,7 @@ static void partial(void)
     MPI_Request_free(&recv);
 }
 
-/* The receiver waits for something else: its parts must make progress all the same. */
+/* The receiver waits for another operation, and its partitions must make progress all the same. */
 static void elsewhere(void)
 {
     enum { N = 400000 };
@@ -172,7 +173,7 @@ static void errors(void)
     MPI_Wait(&other, MPI_STATUS_IGNORE);
     MPI_Request_free(&send);
     MPI_Request_free(&recv);
-    /* It can be neither freed nor cancelled while it is active. */
+    /* The request can be neither freed nor cancelled while it is active. */
     MPI_Psend_init(x, 2, 1, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &send);
     MPI_Precv_init(two, 1, 2, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &recv);
     MPI_Start(&send), MPI_Start(&recv), MPI_Pready(0, send);
@@ -185,7 +186,7 @@ static void errors(void)
     MPI_Wait(&recv, MPI_STATUS_IGNORE);
     MPI_Request_free(&send);
     MPI_Request_free(&recv);
-    /* A receive that is too short. */
+    /* The receive is too short. */
     MPI_Psend_init(x, 4, 1, MPI_INT, to, 6, comm, MPI_INFO_NULL, &send);
     MPI_Precv_init(two, 1, 2, MPI_INT, from, 6, comm, MPI_INFO_NULL, &recv);
     MPI_Start(&send), MPI_Start(&recv), MPI_Pready_range(0, 3, send);

@@ -71,7 +71,7 @@ static void initialise(void)
     MPI_Reduce_scatter_init(out[14], in[14], counts, MPI_INT, op, w, no, &r[14]);
     MPI_Scan_init(out[15], in[15], COUNT, MPI_INT, MPI_SUM, w, no, &r[15]);
     MPI_Exscan_init_c(out[16], in[16], COUNT, MPI_INT, MPI_SUM, w, no, &r[16]);
-    /* The initialisation has read all of it; it is not needed any more. */
+    /* The initialisation has read the arguments, which are not needed any more. */
     for (int i = 0; i < size; i++) counts[i] = places[i] = ones[i] = bytes[i] = -1, types[i] = MPI_DATATYPE_NULL;
     MPI_Op_free(&op);
     MPI_Type_free(&contiguous);
@@ -141,7 +141,8 @@ static void all_kinds(void)
     }
 }
 
-/* Images are made anew at every start: of a datatype with gaps, in place and not, by an operator that does not commute. */
+/* Images are made anew at every start: for a datatype with gaps, in place and not, and an operator that does not commute.
+   */
 static void images(void)
 {
     enum { PAIRS = 50 };
@@ -177,8 +178,8 @@ static void images(void)
     MPI_Type_free(&vector), MPI_Type_free(&pair);
 }
 
-/* Mixed with others: some stay active for long, ordinary collectives run meanwhile, the comm is freed before
-   the last start. */
+/* Persistent collectives among others: some stay active for long, ordinary collectives run meanwhile, and the
+   comm is freed before the last start. */
 static void among_others(void)
 {
     MPI_Comm dup;

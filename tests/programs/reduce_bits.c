@@ -7,7 +7,7 @@
 /* More calls than a comm makes before its members share slots. */
 enum { CALLS = 11, COUNTS = 5 };
 
-/* What rank `who` has at `i`: numbers of very different sizes, whose sums are rounded. */
+/* The element of rank `who` at `i`: numbers of very different sizes, whose sums are rounded. */
 static double term(int who, int i)
 {
     return value(who, i, 1) / 7.0 * (1 + value(who, i, 2) % 1000 * 1e5);
@@ -17,7 +17,7 @@ static MPI_Comm comm;
 static double *in, *out;
 static int count;
 
-/* The sum of the first so many ranks. */
+/* The sums over the first `ranks` ranks. */
 static double *sums_of(int ranks)
 {
     double *sums = grab(count * sizeof(double));
@@ -27,7 +27,7 @@ static double *sums_of(int ranks)
     return sums;
 }
 
-/* Whether `memory` holds so many of these sums; then forgets it. */
+/* Checks that `memory` has this many of the sums, then overwrites it. */
 static void is(double *memory, const double *sums, int many, const char *what)
 {
     double *host = grab(many * sizeof(double));
@@ -78,7 +78,7 @@ static void blocks(const double *sums)
     is(out, sums + rank * each, each, "MPI_Reduce_scatter_block");
     MPI_Ireduce_scatter_block(in, out, each, MPI_DOUBLE, MPI_SUM, comm, &request), finish(request);
     is(out, sums + rank * each, each, "MPI_Ireduce_scatter_block");
-    /* The first rank gets what is left. */
+    /* The first rank gets the remainder. */
     for (int i = 0; i < size; i++) counts[i] = i == 0 ? count - (size - 1) * each : each;
     for (int i = 0; i < rank; i++) first += counts[i];
     MPI_Reduce_scatter(in, out, counts, MPI_DOUBLE, MPI_SUM, comm);
@@ -117,7 +117,7 @@ static void persistent(const double *sums)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    /* The last is longer than slots take. */
+    /* The last count is longer than slots take. */
     const int counts[COUNTS] = {1, 33, 700, 9000, (1 << 17) + 5};
     for (int at = 0; at < COUNTS; at++) {
         count = counts[at];

@@ -7,7 +7,7 @@
 #include <complex.h>
 
 #define ROUNDS 60
-/* Several at once are updated under the latch, a single one by an atomic instruction. */
+/* Several elements at once are updated under the latch, a single one by an atomic instruction. */
 #define PLACES 48
 
 static unsigned seed;
@@ -17,8 +17,8 @@ static unsigned dice(unsigned n)
     return (seed >> 8) % n;
 }
 
-/* All ranks add known amounts at known offsets of all ranks; then every offset has the sum. Whole amounts
-   keep floats exact. */
+/* All ranks add known amounts at known offsets of all ranks. Afterwards every offset has the sum. Whole
+   numbers keep floats exact. */
 #define SUMS(T, TYPE) \
     do { \
         T *mine = (T *)memory; \
@@ -102,7 +102,7 @@ static void tickets(void)
         MPI_Barrier(MPI_COMM_WORLD); \
     } while (0)
 
-/* The largest value and its rank, with pairs that have a hole. */
+/* The largest value and its rank, as pairs with a gap. */
 #define LOCATIONS(T, TYPE) \
     do { \
         struct { T value; int index; } mine = {(T)((rank * 7 + 3) % size), rank}, *first = (void *)memory, old; \
@@ -126,7 +126,7 @@ static void tickets(void)
         MPI_Barrier(MPI_COMM_WORLD); \
     } while (0)
 
-/* Accumulates of datatypes with gaps, at offsets that are not aligned to a word. */
+/* Accumulates with datatypes that have gaps, at offsets that are not aligned to a word. */
 static void shapes(void)
 {
     MPI_Datatype column;
@@ -159,7 +159,7 @@ static void shapes(void)
     MPI_Type_free(&column);
 }
 
-/* Small structs moved as bytes are seen whole, which is more than the standard requires. */
+/* Small structs that are moved as bytes are seen as a whole, which is more than the standard requires. */
 static void structs(void)
 {
     struct { long a, b, c, d; } mine = {rank, rank, rank, rank}, seen;

@@ -21,7 +21,8 @@ static void fences(void)
     MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
 }
 
-/* Every rank is exposed to its left and accesses its right, several times; some ranks are slower. */
+/* Every rank is exposed to its left neighbour and accesses its right one, several times; some ranks are
+   slower. */
 static void ring(void)
 {
     MPI_Group all, left, right;
@@ -47,7 +48,8 @@ static void ring(void)
     MPI_Group_free(&all);
 }
 
-/* Rank 0 is exposed to all, itself too; then all are exposed to rank 0; empty groups wait for nobody. */
+/* Rank 0 is exposed to all ranks, also to itself; then all are exposed to rank 0. An epoch with an empty
+   group waits for no rank. */
 static void star(void)
 {
     MPI_Group all, center;
@@ -85,7 +87,7 @@ static void star(void)
     MPI_Group_free(&all);
 }
 
-/* An exclusive lock makes get, add, put one step; shared locks see whole pairs. */
+/* An exclusive lock makes get, add, put one step; shared locks see complete pairs. */
 static void locks(void)
 {
     enum { EACH = 100 };
@@ -144,7 +146,7 @@ static void deaf_target(void)
     }
 }
 
-/* Operations with requests, waited for in all ways. */
+/* Operations with requests, completed in all ways. */
 static void requests(void)
 {
     enum { N = 8 };

@@ -51,7 +51,7 @@ static MPI_Datatype random_type(int *count)
     return type;
 }
 
-/* Rank `origin` moves, all check: pack and unpack do the same to the model of the window. */
+/* Rank `origin` moves data, and all ranks check: pack and unpack do the same to the model of the window. */
 static void one(int origin, int target, int is_put)
 {
     static char model[BYTES], user[BYTES], before[BYTES], packed[BYTES];

@@ -102,8 +102,7 @@ static void objects(void)
     EQUAL(deleted, 14, "deletions");
 }
 
-/* Rank r of a host has r numbers, one after the other in the order of ranks, unless each is asked for by
-   itself. */
+/* Each rank r of a host has r numbers, one rank's after the other's, unless the memory is not contiguous. */
 static void shared(int contiguous)
 {
     int rank, size, world_size;
@@ -149,7 +148,7 @@ static void shared(int contiguous)
     MPI_Comm_free(&host);
 }
 
-/* The code of an operation. Of a target on another host the flush tells it. */
+/* The error code of an operation. For a target on another host the flush returns it. */
 static int told(int code, int target, MPI_Win win)
 {
     return code == MPI_SUCCESS ? MPI_Win_flush(target, win) : code;
@@ -198,7 +197,7 @@ static void attached(void)
     /* Detached memory is not accessible, even to ranks that have accessed it. */
     EQUAL(MPI_Win_detach(win, parts[0]), MPI_SUCCESS, "detach");
     CLASS(MPI_Win_detach(win, parts[0]), MPI_ERR_RMA_ATTACH);
-    /* Two regions that touch. */
+    /* Two regions that touch each other. */
     MPI_Win_attach(win, both, 32);
     MPI_Win_attach(win, both + 32, 32);
     MPI_Aint place;
@@ -235,7 +234,7 @@ static void errors(void)
     CLASS(MPI_Win_create(&value, -1, 1, MPI_INFO_NULL, comm, &win), MPI_ERR_SIZE);
     CLASS(MPI_Win_create(&value, 4, 0, MPI_INFO_NULL, comm, &win), MPI_ERR_DISP);
     CLASS(MPI_Win_create(NULL, 4, 1, MPI_INFO_NULL, comm, &win), MPI_ERR_BASE);
-    /* Only rank 0 passes a wrong argument, and all get an error. */
+    /* Only rank 0 passes a wrong argument, and all ranks get an error. */
     CLASS(MPI_Win_create(&value, rank == 0 ? -1 : 4, 1, MPI_INFO_NULL, comm, &win), rank == 0 ? MPI_ERR_SIZE : MPI_ERR_OTHER);
     CLASS(MPI_Win_fence(0, none), MPI_ERR_WIN);
     MPI_Win_allocate(16, 4, MPI_INFO_NULL, comm, &base, &win);

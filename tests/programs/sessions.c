@@ -117,7 +117,7 @@ static void info(MPI_Session session, const char *level)
     MPI_Info_free(&used);
 }
 
-/* Even and odd ranks, by a comm that is not derived from another. */
+/* Messages between even and odd ranks, on a comm that is not derived from another. */
 static void between_groups(MPI_Session session)
 {
     MPI_Group world, mine, theirs;
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     use(second, 5);
     MPI_Comm_free(&second);
     MPI_Session_finalize(&two);
-    /* A process need not begin and end sessions as often as the others. */
+    /* The processes begin and end sessions different numbers of times. */
     for (int i = 0; i < rank; i++) {
         MPI_Session alone = open_session("MPI_THREAD_SINGLE");
         MPI_Comm comm = comm_of(alone, "mpi://SELF", "alone");

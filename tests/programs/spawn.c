@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     char *commands[] = {argv[0], argv[0]};
     int counts[] = {2, 1};
     MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
-    /* More worlds one after the other than can live at the same time. */
+    /* More worlds, one after the other, than can live at the same time. */
     for (int round = 0; round < 12; round++) {
         int codes[3] = {7, 7, 7}, remote;
         MPI_Comm_spawn_multiple(2, commands, both, counts, infos, size - 1, MPI_COMM_WORLD, &children, codes);
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     MPI_Error_class(error, &class);
     EQUAL(class, MPI_ERR_SPAWN, "the class where there is no program");
     EQUAL(codes[1], MPI_ERR_SPAWN, "an error code where there is no program");
-    /* It ends without MPI_Init. */
+    /* The spawned program ends without MPI_Init. */
     error = MPI_Comm_spawn("true", MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, codes);
     MPI_Error_class(error, &class);
     EQUAL(class, MPI_ERR_SPAWN, "the class of a program without MPI");

@@ -4,7 +4,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
-/* How many processes of a comm are on the host of its rank 0. */
+/* The number of processes of a comm on the host of its rank 0. */
 static int on_first_host(MPI_Comm comm)
 {
     MPI_Comm host;
@@ -49,8 +49,8 @@ int main(int argc, char **argv)
         return end();
     }
 
-    /* The first process is on the first of two hosts with a slot each, so the next is on the second. Then all are
-       wanted on the second. */
+    /* The first process is on the first of two hosts with a slot each, so the next one is placed on the second.
+       Then all are requested on the second. */
     for (int round = 0; round < 4; round++) {
         char *arguments[] = {round % 2 ? "1" : "2", NULL};
         MPI_Info_create(&info);

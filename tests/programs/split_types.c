@@ -60,7 +60,7 @@ static void types(void)
     }
 }
 
-/* Each rank keeps to one cpu, so that hardware separates ranks on different ones. */
+/* Each rank stays on one cpu, so that hardware separates ranks on different cpus. */
 static void unguided(void)
 {
     cpu_set_t before, one;

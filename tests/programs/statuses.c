@@ -1,4 +1,5 @@
-/* A status of C as one of mpif.h and of mpi_f08, and back: nothing of it is lost, and MPI_STATUS_IGNORE is refused. */
+/* A status of C is converted to one of mpif.h and of mpi_f08, and back: no part of it is lost, and MPI_STATUS_IGNORE
+   is refused. */
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 

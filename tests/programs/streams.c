@@ -33,7 +33,8 @@ static MPIX_Stream stream_of(void *handle)
     return made;
 }
 
-/* Each round: host to device, around the ring, a sum, back to another host buffer, all in the stream. */
+/* In each round the stream copies host to device, sends around the ring, sums, and copies back to another
+   host buffer. */
 static void in_order(int rounds)
 {
     int next = (rank + 1) % size, last = (rank + size - 1) % size;
@@ -67,7 +68,7 @@ static void in_order(int rounds)
             MPIX_Recv_enqueue(in, N, MPI_INT, who, 77, comm, MPI_STATUS_IGNORE);
         if (rank == 0 && size > 1) MPIX_Device_stream_copy(given + round * N, in, N * sizeof(int), stream);
     }
-    /* A message of the host, beside all that. */
+    /* A message of the host, beside the work of the stream. */
     int token = rank, other = -1;
     MPI_Sendrecv(&token, 1, MPI_INT, next, 5, &other, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     EQUAL(other, last, "the token");
@@ -90,7 +91,7 @@ static void in_order(int rounds)
     MPIX_Device_free(out), MPIX_Device_free(in), MPIX_Device_free(sum);
 }
 
-/* A call returns while its stream cannot have come to it: nobody has sent yet. */
+/* A call returns although its stream cannot have come to it: no rank has sent yet. */
 static void waits_for_nothing(void)
 {
     int *in = device(1), host = -1, sent = 41 + rank;
@@ -105,7 +106,7 @@ static void waits_for_nothing(void)
     MPIX_Device_free(in);
 }
 
-/* Two streams whose operations meet in another order at each rank. */
+/* Two streams, whose operations each rank enqueues in another order. */
 static void several(void)
 {
     void *other;
@@ -159,7 +160,7 @@ static void errors(void)
     MPIX_Stream none, plain;
     MPI_Comm of_plain;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    /* Told by the next call of the stream, which goes on. */
+    /* The next call on the stream returns the error, and the stream goes on. */
     EQUAL(MPIX_Send_enqueue(&data, 1, MPI_INT, size + 3, 1, comm), MPI_SUCCESS, "an operation whose fault shows later");
     MPIX_Device_stream_synchronize(stream);
     int code = MPIX_Bcast_enqueue(&data, 1, MPI_INT, 0, comm);

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     pthread_join(thread, &sum);
     MPI_T_pvar_read(session, rung, &after);
     EQUAL((long)sum, ROUNDS * (ROUNDS - 1) / 2, "the sum of the messages");
-    /* The thread may be awake just then, but hardly ever. */
+    /* The thread may happen to be awake, but hardly ever. */
     CHECK(after - before >= ROUNDS / 4, "%d sleeping receives were rung %llu times", ROUNDS, after - before);
     MPI_Comm_free(&comm);
     MPI_T_pvar_handle_free(session, &rung);

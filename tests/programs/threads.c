@@ -26,7 +26,7 @@ static void messages(int me, int round)
     int count = round % 3 ? 10 : LONG, *out = grab(LONG * sizeof(int)), *in = grab(LONG * sizeof(int));
     MPI_Request requests[2];
     fill(out, count, rank * THREADS + me, round);
-    /* The tag is the thread's, so all threads use one comm and one matcher. */
+    /* The tag belongs to the thread, so all threads use one comm and one matcher. */
     MPI_Irecv(in, count, MPI_INT, from, me, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(out, count, MPI_INT, to, me, MPI_COMM_WORLD, &requests[1]);
     if (round % 2) {
@@ -44,7 +44,7 @@ static void messages(int me, int round)
     free(in);
 }
 
-/* A matched probe is one thread's: all threads look for the same messages. */
+/* A matched probe gives a message to one thread only: all threads look for the same messages. */
 static void probes(int me, int round)
 {
     int out = value(rank, me, round), in = -1, bytes;
@@ -101,7 +101,7 @@ static void duplicates(int me, int round)
     MPI_Comm_free(&twin);
 }
 
-/* Each thread starts a receive for which its neighbour waits, asleep until a message is sent. */
+/* Each thread starts a receive and its neighbour waits for it, asleep until a message is sent. */
 static void handed_over(int me, int round)
 {
     int next = (me + 1) % THREADS, out = value(rank, me, round);

@@ -65,7 +65,7 @@ static void grids(void)
         }
         MPI_Comm_free(&dup);
     }
-    /* Fewer places than processes, and a single place. */
+    /* A grid with fewer places than processes, and a grid with one place. */
     int one[1] = {size > 1 ? size - 1 : 1}, no[1] = {0}, me;
     MPI_Cart_create(MPI_COMM_WORLD, 1, one, no, 0, &cart);
     EQUAL(cart == MPI_COMM_NULL, rank >= one[0], "being left out");
@@ -152,13 +152,13 @@ static void dist_graphs(void)
             qsort(seen_in, 3, sizeof seen[0], compare), qsort(want_in, 3, sizeof want[0], compare);
             CHECK(!memcmp(seen, want, sizeof seen), "the outgoing edges");
             CHECK(!memcmp(seen_in, want_in, sizeof seen_in), "the incoming edges");
-            /* Of a list that is too long for the array, the first part. */
+            /* A list that is too long for the array is cut. */
             int first[1] = {-1}, none[1] = {-1};
             MPI_Dist_graph_neighbors(graph, 1, first, MPI_UNWEIGHTED, 0, none, MPI_UNWEIGHTED);
             EQUAL(first[0], sources[0], "the first source");
             EQUAL(none[0], -1, "no destination");
             MPI_Comm_free(&graph);
-            /* The same, with the edges that each process has itself; their order is kept. */
+            /* The same graph, with the edges that each process has itself; their order is kept. */
             int ins[2] = {(rank + size - 1) % size, rank}, outs[2] = {rank, (rank + 1) % size};
             int wi[2] = {5, 6}, wo[2] = {7, 5};
             MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, ins, weighted ? wi : MPI_UNWEIGHTED, 2, outs,

@@ -15,7 +15,7 @@ static void moves(const char *what, MPI_Datatype type, const int *map, int bytes
         out[i] = (unsigned char)(i * 7 + rank);
         in[i] = 0xee;
     }
-    /* Typed to plain: the packed order. */
+    /* From the datatype to bytes, which must be in the packed order. */
     MPI_Sendrecv(out - lowest, 1, type, to, 1, plain, bytes, MPI_BYTE, from, 1, MPI_COMM_WORLD, &status);
     MPI_Get_count(&status, MPI_BYTE, &seen);
     EQUAL(seen, bytes, what);
@@ -25,7 +25,7 @@ static void moves(const char *what, MPI_Datatype type, const int *map, int bytes
                          plain[i], map[i]);
             break;
         }
-    /* Plain to typed: the gaps stay as they were. */
+    /* From bytes to the datatype, whose gaps must stay as they were. */
     for (int i = 0; i < bytes; i++) plain[i] = (unsigned char)(i * 3 + rank);
     MPI_Sendrecv(plain, bytes, MPI_BYTE, to, 2, in - lowest, 1, type, from, 2, MPI_COMM_WORLD, &status);
     MPI_Get_count(&status, type, &seen);
@@ -128,7 +128,7 @@ static void constructors(void)
     shape("resized", u, 17, -8, 64, 0, 24);
     moves("resized", u, map, n, 0, 24);
     MPI_Type_free(&t);
-    /* Types that were made of a freed type keep it. */
+    /* Types that were made of a freed type stay valid. */
     MPI_Type_contiguous(3, u, &t);
     MPI_Type_free(&u);
     shape("contiguous of resized", t, 51, -8, 192, 0, 152);
@@ -153,7 +153,8 @@ static void constructors(void)
     moves("subarray, Fortran order", t, map, n, 0, 20);
     MPI_Type_free(&t);
 
-    /* Rows by blocks over two, columns cyclically by two over two; the part of position (1, 0). */
+    /* The distribution is rows in blocks over two processes, and columns cyclically by two over two. This is
+       the part of position (1, 0). */
     MPI_Type_create_darray(4, 2, 2, (int[]){5, 7}, (int[]){MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC},
                            (int[]){MPI_DISTRIBUTE_DFLT_DARG, 2}, (int[]){2, 2}, MPI_ORDER_C, MPI_BYTE, &t);
     n = 0;
@@ -185,7 +186,7 @@ static void contents(void)
     EQUAL(combiner, MPI_COMBINER_NAMED, "combiner");
 }
 
-/* A message that ends within an element: get_count has no answer, get_elements has. */
+/* A message ends within an element: get_count returns MPI_UNDEFINED, get_elements returns the number. */
 static void partial(void)
 {
     struct pair {
@@ -230,7 +231,8 @@ static void packing(void)
     MPI_Type_free(&every_other);
 }
 
-/* Long strided messages, so that both the eager and the long path meet gaps; many small runs and few large. */
+/* Long strided messages, so that both the eager protocol and the long ones meet gaps; many small runs and few
+   large ones. */
 static void long_strides(void)
 {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;

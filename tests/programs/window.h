@@ -24,7 +24,7 @@ static int on_one_host(void)
     return together == size;
 }
 
-/* Collective: `bytes` bytes at every rank, displacements in bytes. */
+/* Makes a window with `bytes` bytes at every rank and displacements in bytes. Collective. */
 static void make_window(int which, MPI_Aint bytes)
 {
     MPI_Aint origin = 0;

@@ -13,7 +13,7 @@
 static int me, n, next, before;
 static long words[8];
 
-/* OpenSHMEM begins several times, ends with the last finalize, and begins anew. */
+/* OpenSHMEM is initialised several times, ends with the last finalize, and begins again. */
 static void several_times(void) {
     int is = -1, level = -1;
     shmem_query_initialized(&is);
@@ -26,7 +26,7 @@ static void several_times(void) {
     shmem_finalize();
     shmem_query_initialized(&is);
     CHECK(is == 1 && *kept == before + 5);
-    /* Teams and contexts that nobody destroys end with OpenSHMEM. */
+    /* Teams and contexts that the program does not destroy end with OpenSHMEM. */
     shmem_team_t team;
     shmem_ctx_t ctx;
     CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, n, NULL, 0, &team) == 0 && shmem_team_create_ctx(team, 0, &ctx) == 0);
@@ -35,7 +35,7 @@ static void several_times(void) {
     CHECK(is == 0);
 }
 
-/* What has nothing to do is no barrier: one PE may do it alone. */
+/* A call that has nothing to do is no barrier: one PE may make it alone. */
 static void nothing(void) {
     if (me == 0) {
         shmem_free(NULL);
@@ -66,7 +66,7 @@ static void nothing(void) {
     CHECK(shmem_broadcastmem(SHMEM_TEAM_WORLD, NULL, NULL, 0, n - 1) == 0 && shmem_int_sum_reduce(SHMEM_TEAM_WORLD, to, to, 0) == 0);
     CHECK(shmem_int_sum_exscan(SHMEM_TEAM_WORLD, to, to, 0) == 0 && shmem_fcollectmem(SHMEM_TEAM_WORLD, NULL, NULL, 0) == 0);
     CHECK(shmem_int_alltoalls(SHMEM_TEAM_WORLD, NULL, NULL, 3, 3, 0) == 0 && shmem_alltoallmem(SHMEM_TEAM_WORLD, NULL, NULL, 0) == 0);
-    /* Only the last PE gives something. */
+    /* Only the last PE contributes elements. */
     long *all = shmem_calloc(2, sizeof *all), *mine = shmem_calloc(2, sizeof *mine);
     mine[0] = mine[1] = me + 1;
     CHECK(shmem_long_collect(SHMEM_TEAM_WORLD, all, mine, me == n - 1 ? 2 : 0) == 0 && all[0] == n && all[1] == n);
@@ -75,7 +75,7 @@ static void nothing(void) {
     shmem_free(mine), shmem_free(all), shmem_free(sig);
 }
 
-/* An allocation changes its size where it is if there is room, so nearly all of the heap will do. */
+/* Reallocating changes the size in place if there is room, so nearly all of the heap can be used. */
 static void sizes(void) {
     char *most = shmem_malloc(40 << 20), *kept = most;
     CHECK(most);
@@ -106,7 +106,7 @@ static void splits(void) {
     shmem_team_destroy(x), shmem_team_destroy(y), shmem_team_destroy(one), shmem_team_destroy(two), shmem_team_destroy(back);
 }
 
-/* A wait for some of an array ends with what it saw, even if that has changed since. */
+/* A wait for some elements of an array returns what it saw, even if that has changed since. */
 static volatile int goes_on;
 
 static void *flip(void *word) {
@@ -130,7 +130,8 @@ static void some(void) {
     shmem_free(word);
 }
 
-/* What a PE has put is there when its quiet returns, though another thread's quiet is under way; so PE 2 finds it in PE 1. */
+/* The data that a PE has put have arrived when its quiet returns, even if another thread's quiet is under way. So PE 2 finds
+   them in PE 1. */
 #define MANY (1 << 18)
 
 static void *quiet(void *unused) {
@@ -203,7 +204,7 @@ int main(void) {
     sessions();
     shmem_finalize();
     MPI_Finalize();
-    /* After MPI's end OpenSHMEM may begin again. */
+    /* OpenSHMEM may begin again after the end of MPI. */
     shmem_init();
     words[1] = 0;
     shmem_barrier_all();

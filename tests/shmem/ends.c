@@ -11,7 +11,7 @@
 static int me, n;
 static long word = -1;
 
-/* It runs after the end of OpenSHMEM, since it is registered before. */
+/* This function runs after the end of OpenSHMEM, since it is registered before. */
 static void look(void) {
     int is = -1;
     shmem_query_initialized(&is);

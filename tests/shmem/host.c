@@ -60,7 +60,7 @@ static void atomics(long *at) {
     for (int i = 0; i < 200; i++) shmem_long_fadd(at + 1, 2, 0);
     shmem_barrier_all();
     CHECK(shmem_g(at + 1, 0) == 400L * n);
-    /* Halves of 4 bytes do not touch each other. */
+    /* Two halves of 4 bytes do not affect each other. */
     shmem_int_atomic_set((int *)(at + 2), -1, next);
     shmem_barrier_all();
     CHECK(at[2] == 0xffffffffL);
@@ -162,7 +162,7 @@ static void teams(int *to, int *from) {
     shmem_team_destroy(x);
     shmem_team_destroy(y);
     shmem_barrier_all();
-    /* The old way: an active set. */
+    /* The old form with an active set. */
     if (me % 2 == 0) {
         for (int i = 0; i < 8; i++) from[i] = me + i, to[i] = -1;
         shmem_barrier(0, 1, (n + 1) / 2, psync);
@@ -176,7 +176,7 @@ static void teams(int *to, int *from) {
     shmem_barrier_all();
 }
 
-/* Others reach a PE that computes, and calls nothing. */
+/* The others access a PE that computes and makes no call. */
 static void silent(long *at) {
     at[0] = 5, at[1] = 0;
     shmem_barrier_all();
@@ -220,7 +220,7 @@ int main(void) {
     int *grown = shmem_realloc(heap, 1000 * sizeof(int));
     CHECK(grown != NULL);
     shmem_free(grown);
-    /* What is freed can be taken again, as a whole. */
+    /* Freed memory can be allocated again as a whole. */
     shmem_free(more), shmem_free(longs), shmem_free(reals);
     void *large = shmem_malloc(60 << 20);
     CHECK(large != NULL && shmem_malloc((size_t)1 << 40) == NULL && shmem_malloc(0) == NULL);

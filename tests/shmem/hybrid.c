@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 1000; i++) there[i] = -1;
     shmem_barrier_all();
 
-    /* A signal says that the bytes have landed: of a static, then of the heap. */
+    /* A signal shows that the bytes have arrived: in a static, then in the heap. */
     long mine[1000];
     for (int i = 0; i < 1000; i++) mine[i] = 1000 * me + i;
     shmem_put_signal(landed, mine, 64, &arrived, 1, SHMEM_SIGNAL_ADD, next);
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     shmem_barrier_all();
     CHECK(shmem_atomic_fetch(&counter, 0) == 100L * n);
 
-    /* MPI between them, from and to the same memory. */
+    /* MPI messages from and to the same memory, in between. */
     MPI_Sendrecv(mine, 10, MPI_LONG, next, 0, there, 10, MPI_LONG, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     CHECK(there[9] == 1000 * before + 9);
     double *sum = shmem_malloc(2 * sizeof *sum);

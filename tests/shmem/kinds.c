@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What programs of the field do: threads with a context each, many teams and contexts, one pSync for all, long blocks, a server. */
+/* What OpenSHMEM programs typically do: threads with a context each, many teams and contexts, one pSync for all, long blocks, a
+   server. */
 #include <pthread.h>
 #include <shmem.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void *talk(void *number) {
         CHECK(shmem_signal_wait_until(&slots[t].arrived, SHMEM_CMP_GE, round) == (uint64_t)round);
         for (int i = 0; i < 100; i++) CHECK(slots[t].block[i] == 1000 * before + round + i);
         shmem_atomic_inc(ctx, &slots[t].counted, 0);
-        /* The next round's block comes only when all have read this one's. */
+        /* The block of the next round comes only when all PEs have read that of this one. */
         shmem_ctx_quiet(ctx);
         shmem_atomic_inc(ctx, &slots[THREADS + t].counted, before);
         shmem_long_wait_until(&slots[THREADS + t].counted, SHMEM_CMP_GE, round);
@@ -69,7 +70,8 @@ static void many(void) {
     shmem_barrier_all();
 }
 
-/* Old collectives, one after the other with one pSync, on more than the work array has room for, and in place. */
+/* Old collectives, one after the other with one pSync, with more elements than the work array has room for, and
+   in place. */
 static void old(void) {
     static double from[1000], to[1000];
     static long counts[64], gathered[64 * 64];
@@ -90,7 +92,7 @@ static void old(void) {
     shmem_barrier_all();
 }
 
-/* Blocks of many MiB, also onto themselves. */
+/* Blocks of many MiB, also with the same source and target. */
 static void large(void) {
     size_t count = 4 << 20;
     int *block = shmem_malloc(count * sizeof *block), *back = malloc(count * sizeof *back);
@@ -117,7 +119,7 @@ static void large(void) {
     shmem_free(to), shmem_free(from);
 }
 
-/* PE 0 takes requests as they come; who can, stores its answer through the address that shmem_ptr gives. */
+/* PE 0 takes requests as they come. If possible it stores its answer through the address from shmem_ptr. */
 static void server(void) {
     long *asked = shmem_calloc(n, sizeof *asked), *answer = shmem_calloc(1, sizeof *answer);
     int *done = calloc(n, sizeof *done);

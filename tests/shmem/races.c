@@ -26,7 +26,7 @@ static unsigned next_random(void) {
     return state;
 }
 
-/* What a lock guards is read, changed and written back by plain gets and puts. */
+/* The value that a lock guards is read, changed and written back by ordinary gets and puts. */
 static void locks(struct memory *at) {
     for (int i = 0; i < rounds; i++) {
         int which = next_random() % 3, home = which % n;
@@ -72,7 +72,7 @@ static void atomics(struct memory *at) {
     shmem_barrier_all();
 }
 
-/* Each PE puts to each; a signal says that the bytes are there, another that they were read. */
+/* Each PE puts to each other PE. A signal says that the bytes have arrived, another that they were read. */
 static void signals(struct memory *at) {
     long block[WORDS];
     for (int round = 1; round <= rounds; round++) {
@@ -93,7 +93,7 @@ static void signals(struct memory *at) {
     shmem_barrier_all();
 }
 
-/* A token goes round so slowly that those who wait for it sleep. */
+/* A token goes round so slowly that the PEs that wait for it sleep. */
 static void sleepers(struct memory *at) {
     struct timespec pause = {0, 4000000};
     for (int round = 1; round <= 2 + rounds / 1000; round++) {
