@@ -80,7 +80,7 @@ function askWho(sentence = "") {
   });
   place.replaceChildren(form);
   name.focus();
-  // Without an answer there is the password.
+  // If there is no answer, only the password is offered.
   get<{ oidc: boolean }>("/api/login").then(({ oidc }) => {
     if (oidc) form.append(element("a", { href: "api/oidc" }, "Log in as the site has it"));
   }, () => {});

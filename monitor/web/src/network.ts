@@ -68,7 +68,7 @@ class View {
     try {
       this.topology = await get<Topology>("/api/topology");
       const links = this.job && (await get<JobLinks>("/api/job/links", this.job));
-      // Of another version only if the fabric changed in between: then the next frame leads here again.
+      // The version differs only if the fabric changed in between; the next frame then leads here again.
       this.chosen = links?.version === this.topology.version ? new Set(links.links) : undefined;
     } catch (error) {
       this.words.textContent = String(error);
@@ -113,7 +113,7 @@ class View {
     const at = Math.round(Date.now() - (Number(this.span.value) * (STEPS - step)) / STEPS);
     this.past = at;
     this.time.textContent = clock(at);
-    // While the slider moves only the time at which it rests is asked for.
+    // While the slider moves, only the time at which it rests is requested.
     setTimeout(() => this.past === at && void this.showPast(at), 150);
   }
 
@@ -205,7 +205,7 @@ class View {
       mark.style.background = ofUse(useOf(now, at));
       return [mark, button, percent(up), percent(down), (now.states[at] ?? 0) & 1 ? "errors" : ""];
     });
-    // The element that has the keyboard's focus would be replaced under the reader's hands.
+    // The list is not replaced while one of its elements has the keyboard's focus.
     if (!this.hottest.contains(document.activeElement)) {
       this.hottest.replaceChildren(table(["", "link", "up", "down", ""], rows));
     }
