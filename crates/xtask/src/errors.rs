@@ -100,12 +100,13 @@ program that sets MPI_ERRORS_RETURN gets the class from MPI_Error_class, and the
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::source::Source;
+    use crate::tidy::source::SourceFile;
 
     #[test]
     fn likely_messages_stand_in_the_source() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let sources = Source::listed(&root, |path| path.ends_with(".rs") && !path.contains("xtask")).unwrap();
+        let sources =
+            SourceFile::listed(&root, |path| path.ends_with(".rs") && !path.contains("xtask")).unwrap();
         // A backslash at the end of a line joins it with the text of the next.
         let whole = |text: &str| {
             let mut lines = text.split("\\\n");

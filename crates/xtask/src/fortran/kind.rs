@@ -5,7 +5,7 @@ use super::{Binding, Dummy};
 use crate::table::Param;
 
 /// How the shim converts an argument. Lengths are Rust expressions.
-pub enum ArgumentKind {
+pub enum DummyKind {
     /// C takes the value.
     Value,
     /// C takes the address.
@@ -90,7 +90,7 @@ pub enum Access {
 }
 
 /// The kind of the argument at position `at`.
-pub fn of(binding: &Binding, at: usize) -> ArgumentKind {
+pub fn of(binding: &Binding, at: usize) -> DummyKind {
     let pairs = binding.pairs();
     let (dummy, param) = pairs[at];
     let function = binding.function.name.as_str();
@@ -98,45 +98,41 @@ pub fn of(binding: &Binding, at: usize) -> ArgumentKind {
     if let Some(handle) = dummy.handle() {
         let handle = handle.to_owned();
         return match (scalar, param.r#type.ends_with('*')) {
-            (true, false) => ArgumentKind::Handle(handle),
-            (true, true) => ArgumentKind::HandleOut { handle, written: dummy.intent != "in" },
-            _ => ArgumentKind::Handles {
-                handle,
-                length: length(binding, dummy),
-                written: dummy.intent != "in",
-            },
+            (true, false) => DummyKind::Handle(handle),
+            (true, true) => DummyKind::HandleOut { handle, written: dummy.intent != "in" },
+            _ => DummyKind::Handles { handle, length: length(binding, dummy), written: dummy.intent != "in" },
         };
     }
     match (dummy.r#type.as_str(), dummy.name.as_str()) {
-        ("TYPE(*), DIMENSION(..)", _) => ArgumentKind::Buffer(access(binding, at)),
-        ("TYPE(MPI_Status)", _) => ArgumentKind::Status,
-        ("TYPE(C_PTR)", "buffer_addr") => ArgumentKind::Detached,
-        ("TYPE(C_PTR)", _) => ArgumentKind::Pointer,
+        ("TYPE(*), DIMENSION(..)", _) => DummyKind::Buffer(access(binding, at)),
+        ("TYPE(MPI_Status)", _) => DummyKind::Status,
+        ("TYPE(C_PTR)", "buffer_addr") => DummyKind::Detached,
+        ("TYPE(C_PTR)", _) => DummyKind::Pointer,
         ("LOGICAL", _) if !scalar => {
-            ArgumentKind::Logicals { length: length(binding, dummy), written: dummy.intent == "out" }
+            DummyKind::Logicals { length: length(binding, dummy), written: dummy.intent == "out" }
         }
-        ("LOGICAL", _) if dummy.intent == "out" => ArgumentKind::LogicalOut,
-        ("LOGICAL", _) => ArgumentKind::Logical,
+        ("LOGICAL", _) if dummy.intent == "out" => DummyKind::LogicalOut,
+        ("LOGICAL", _) => DummyKind::Logical,
         (text, name) if text.starts_with("CHARACTER") => match name {
-            "argv" => ArgumentKind::Texts { length: None },
-            "array_of_argv" => ArgumentKind::TextRows { length: "count".into() },
-            "array_of_commands" => ArgumentKind::Texts { length: Some("count".into()) },
-            _ if dummy.intent == "out" => ArgumentKind::TextOut,
-            _ => ArgumentKind::Text { trimmed: function.starts_with("MPI_Info_") },
+            "argv" => DummyKind::Texts { length: None },
+            "array_of_argv" => DummyKind::TextRows { length: "count".into() },
+            "array_of_commands" => DummyKind::Texts { length: Some("count".into()) },
+            _ if dummy.intent == "out" => DummyKind::TextOut,
+            _ => DummyKind::Text { trimmed: function.starts_with("MPI_Info_") },
         },
         (procedure, name) if procedure.starts_with("PROCEDURE") => {
-            ArgumentKind::Callback(callback(procedure, name))
+            DummyKind::Callback(callback(procedure, name))
         }
-        (_, name) if name.ends_with("_keyval") && function.ends_with("_get_attr") => ArgumentKind::Key,
-        (_, "extra_state") => ArgumentKind::State,
-        (_, "attribute_val") if dummy.intent == "in" => ArgumentKind::Attribute,
-        (_, "attribute_val") => ArgumentKind::AttributeOut,
-        (_, "weights" | "sourceweights" | "destweights" | "array_of_errcodes") => ArgumentKind::Ignorable,
-        (_, "buflen" | "pset_len") => ArgumentKind::LengthInOut,
-        (_, "index") if dummy.intent == "out" && is_of_requests(function) => ArgumentKind::Index,
-        (_, "array_of_indices") => ArgumentKind::Indices { length: "outcount".into() },
-        _ if is_pointer(param) => ArgumentKind::Address,
-        _ => ArgumentKind::Value,
+        (_, name) if name.ends_with("_keyval") && function.ends_with("_get_attr") => DummyKind::Key,
+        (_, "extra_state") => DummyKind::State,
+        (_, "attribute_val") if dummy.intent == "in" => DummyKind::Attribute,
+        (_, "attribute_val") => DummyKind::AttributeOut,
+        (_, "weights" | "sourceweights" | "destweights" | "array_of_errcodes") => DummyKind::Ignorable,
+        (_, "buflen" | "pset_len") => DummyKind::LengthInOut,
+        (_, "index") if dummy.intent == "out" && is_of_requests(function) => DummyKind::Index,
+        (_, "array_of_indices") => DummyKind::Indices { length: "outcount".into() },
+        _ if is_pointer(param) => DummyKind::Address,
+        _ => DummyKind::Value,
     }
 }
 

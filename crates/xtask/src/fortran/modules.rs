@@ -2,7 +2,7 @@
 //! The sources of the bindings: `include/mpif.h`, `include/mpi.f90`, `include/mpi_f08.f90`.
 
 use super::constants::{self, KINDS};
-use super::kind::{ArgumentKind, of};
+use super::kind::{DummyKind, of};
 use super::{Binding, Bindings, Dummy, Form};
 use crate::table::{ApiTable, HANDLES};
 
@@ -227,7 +227,7 @@ fn interoperable(dummy: &Dummy) -> String {
 }
 
 fn integer_interface(binding: &Binding, prefix: &str) -> String {
-    let kinds: Vec<(String, ArgumentKind)> = binding
+    let kinds: Vec<(String, DummyKind)> = binding
         .pairs()
         .iter()
         .enumerate()
@@ -248,15 +248,15 @@ fn declaration_by_hand(dummy: &Dummy) -> String {
     format!("{} :: {}{}", dummy.r#type, dummy.name, dummy.shape)
 }
 
-fn integer_declaration(dummy: &Dummy, kind: Option<&ArgumentKind>) -> String {
+fn integer_declaration(dummy: &Dummy, kind: Option<&DummyKind>) -> String {
     let name = &dummy.name;
     match kind {
-        Some(ArgumentKind::Buffer(_) | ArgumentKind::Detached) => format!(
+        Some(DummyKind::Buffer(_) | DummyKind::Detached) => format!(
             "!GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}\n          !DIR$ IGNORE_TKR {name}\n          TYPE(*), DIMENSION(*) :: {name}"
         ),
-        Some(ArgumentKind::Callback(_)) => format!("EXTERNAL :: {name}"),
-        Some(ArgumentKind::Status) if dummy.shape.is_empty() => format!("INTEGER :: {name}(MPI_STATUS_SIZE)"),
-        Some(ArgumentKind::Status) => format!("INTEGER :: {name}(MPI_STATUS_SIZE,*)"),
+        Some(DummyKind::Callback(_)) => format!("EXTERNAL :: {name}"),
+        Some(DummyKind::Status) if dummy.shape.is_empty() => format!("INTEGER :: {name}(MPI_STATUS_SIZE)"),
+        Some(DummyKind::Status) => format!("INTEGER :: {name}(MPI_STATUS_SIZE,*)"),
         _ => {
             let shape = match dummy.shape.as_str() {
                 "" => "",
@@ -279,7 +279,7 @@ fn integer_declaration(dummy: &Dummy, kind: Option<&ArgumentKind>) -> String {
 /// 9.2).
 fn pointer_interface(binding: &Binding, prefix: &str) -> String {
     let name = format!("{prefix}{}", binding.form.name);
-    let kinds: Vec<(String, ArgumentKind)> = binding
+    let kinds: Vec<(String, DummyKind)> = binding
         .pairs()
         .iter()
         .enumerate()

@@ -2,7 +2,7 @@
 //! The Rust functions that Fortran calls, `crates/fortran/src/shim.rs`, and the declarations of the C
 //! functions that they call, `crates/fortran/src/c.rs`.
 
-use super::kind::{Access, ArgumentKind, of};
+use super::kind::{Access, DummyKind, of};
 use super::{Binding, Bindings, Dummy};
 use crate::gen_shim::identifier;
 use crate::table::{ApiTable, HANDLES, Param};
@@ -201,7 +201,7 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     let mut arguments: Vec<Argument> = (0..pairs.len()).map(|at| argument(binding, at, convention)).collect();
     // For a section with gaps the conversion also replaces the count and the datatype.
     for (at, (dummy, _)) in pairs.iter().enumerate().filter(|_| has_descriptor) {
-        if let ArgumentKind::Buffer(Access::Elements { count, datatype }) = of(binding, at) {
+        if let DummyKind::Buffer(Access::Elements { count, datatype }) = of(binding, at) {
             arguments[count].passed = format!("{}_c.count as _", dummy.name);
             arguments[datatype].passed = format!("{}_c.datatype", dummy.name);
         }
@@ -356,27 +356,23 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
     let kind = of(binding, at);
     let width = width(dummy);
     match &kind {
-        ArgumentKind::Buffer(access) if described => described_buffer(binding, at, access),
-        ArgumentKind::Buffer(_) => {
+        DummyKind::Buffer(access) if described => described_buffer(binding, at, access),
+        DummyKind::Buffer(_) => {
             writer.passing(format!("{name}: *mut c_void"), format!("memory::buffer({name})"))
         }
         // A number that does not fit becomes -1, which C refuses as a count.
-        ArgumentKind::Value if width == "i64" && param.r#type == "int" => {
+        DummyKind::Value if width == "i64" && param.r#type == "int" => {
             writer.passing(writer.declared(width), format!("i32::try_from(*{name}).unwrap_or(-1)"))
         }
-        ArgumentKind::Key => writer.passing(writer.declared("i32"), format!("attribute::key(*{name})")),
-        ArgumentKind::Value => writer.passing(writer.declared(width), format!("*{name}")),
-        ArgumentKind::Address => writer.passing(format!("{name}: *mut {width}"), name.clone()),
-        ArgumentKind::Status => {
-            writer.passing(format!("{name}: *mut i32"), format!("memory::status({name})"))
-        }
-        ArgumentKind::Ignorable => {
+        DummyKind::Key => writer.passing(writer.declared("i32"), format!("attribute::key(*{name})")),
+        DummyKind::Value => writer.passing(writer.declared(width), format!("*{name}")),
+        DummyKind::Address => writer.passing(format!("{name}: *mut {width}"), name.clone()),
+        DummyKind::Status => writer.passing(format!("{name}: *mut i32"), format!("memory::status({name})")),
+        DummyKind::Ignorable => {
             writer.passing(format!("{name}: *mut i32"), format!("memory::ignorable({name})"))
         }
-        ArgumentKind::Pointer => {
-            writer.passing(format!("{name}: *mut *mut c_void"), format!("{name}.cast()"))
-        }
-        ArgumentKind::Detached => {
+        DummyKind::Pointer => writer.passing(format!("{name}: *mut *mut c_void"), format!("{name}.cast()")),
+        DummyKind::Detached => {
             let store = format!("*{name} = {bound};");
             Argument {
                 declared: format!("{name}: *mut *mut c_void"),
@@ -385,20 +381,20 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
                 ..writer.binding("", "std::ptr::null_mut::<c_void>()", "(&raw mut {}).cast()", String::new())
             }
         }
-        ArgumentKind::Index => Argument {
+        DummyKind::Index => Argument {
             after: format!("if code == 0 && *{name} >= 0 {{ *{name} += 1; }}"),
             ..writer.passing(writer.declared("i32"), name.clone())
         },
-        ArgumentKind::Indices { length } => Argument {
+        DummyKind::Indices { length } => Argument {
             after: format!(
                 "if code == 0 || code == c::ERR_IN_STATUS {{ handles::count_from_one({name}, *{length}); }}"
             ),
             ..writer.passing(writer.declared("i32"), name.clone())
         },
-        ArgumentKind::Callback(kind) => {
+        DummyKind::Callback(kind) => {
             writer.passing(format!("{name}: usize"), format!("callback::{kind}({name})"))
         }
-        ArgumentKind::State => {
+        DummyKind::State => {
             let procedures: Vec<String> = binding
                 .pairs()
                 .iter()
@@ -408,10 +404,8 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
             let passed = format!("callback::state(&[{}], *{name})", procedures.join(", "));
             writer.passing(writer.declared("i64"), passed)
         }
-        ArgumentKind::Attribute => {
-            writer.passing(writer.declared("i64"), format!("attribute::store(*{name})"))
-        }
-        ArgumentKind::AttributeOut => {
+        DummyKind::Attribute => writer.passing(writer.declared("i64"), format!("attribute::store(*{name})")),
+        DummyKind::AttributeOut => {
             let keyval = &binding.pairs()[at - 1].0.name;
             let load = format!("*{name} = attribute::load(attribute::key(*{keyval}), {bound});");
             let after = format!("if code == 0 && flag_c != 0 {{ {load} }}");
@@ -423,29 +417,29 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
 }
 
 /// The code for handles and LOGICALs.
-fn handle(writer: &Writer, kind: &ArgumentKind) -> Option<Argument> {
+fn handle(writer: &Writer, kind: &DummyKind) -> Option<Argument> {
     let Writer { name, bound, .. } = writer;
     let if_written = |written: bool, store: String| if written { store } else { String::new() };
     Some(match kind {
-        ArgumentKind::Handle(handle) => {
+        DummyKind::Handle(handle) => {
             writer.passing(writer.declared("i32"), format!("c::{}_fromint(*{name})", conversion(handle)))
         }
-        ArgumentKind::HandleOut { handle, written } => {
+        DummyKind::HandleOut { handle, written } => {
             let handle = conversion(handle);
             let store = if_written(*written, format!("*{name} = c::{handle}_toint({bound});"));
             writer.binding("i32", &format!("c::{handle}_fromint(*{name})"), "&mut {}", store)
         }
-        ArgumentKind::Handles { handle, length, written } => {
+        DummyKind::Handles { handle, length, written } => {
             let handle = conversion(handle);
             let value = format!("handles::Handles::new({name}, {length} as i64, c::{handle}_fromint)");
             let store = if_written(*written, format!("{bound}.store({name}, c::{handle}_toint);"));
             writer.binding("i32", &value, "{}.as_mut_ptr()", store)
         }
-        ArgumentKind::Logical => writer.passing(writer.declared("i32"), format!("logical::to_c(*{name})")),
-        ArgumentKind::LogicalOut => {
+        DummyKind::Logical => writer.passing(writer.declared("i32"), format!("logical::to_c(*{name})")),
+        DummyKind::LogicalOut => {
             writer.binding("i32", "0", "&mut {}", format!("*{name} = logical::from_c({bound});"))
         }
-        ArgumentKind::Logicals { length, written } => {
+        DummyKind::Logicals { length, written } => {
             let value = format!("logical::Logicals::new({name}, {length} as i64)");
             let store = if_written(*written, format!("{bound}.store({name});"));
             writer.binding("i32", &value, "{}.as_mut_ptr()", store)
@@ -455,29 +449,29 @@ fn handle(writer: &Writer, kind: &ArgumentKind) -> Option<Argument> {
 }
 
 /// The code for CHARACTERs and their lengths.
-fn text(writer: &Writer, kind: &ArgumentKind, is_bound: bool) -> Argument {
+fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
     let Writer { name, bound, .. } = writer;
     match kind {
-        ArgumentKind::Text { trimmed } if is_bound => Argument {
+        DummyKind::Text { trimmed } if is_bound => Argument {
             declared: format!("{name}: *const Descriptor"),
             before: format!("let {bound} = text::described({name}, {trimmed});"),
             passed: format!("{bound}.as_ptr()"),
             ..Default::default()
         },
-        ArgumentKind::Text { trimmed } => {
+        DummyKind::Text { trimmed } => {
             writer.text(&format!("text::to_c({name}, {name}_len, {trimmed})"), String::new())
         }
-        ArgumentKind::TextOut => {
+        DummyKind::TextOut => {
             writer.text("text::Out::new()", format!("{bound}.store({name}, {name}_len, code);"))
         }
-        ArgumentKind::Texts { length } => {
+        DummyKind::Texts { length } => {
             let length = length.as_ref().map_or("None".into(), |length| format!("Some(*{length} as i64)"));
             writer.text(&format!("text::Texts::new({name}, {name}_len, {length})"), String::new())
         }
-        ArgumentKind::TextRows { length } => {
+        DummyKind::TextRows { length } => {
             writer.text(&format!("text::Rows::new({name}, {name}_len, *{length} as i64)"), String::new())
         }
-        ArgumentKind::LengthInOut => {
+        DummyKind::LengthInOut => {
             let store = format!("if code == 0 {{ *{name} = ({bound} - 1).max(0); }}");
             writer.binding("i32", &format!("text::length_to_c(*{name})"), "&mut {}", store)
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Names of types: a name that stands in more than a few crates of both workspaces says nothing, so it needs a
-//! row with a reason in `tables/names.toml`. Types of tests and of generated files are free.
+//! Names of types: a name in more than a few crates of both workspaces says little, so it needs a row with a
+//! reason in `tables/names.toml`. Types of tests and of generated files are free.
 //!
 //! The table also lists the crates whose comments and types are not checked yet.
 
