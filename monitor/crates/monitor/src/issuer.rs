@@ -179,12 +179,12 @@ impl Issuer {
             .map_err(|error| refused(&error))?;
         let token = answer.id_token().ok_or("the issuer tells no identity")?;
         let nonce = Nonce::new(attempt.nonce);
-        let claims = token.claims(&client.id_token_verifier(), &nonce).map_err(|error| refused(&error))?;
-        let mut claims = serde_json::to_value(claims).map_err(|error| error.to_string())?;
+        let verified = token.claims(&client.id_token_verifier(), &nonce).map_err(|error| refused(&error))?;
+        let mut claims = serde_json::to_value(verified).map_err(|error| error.to_string())?;
         // Some issuers put few claims into the token, and return the others when they are asked.
         let is_complete =
             |claims: &Value| claims.get(&self.name).is_some() && claims.get(&self.groups).is_some();
-        let asked = client.user_info(answer.access_token().clone(), Some(claims.subject().clone()));
+        let asked = client.user_info(answer.access_token().clone(), Some(verified.subject().clone()));
         if let (false, Ok(asked)) = (is_complete(&claims), asked) {
             let more: UserInfoClaims<Others, CoreGenderClaim> =
                 asked.request(&ask).map_err(|error| refused(&error))?;

@@ -15,10 +15,10 @@ use crate::alerts::{self, Deliver, Delivered, Links, Watcher};
 use crate::config::MonitorConfig;
 use crate::control::Control;
 use crate::live::Live;
-use crate::people::{Elsewhere, Listed, People, Role, THIS_HOST, Who};
+use crate::people::{Elsewhere, ListedAccount, People, Role, THIS_HOST, Who};
 use crate::store::{Store, Writer};
 use crate::tls::Tls;
-use crate::web::{Connections, Files, Web, router, serve as serve_pages};
+use crate::web::{ConnectionLimits, Files, Web, router, serve as serve_pages};
 use crate::{collect, hosts, jobs, tls};
 
 /// Show the fabric, its jobs, and what they do, in a page of this host.
@@ -140,7 +140,7 @@ fn carry_out(arguments: MonitorArguments) -> Result<(), String> {
             people.set_password(THIS_HOST, &name, &password_of(&name)?)
         }
         Some(MonitorTask::Accounts) => {
-            for Listed { who: Who { name, role, projects }, kept } in people(&config)?.list()? {
+            for ListedAccount { who: Who { name, role, projects }, kept } in people(&config)?.list()? {
                 let role = role.to_possible_value();
                 let role = role.as_ref().map_or("", |role| role.get_name());
                 println!("{name}\t{role}\t{}\t{kept}", projects.join(","));
@@ -358,7 +358,7 @@ fn serve(config: &MonitorConfig) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
-    let limits = Connections::of(config.connections_each);
+    let limits = ConnectionLimits::of(config.connections_each);
     asking.map(std::thread::spawn);
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;

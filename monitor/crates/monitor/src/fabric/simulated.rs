@@ -147,8 +147,8 @@ mod tests {
     use super::super::counters::{Counters, FIRST, LATCHED, REBOOT, RESET, Sample, Sweep};
     use super::super::discover::{Fabric, discover};
     use super::super::exchange::{Exchange, ExchangeLimits};
+    use super::super::routes::{hosts, routes};
     use super::super::topology::Topology;
-    use super::super::ways::{hosts, ways};
     use super::*;
 
     fn exchange(wire: Simulated) -> Exchange<Simulated> {
@@ -191,7 +191,7 @@ mod tests {
     fn messages_go_where_the_forwarding_tables_say() {
         let fabric = discover(&mut exchange(Simulated { lose: 5, ..Default::default() })).unwrap();
         let of =
-            |hosts: &[u64]| ways(&fabric, &hosts.iter().copied().collect()).into_iter().collect::<Vec<_>>();
+            |hosts: &[u64]| routes(&fabric, &hosts.iter().copied().collect()).into_iter().collect::<Vec<_>>();
         assert_eq!(of(&[11, 12]), [(1, 1), (1, 2), (11, 1), (12, 1)]);
         // From 11 to 22 by port 4 of the first switch, and back by port 3 of the second.
         assert_eq!(of(&[11, 22]), [(1, 1), (1, 4), (2, 2), (2, 3), (11, 1), (22, 1)]);
@@ -210,14 +210,14 @@ mod tests {
         for onward in [0, 1, 3, 9, 0xff] {
             let wire = Simulated { onward: Some(onward), ..Default::default() };
             let fabric = discover(&mut exchange(wire)).unwrap();
-            let used = ways(&fabric, &BTreeSet::from([11, 21]));
+            let used = routes(&fabric, &BTreeSet::from([11, 21]));
             assert!(used.len() <= 6 && used.contains(&(11, 1)), "{onward}: {used:?}");
         }
         let circle = |switch: u64| (switch, vec![3; 64]);
         let mut fabric = discover(&mut exchange(Simulated::default())).unwrap();
         fabric.forwarding = HashMap::from([circle(1), circle(2)]);
         assert_eq!(
-            ways(&fabric, &BTreeSet::from([11, 21])),
+            routes(&fabric, &BTreeSet::from([11, 21])),
             BTreeSet::from([(1, 3), (2, 3), (11, 1), (21, 1)])
         );
     }

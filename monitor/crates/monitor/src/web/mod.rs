@@ -31,7 +31,7 @@ use axum::routing::{get, post};
 
 use proxy::Asker;
 use serve::CountedConnection;
-pub use serve::{Limits as Connections, serve};
+pub use serve::{ConnectionLimits, serve};
 use state::{FILES, bearer, session};
 pub use state::{Files, Web};
 
