@@ -2,11 +2,12 @@
 //! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
 //!
 //! A call `..._enqueue` gives the operation to a thread, and two commands to the stream: to signal that the
-//! stream has reached the operation, and to wait until the operation is over (`device::Stream::enqueue_operation`).
-//! The thread then makes the MPI call of that name. So the program's thread waits for nothing, and order is
-//! kept. Invariants: each stream has a thread, so streams need not agree on an order. While there is such a
-//! thread, calls take the process's lock. The datatype and operator that an operation names are held until it
-//! is over. Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
+//! stream has reached the operation, and to wait until the operation is over
+//! (`device::Stream::enqueue_operation`). The thread then makes the MPI call of that name. So the program's
+//! thread waits for nothing, and order is kept.
+//! Invariants: each stream has a thread, so streams need not agree on an order. While there is such a thread,
+//! calls take the process's lock. The datatype and operator of an operation are held until it is over.
+//! Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
 
 use crate::args::{self, Handle, In, Out, Text};
 use crate::body;
