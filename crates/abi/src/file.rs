@@ -6,7 +6,7 @@ use crate::args::{Address, Handle};
 use crate::collective::queue_when_due;
 use crate::process::callback;
 use crate::process::raise;
-use crate::process::{Guard, Job, Process};
+use crate::process::{Guard, JobState, Process};
 use crate::staging;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
@@ -135,7 +135,7 @@ impl Guard {
 
     /// The queue of a file's blocking accesses, for one more access.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
-        let Job { files, coll, .. } = self.job();
+        let JobState { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;
         let mut queue = file.comm.queue;
         let number = queue_when_due(&mut queue, coll, || file.members())?;

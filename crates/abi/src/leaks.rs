@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The report of what a program has not freed when it finalizes MPI: one line each, with OUTBOARD_CHECK=2.
 
-use crate::process::{Guard, Job};
+use crate::process::{Guard, JobState};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
 use objects::context::{CONNECT_CONTEXT, PORT_CONTEXT, WINDOW_CONTEXT};
@@ -56,7 +56,7 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
             lines.push(in_words(guard, pending));
         }
     }
-    let Job { requests, deferred, sent, .. } = guard.job();
+    let JobState { requests, deferred, sent, .. } = guard.job();
     let requests = requests.iter().map(|(handle, _)| handle).chain(deferred.handles());
     let requests: Vec<Handle> = requests.filter(|handle| Some(*handle) != *sent).collect();
     lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The word of a slot: the round's number above the *facts* of the call (collective, root, bytes).
+//! The word of a slot, by which a member publishes its round and the *facts* of its call.
 //!
-//! Invariants: all members of a round publish equal facts, but for the bits that `Round::MINE` allows. Where
+//! | bits | field | use by the other members |
+//! |---|---|---|
+//! | 30 to 63 | the number of the round | they wait until it is theirs |
+//! | 25 to 29 | facts: the collective | they compare it with their own |
+//! | 21 to 24 | facts: the root, or 0 | they compare it with their own |
+//! | 0 to 20 | facts: the bytes | they compare them; in calls with counts, the length that they read |
+//!
+//! Invariants: all members of a round publish equal facts, except for the bits that `Round::MINE` allows. If
 //! they differ, each member gets an error that names both calls.
 
 use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};

@@ -3,7 +3,7 @@
 //! `request.rs`.
 
 use crate::args::{Array, Handle, Out, Status, StatusOut, Statuses};
-use crate::process::{Guard, Job, On, Process};
+use crate::process::{Guard, JobState, On, Process};
 use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
@@ -22,7 +22,7 @@ pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -
 /// Directs a call's failure to the same error handler as a failure of the request's operation.
 pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
     let Err(error) = outcome else { return Ok(()) };
-    let Job { requests, deferred, .. } = guard.job();
+    let JobState { requests, deferred, .. } = guard.job();
     let known = requests.get(request).map(|request| request.comm);
     let owner = deferred.get(request).map_or(known.unwrap_or(constants::COMM_NULL), |receive| receive.comm);
     failed_on(guard, owner, Some(error))
@@ -197,7 +197,7 @@ impl Process {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
         }
-        let Job { requests, deferred, p2p, coll, operators, .. } = self.job();
+        let JobState { requests, deferred, p2p, coll, operators, .. } = self.job();
         if let Some(receive) = deferred.get(handle) {
             return Ok(p2p
                 .outcome(receive.ticket())
@@ -219,7 +219,7 @@ impl Process {
                 stays: true,
             }));
         }
-        let Job { requests, deferred, sent, p2p, coll, operators, .. } = self.job();
+        let JobState { requests, deferred, sent, p2p, coll, operators, .. } = self.job();
         if let Some(receive) = deferred.get(handle).copied() {
             let Some(outcome) = p2p.take(receive.ticket()) else { return Ok(None) };
             deferred.remove(receive);
@@ -253,7 +253,7 @@ impl Process {
     /// None for any other request.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
-        let Job { deferred, sent, p2p, .. } = self.job();
+        let JobState { deferred, sent, p2p, .. } = self.job();
         if Some(handle) == *sent {
             return Some((Status::EMPTY.source, Status::EMPTY.tag, 0));
         }
@@ -309,7 +309,7 @@ impl Process {
     }
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {
-        let Job { requests, deferred, .. } = self.job();
+        let JobState { requests, deferred, .. } = self.job();
         let is_deferred = deferred.get(handle).is_some();
         Ok(is_deferred || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())
     }

@@ -6,7 +6,7 @@ use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::leaks;
 use crate::process::report;
-use crate::process::{Allocation, Departure, Guard, Job, Phase};
+use crate::process::{Allocation, Departure, Guard, JobState, Phase};
 use error::{Class, Result, fail};
 use objects::{Info, Kind, constants as c};
 
@@ -239,7 +239,7 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
 pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
 /// Allocates memory that `free_mem` frees, with the alignment in `info`.
-pub(crate) fn allocate(job: &mut Job, bytes: u64, info: &Info) -> Result<usize> {
+pub(crate) fn allocate(job: &mut JobState, bytes: u64, info: &Info) -> Result<usize> {
     let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
     let align = if align.is_power_of_two() { align } else { 1 };
     // Allocations begin at multiples of 64 in the arena, and of 16 on the heap.

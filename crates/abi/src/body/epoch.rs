@@ -3,7 +3,7 @@
 
 use super::coll;
 use crate::args::{Handle, Out};
-use crate::process::{Awaiting, EpochChange, Guard, Job, Process};
+use crate::process::{Awaiting, EpochChange, Guard, JobState, Process};
 use error::{Class, Result, fail};
 use objects::{Group, constants as c};
 use rma::Lock;
@@ -172,7 +172,7 @@ fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     Ok(())
 }
 
-impl Job {
+impl JobState {
     /// MPI_Win_flush
     #[inline(always)]
     pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {

@@ -5,7 +5,7 @@
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
 use crate::process::message::start_partitioned;
-use crate::process::{Guard, Job, Process};
+use crate::process::{Guard, JobState, Process};
 use crate::request::{Completion, Receive, ReceiveSource, Recipe, Send, SendReceive, Work};
 use crate::staging::{self, Unfilled};
 use datatype::Buffer;
@@ -309,7 +309,7 @@ impl Send {
 
 /// Whether a peer may open the device memory of a message itself.
 #[cold]
-fn lends(job: &mut Job, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
+fn lends(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {
         (Some(peer), Mode::Standard | Mode::Synchronous) => {
             Ok(job.membership.segment.local(peer).is_some() && job.p2p.is_long(peer, bytes)?)

@@ -9,11 +9,11 @@
 //!
 //! At the first start the sender sends a heading: how many partitions it has, the bytes of each, and whether
 //! they are messages or instances. The receiver posts one receive per partition when the heading arrives, in
-//! any round of progress (`Job::driven`); at later starts it posts them at once.
+//! any round of progress (`JobState::driven`); at later starts it posts them at once.
 
 use super::completion::for_owner;
 use crate::args::{Address, Handle, In, Out};
-use crate::process::{Awaiting, Guard, Job, Process};
+use crate::process::{Awaiting, Guard, JobState, Process};
 use crate::request::{Partitioned, Receive, ReceiveSource, Recipe, Send, Work};
 use crate::staging;
 use datatype::Buffer;
@@ -120,7 +120,7 @@ fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
     let partition = check_partition(partition, made.partitions)?;
     let arrived = |process: &mut Process| {
         let over = process.peek(request)?;
-        let Job { requests, p2p, coll, .. } = process.job();
+        let JobState { requests, p2p, coll, .. } = process.job();
         let work = requests.get(request)?.work.as_ref();
         let arrived = match work.map(Work::inner) {
             Some(Work::Partitioned(parts)) => parts.has_arrived(p2p, coll, partition),
@@ -178,7 +178,7 @@ fn make(
 }
 
 /// A request's recipe, without its stand-ins.
-fn recipe(job: &mut Job, request: Handle) -> Result<Option<&Recipe>> {
+fn recipe(job: &mut JobState, request: Handle) -> Result<Option<&Recipe>> {
     Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::inner))
 }
 
@@ -230,7 +230,7 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     for one in staged.iter().flat_map(|staged| staged.of_device()) {
         partitions.iter().try_for_each(|partition| one.fetch(*partition as usize * bytes, bytes))?;
     }
-    let Job { p2p, coll, .. } = job;
+    let JobState { p2p, coll, .. } = job;
     partitions.iter().try_for_each(|partition| parts.send(p2p, coll, *partition as u32))?;
     guard.wake_others();
     Ok(())

@@ -6,7 +6,7 @@
 
 use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
-use crate::process::{Awaiting, Guard, Job, Process};
+use crate::process::{Awaiting, Guard, JobState, Process};
 use crate::request::{Completion, Recipe, Request, TracedCollective, Work};
 use crate::staging::{AttachedCopy, StandIns};
 use error::{Class, Result, fail};
@@ -222,7 +222,7 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
     if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
-    let Job { requests, deferred, detached, .. } = guard.job();
+    let JobState { requests, deferred, detached, .. } = guard.job();
     if let Some(receive) = deferred.get(handle).copied() {
         deferred.remove(receive);
         detached.push(Work::Recv(receive.ticket(), receive.source()));
@@ -267,7 +267,7 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 }
 
 fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
-    let Job { requests, deferred, .. } = guard.job();
+    let JobState { requests, deferred, .. } = guard.job();
     if let Some(receive) = deferred.get(handle) {
         let ticket = receive.ticket();
         guard.job().cancel(ticket);

@@ -5,7 +5,7 @@
 //! attach them at the same call.
 
 use crate::args::Handle;
-use crate::process::{Guard, Job, Process};
+use crate::process::{Guard, JobState, Process};
 use crate::request::{Planned, Work, to_bytes, to_words};
 use coll::carrier::{CallFacts, Moved, Slots};
 use coll::{CALLS_BEFORE, Call, Coll, FlatForm, Round, Short};
@@ -42,7 +42,7 @@ impl FlatMember {
 
 /// Leaves the slots of a comm that is freed, its queue, its communicator of a collective library, and its
 /// streams.
-pub(crate) fn detach(job: &mut Job, comm: &Comm) {
+pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
     if let Flat::Attached(set) = comm.flat {
         job.coll.leave(set);
     }

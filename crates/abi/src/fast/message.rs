@@ -2,7 +2,7 @@
 //! The fast path of messages: contiguous data, to or from one process of the comm by its rank.
 
 use crate::args::{Address, Handle, lent};
-use crate::process::{FoundMessage, Guard, Job, MemoKey, Process};
+use crate::process::{FoundMessage, Guard, JobState, MemoKey, Process};
 use crate::request::{Completion, ReceiveSource, Request, Work};
 use crate::staging::Fill;
 use datatype::Buffer;
@@ -91,7 +91,7 @@ impl FastMessage {
     #[inline(always)]
     pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
         let FastMessage { context, peer, span, .. } = self;
-        let Job { p2p, sent, .. } = process.job();
+        let JobState { p2p, sent, .. } = process.job();
         if tag < 0 {
             return None;
         }
@@ -111,7 +111,7 @@ impl FastMessage {
         comm: Handle,
     ) -> Option<Handle> {
         let FastMessage { context, peer, span, .. } = self;
-        let Job { p2p, requests, sent, .. } = process.job();
+        let JobState { p2p, requests, sent, .. } = process.job();
         requests.reserve().ok()?;
         let ticket = p2p.isend_later(Mode::Standard, protocol, (context, peer, tag), span.into()).ok()?;
         if ticket == Ticket::DONE {
@@ -141,7 +141,7 @@ impl FastMessage {
     #[inline(always)]
     pub(crate) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
         let FastMessage { context, peer, rank, span } = self;
-        let Job { p2p, deferred, requests, .. } = process.job();
+        let JobState { p2p, deferred, requests, .. } = process.job();
         if let Some(number) = p2p.defer(context, peer, tag, span) {
             return Some(deferred.enter(number, comm, peer, rank));
         }

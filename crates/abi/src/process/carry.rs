@@ -3,7 +3,7 @@
 //! requests among members of windows (`rma`). Those crates say what is to be sent and received; this file
 //! starts the sends and receives. Edges whose bytes are fetched travel in packets of their own.
 
-use super::{Guard, Job, raise};
+use super::{Guard, JobState, raise};
 use datatype::Buffer;
 use error::Class;
 use executor::EdgeOutcome;
@@ -26,7 +26,7 @@ pub struct WindowMail {
     pub(crate) windows: HashMap<u64, Handle>,
 }
 
-impl Job {
+impl JobState {
     /// Sends at once what a partition needs from a proxy on another computer, since the program may compute
     /// next.
     #[inline]
@@ -52,7 +52,7 @@ impl Guard {
     /// Starts and completes the messages of collectives between hosts. Returns whether any arrived or ended.
     pub(super) fn carry_edges(&mut self) -> bool {
         let job = self.job();
-        let Job { p2p, coll, edges, .. } = job;
+        let JobState { p2p, coll, edges, .. } = job;
         let mut failure = None;
         while let Some(edge) = coll.next_edge() {
             let buffer = Buffer::from(edge.span);
@@ -106,7 +106,7 @@ impl Guard {
     }
 
     fn take_window_mail(&mut self) -> bool {
-        let Job { p2p, rma, windows, mail, .. } = self.job();
+        let JobState { p2p, rma, windows, mail, .. } = self.job();
         while mail.arriving.len() < ARRIVING_MAX
             && let Some((message, probe)) = p2p.improbe(WINDOW_CONTEXT, None, None)
         {
@@ -155,7 +155,7 @@ impl Guard {
 
     /// Sends the messages that windows have ready. Returns whether any left.
     fn send_window_mail(&mut self) -> bool {
-        let Job { p2p, rma, mail, .. } = self.job();
+        let JobState { p2p, rma, mail, .. } = self.job();
         let (mut failure, mut left) = (None, false);
         while let Some((peer, block)) = rma.next_outgoing() {
             left = true;

@@ -2,7 +2,7 @@
 //! Messages whose bytes executors move, so that the rank may compute meanwhile. p2p matches and numbers them
 //! (`p2p/handoff.rs`), coll starts the instances, and this file passes the news from each to the other.
 
-use super::{Guard, Job, Process, raise};
+use super::{Guard, JobState, Process, raise};
 use crate::request::{LongMessage, Receive, ReceiveSource, Send, Work};
 use coll::{CollTicket, MessageInstance, Offload};
 use error::Result;
@@ -40,7 +40,7 @@ impl Handoffs {
     }
 }
 
-impl Job {
+impl JobState {
     /// Whether a message of so many bytes may be for a proxy; such a message takes the general path.
     #[inline]
     pub(crate) fn may_offload(&self, bytes: usize) -> bool {
@@ -51,7 +51,7 @@ impl Job {
     /// any started or ended. Errors: an executor has no memory.
     pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
         let mut moved = self.start_handoffs()?;
-        let Job { p2p, coll, handoffs, .. } = self;
+        let JobState { p2p, coll, handoffs, .. } = self;
         handoffs.under_way.retain_mut(|it| {
             let carried = if telemetry::timed() { coll.carried(it.instance) } else { None };
             if let Some(outcome) = coll.outcome(it.instance) {
@@ -73,7 +73,7 @@ impl Job {
     /// Starts what p2p has for executors. A start that fails is tried again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
-        let Job { p2p, coll, handoffs, .. } = self;
+        let JobState { p2p, coll, handoffs, .. } = self;
         let (mut started, mut failed) = (false, None);
         let mut due = std::mem::take(&mut handoffs.later);
         due.extend(std::iter::from_fn(|| p2p.next_handoff()));
@@ -152,7 +152,7 @@ fn message(
 }
 
 impl Guard {
-    /// Carries out `Job::carry_handoffs`, and ends the job if it fails.
+    /// Carries out `JobState::carry_handoffs`, and ends the job if it fails.
     #[cold]
     pub(super) fn carry_messages(&mut self) -> bool {
         match self.job().carry_handoffs() {
@@ -183,17 +183,17 @@ impl Send {
     }
 
     /// Whether the receiver, on the same host, will read the sender's device memory itself.
-    fn is_lent(&self, job: &Job, peer: u32) -> bool {
+    fn is_lent(&self, job: &JobState, peer: u32) -> bool {
         device::on() && job.membership.segment.local(peer).is_some() && self.buffer.is_stand_in()
     }
 
     #[cold]
-    fn start_long(self, job: &mut Job, peer: u32) -> Result<Work> {
+    fn start_long(self, job: &mut JobState, peer: u32) -> Result<Work> {
         let Send { mode, context, tag, buffer, .. } = self;
         let buffer = buffer.filled()?;
         let bytes = buffer.bytes() as u64;
         let (pays, measured) = job.coll.decide_message(context, bytes);
-        let Job { p2p, coll, handoffs, .. } = job;
+        let JobState { p2p, coll, handoffs, .. } = job;
         let ticket = if pays && coll.takes_message(peer, bytes) {
             let rank = p2p.rank();
             let start = |key, buffer: &datatype::Buffer| {
@@ -235,7 +235,7 @@ impl Receive {
     }
 
     #[cold]
-    fn start_long(self, job: &mut Job) -> Result<Work> {
+    fn start_long(self, job: &mut JobState) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
         let bytes = buffer.bytes();
         let peer = source.peer();
@@ -247,7 +247,7 @@ impl Receive {
             return Ok(Work::Recv(job.p2p.irecv(context, peer, tag, buffer), source));
         }
         let (pays, measured) = job.coll.decide_message(context, bytes as u64);
-        let Job { p2p, coll, .. } = job;
+        let JobState { p2p, coll, .. } = job;
         if let Some(peer) = peer {
             p2p.look(peer)?;
         }

@@ -3,7 +3,7 @@
 
 use super::handoffs::Handoffs;
 use super::poll::FailedPolls;
-use super::{Departure, Job, Phase, Process};
+use super::{Departure, JobState, Phase, Process};
 use crate::request::{DeferredReceives, Request, Work};
 use crate::{malloc, staging};
 use coll::Coll;
@@ -66,7 +66,7 @@ impl Process {
         } else {
             None
         };
-        self.job = Some(Box::new(Job {
+        self.job = Some(Box::new(JobState {
             membership,
             shared: segment.job(),
             p2p,
@@ -135,7 +135,7 @@ impl Process {
     }
 }
 
-impl Job {
+impl JobState {
     /// Tells `coll` whether the route to other hosts, if it is open, goes through the kernel.
     fn reaches_hosts(&mut self) {
         let is_carried = self.p2p.network().is_some_and(|port| port.is_carried_by_kernel());

@@ -2,7 +2,7 @@
 //! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each send and each receive by function and comm,
 //! from its start to its completion. While messages are timed, none takes the fast path (`fast/message.rs`).
 
-use super::{Job, Process, report};
+use super::{JobState, Process, report};
 use crate::request::{
     Completion, MessageEnd, Partitioned, Receive, ReceiveSource, Send, Timed, Work, choice,
 };
@@ -66,7 +66,7 @@ impl Process {
 /// Starts a partitioned message once, and times it if operations are timed.
 pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) -> Result<Work> {
     let start = |process: &mut Process| {
-        let Job { p2p, coll, .. } = process.job();
+        let JobState { p2p, coll, .. } = process.job();
         made.start(p2p, coll)
     };
     match made.end().filter(|_| telemetry::timed()) {

@@ -69,9 +69,9 @@ pub struct Process {
     /// Comms, datatypes, and so on. They exist before MPI_Init.
     pub objects: Objects,
     /// The state that needs a job, from the first MPI_Init or MPI_Session_init to the last finalize.
-    pub job: Option<Box<Job>>,
+    pub job: Option<Box<JobState>>,
     /// The job after the last finalize, since a session may start again.
-    pub parked: Option<Box<Job>>,
+    pub parked: Option<Box<JobState>>,
     /// How far the process is in leaving its job.
     pub departure: Departure,
     /// The state of the world model.
@@ -97,7 +97,7 @@ pub struct Process {
 }
 
 /// This process as a member of its job.
-pub struct Job {
+pub struct JobState {
     /// The process's rank, its world, and the segment.
     pub membership: Membership,
     /// The page that all processes of the job share.
@@ -187,13 +187,13 @@ impl Process {
 
     /// The objects and the job, as two borrows. A body behind `call` always has a job.
     #[inline]
-    pub fn parts(&mut self) -> (&mut Objects, &mut Job) {
+    pub fn parts(&mut self) -> (&mut Objects, &mut JobState) {
         (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))
     }
 
     /// The job. A body behind `call` always has one.
     #[inline(always)]
-    pub fn job(&mut self) -> &mut Job {
+    pub fn job(&mut self) -> &mut JobState {
         self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")
     }
 }

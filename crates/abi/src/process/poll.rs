@@ -2,7 +2,7 @@
 //! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program may poll a window.
 
 use super::lock::Guard;
-use super::{Awaiting, Job, Process};
+use super::{Awaiting, JobState, Process};
 use error::Result;
 use telemetry::Counter;
 
@@ -23,7 +23,7 @@ const FAILED_UNTIMED: u32 = 1024;
 /// Polls that find nothing for this time are shown as a wait.
 const FAILED_NS: u64 = 100_000_000;
 
-impl Job {
+impl JobState {
     /// Counts a call by which the program may poll a window. Returns whether `Guard::progress_after_polls` is
     /// due.
     #[inline(always)]

@@ -2,7 +2,7 @@
 //! What this process waits for, in words: a sentence in its page while a wait lasts, and a report when
 //! `mpirun` asks for one.
 
-use crate::process::{Awaiting, Job, On, Process};
+use crate::process::{Awaiting, JobState, On, Process};
 use crate::request::Recipe;
 use executor::Pending;
 use objects::Objects;
@@ -131,7 +131,7 @@ pub(crate) fn report(process: &Process) -> String {
 }
 
 /// Whether a context is that of a partitioned message.
-fn is_partitioned(job: &Job, context: u64) -> bool {
+fn is_partitioned(job: &JobState, context: u64) -> bool {
     let mut recipes = job.requests.iter().filter_map(|(_, request)| request.recipe.as_deref());
     recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Whether operations are over, and the program's requests for them.
 
-use super::{Awaiting, Guard, Job, Process};
+use super::{Awaiting, Guard, JobState, Process};
 use crate::args::Out;
 use crate::request::{Completion, Recipe, Request, Work};
 use crate::staging;
@@ -73,10 +73,10 @@ impl Process {
     }
 }
 
-impl Job {
+impl JobState {
     /// Whether a request is over; an inactive request is. The request keeps its completion.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
-        let Job { requests, deferred, p2p, coll, operators, .. } = self;
+        let JobState { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {
             return Ok(p2p.is_done(receive.ticket()));
         }
@@ -103,7 +103,7 @@ impl Job {
 
     /// Advances operations whose requests the program has freed.
     pub(crate) fn poll_detached(&mut self) {
-        let Job { detached, p2p, coll, operators, .. } = self;
+        let JobState { detached, p2p, coll, operators, .. } = self;
         detached.retain_mut(|work| work.poll(p2p, coll, operators).is_none());
     }
 }

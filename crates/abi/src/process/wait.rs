@@ -5,7 +5,7 @@
 //! the rank's doorbell with the lock free (`progress::Idle`).
 
 use super::lock::{Guard, let_others_lock};
-use super::{Job, Process, callback, raise, report};
+use super::{JobState, Process, callback, raise, report};
 use error::{Class, Error};
 use executor::Poll;
 use objects::Handle;
@@ -327,7 +327,7 @@ impl Guard {
     }
 }
 
-impl Job {
+impl JobState {
     /// Whether nothing of this process can advance without news from other processes.
     fn may_sleep(&self) -> bool {
         self.p2p.may_sleep()

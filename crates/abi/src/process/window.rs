@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Windows as the program sees them (MPI 5.0, chapter 12): the part that `rma` does not need.
 
-use crate::process::{Epochs, Guard, Job};
+use crate::process::{Epochs, Guard, JobState};
 use error::Result;
 use objects::{Attributes, Handle, Info, constants as c};
 use rma::{Flavor, Rma, Window};
@@ -73,7 +73,7 @@ impl Win {
     }
 }
 
-impl Job {
+impl JobState {
     /// A window, and the state that all windows share.
     #[inline(always)]
     pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {

@@ -158,7 +158,7 @@ pub struct Image {
     output: Option<Block>,
     /// The result in the shape of the program's datatype, and the program's buffer.
     result: Option<(Buffer, Buffer)>,
-    /// The operator's place in `Job::operators`.
+    /// The operator's place in `JobState::operators`.
     pub operator: Option<usize>,
 }
 
