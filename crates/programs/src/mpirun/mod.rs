@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of
-//! it ends.
+//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and ends what is left
+//! of the job.
 //!
-//! A folder uses only those that follow it in this list (`tables/layers.toml`): `root/` (what happens
-//! where), `agent/` (the processes of one host), `streams/` (their input and output),
-//! `wire/` (what root and agents say to each other), `command/` (the command line), `place/` (which host,
-//! core and place of the job's memory is whose).
+//! A folder uses only the folders that follow it in this list (`tables/layers.toml`): `root/` (what happens
+//! where), `agent/` (the processes of one host), `streams/` (their input and output), `wire/` (the frames
+//! between root and agents), `command/` (the command line), `place/` (which rank gets which host, which cores
+//! and which number in the job's memory).
 
 mod agent;
 mod command;
@@ -28,8 +28,8 @@ use command::say::{Refusal, say};
 use root::adopt;
 use wire::relay;
 
-/// The program: runs what `words` say in the form that belongs to `name`, by which it was called, and returns
-/// the exit code.
+/// The program. `name` is the name by which it was called, which decides the form of `words`. Returns the
+/// exit code.
 pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     if Path::new(name).file_name().is_some_and(|name| name == "mpirun_rsh") {
         words = rsh::translated(&words);
@@ -49,7 +49,7 @@ pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     let arguments = match Arguments::parse(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nothing can be done about a closed terminal.
+            // A closed terminal cannot be helped.
             let _ = error.print();
             return error.exit_code() as u8;
         }
@@ -64,7 +64,7 @@ pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
 }
 
 fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
-    // Before any thread starts, so that signals arrive nowhere else.
+    // This comes before any thread starts, so that signals arrive nowhere else.
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
     let unknown = settings::unknown();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What every rank waits for, on SIGUSR1: the first question when a program hangs.
+//! What every rank waits for, reported on SIGUSR1: the first question when a program hangs.
 //!
-//! A rank that waits in a call of MPI is asked and answers in full. One that computes, or is stopped, cannot;
-//! its page says what it last waited for.
+//! A rank that waits in a call of MPI is asked and answers in full. A rank that computes or is stopped cannot
+//! answer; its page says what it last waited for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::job::Job;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Job {
-    /// Asks all ranks, and prints what they say.
+    /// Asks all ranks what they wait for, and prints the answers.
     pub(super) fn explain(&self) {
         let ranks = self.living_ranks();
         for (rank, _) in &ranks {
@@ -51,7 +51,7 @@ impl Job {
     }
 }
 
-/// What a rank is about, in one sentence.
+/// What a rank does now, in one sentence.
 pub fn standing(page: &RankPage) -> String {
     let now = sys::clock::now();
     let for_long = |since: u64| short(now.saturating_sub(since), Unit::Nanoseconds);

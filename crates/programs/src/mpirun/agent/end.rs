@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a job ends: ranks and proxies that have ended, the first failure, and the end of all that is left.
+//! How a job ends on a host: ranks and proxies that have ended, the first failure, and the end of all that is
+//! left.
 //!
 //! The first failure decides the exit code. To end a world and those connected with it, their ranks get
-//! SIGTERM and, half a second later, SIGKILL. What they had started and left behind becomes our child (we are
-//! a subreaper): after a good end it goes on without us, after a failure it is ended as such, so no pid is
-//! ever guessed. Children that a shell had before it became `mpirun` (`exec mpirun`) are not ours to end.
+//! SIGTERM and, half a second later, SIGKILL. Processes that ranks started and left behind become children of
+//! the agent (a subreaper), so no pid is ever guessed. After a good end they go on, after a failure they are
+//! ended. Children that a shell had before it became `mpirun` (`exec mpirun`) are left alone.
 //!
 //! Read next: `job.rs`.
 
@@ -22,17 +23,17 @@ use super::guardian::{Guardian, carries};
 use super::job::{Job, Member, World};
 use crate::mpirun::wire::frame::Up;
 
-/// From the request to end until SIGKILL.
+/// The time from SIGTERM to SIGKILL for ranks.
 const GRACE: Duration = Duration::from_millis(500);
-/// What proxies get to end by themselves once all ranks have gone: they write their traces then.
+/// The time in which proxies may end by themselves once all ranks have ended: they write their traces then.
 const PROXY_GRACE: Duration = Duration::from_millis(1000);
 
-/// What a process gets that ranks had left behind, from SIGTERM until SIGKILL.
+/// The time from SIGTERM to SIGKILL for processes that ranks had left behind.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
 /// How a rank ended.
 struct End {
-    /// None for one that is not our child.
+    /// None for a process that is not our child.
     code: Option<i32>,
     signal: Option<i32>,
 }
@@ -47,7 +48,7 @@ impl Job {
                     self.rank_ended(rank, pid, &end);
                 }
                 Some(Member::Proxy(proxy)) => self.proxy_ended(proxy, pid, status),
-                // A descendant that we adopted.
+                // A descendant that became our child.
                 None => {}
             }
         }
@@ -106,7 +107,7 @@ impl Job {
             let sentence = format!("{who} exited with code {code} without MPI_Finalize; ending the job");
             self.report(first, sentence, if code == 0 { 1 } else { code as u8 });
         } else if code != 0 && state == State::Finalized {
-            // Its own affair: the others end as they would.
+            // The exit code is the rank's own affair after MPI_Finalize: the other ranks end as they would.
             self.failed.get_or_insert(code as u8);
         } else if code != 0 {
             self.report(first, format!("{who} exited with code {code}; ending the job"), code as u8);
@@ -117,7 +118,7 @@ impl Job {
         }
     }
 
-    /// Whose SIGKILL it was, if the kernel's for want of memory.
+    /// Says that the kernel killed the rank for want of memory, if it did.
     fn want_of_memory(&self, signal: i32) -> String {
         if signal != libc::SIGKILL || sys::limits::oom_kills().is_none_or(|kills| kills <= self.oom_kills) {
             return String::new();
@@ -130,7 +131,7 @@ impl Job {
         }
     }
 
-    /// A proxy's death costs nothing but speed: ranks carry its operations on.
+    /// Marks a proxy as dead. Ranks continue its operations themselves, only slower.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
         if self.segment.has_remote_servers() {
@@ -143,7 +144,7 @@ impl Job {
         }
         page.set_state(State::Dead);
         self.living_ranks().iter().for_each(|(rank, _)| self.page(*rank).bell.ring());
-        // A rank that kills a stalled proxy says so itself.
+        // A rank that kills a stalled proxy prints a line itself.
         let fenced = page.fenced.load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
         if fenced || ending || !self.is_dpu && !self.lives(|member| matches!(member, Member::Rank(_))) {
@@ -189,7 +190,7 @@ impl Job {
         self.end(&connected, code, libc::SIGTERM);
     }
 
-    /// Begins to end worlds: `signal` now, SIGKILL after [`GRACE`].
+    /// Starts to end worlds: `signal` now, SIGKILL after [`GRACE`].
     pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();
@@ -217,7 +218,7 @@ impl Job {
         self.segment.job().ending.store(1, Ordering::Relaxed);
         (0..self.segment.shape().proxies).for_each(|proxy| self.segment.proxy(proxy).bell.ring());
         if self.failed.is_some() {
-            // Ranks that did not leave by MPI_Finalize leave proxies waiting.
+            // A rank that did not leave by MPI_Finalize leaves its proxy waiting.
             self.signal_proxies(Signal::TERM);
         }
         while self.lives(|_| true) {
@@ -231,9 +232,9 @@ impl Job {
         }
     }
 
-    /// After a failure ends what ranks had started and left behind, and says what that was. These processes
-    /// are our children now, so their pids cannot be anybody else's. If we had children before the job, the
-    /// job's id tells them and their orphans apart.
+    /// After a failure, ends the processes that ranks had started and left behind, and prints their names.
+    /// They are our children now, so their pids cannot belong to others. If we had children before the job,
+    /// the job's id tells these apart.
     pub(super) fn end_orphans(&mut self) {
         if self.failed.is_none() {
             return;
@@ -245,7 +246,7 @@ impl Job {
         let mut names: Vec<String> = Vec::new();
         let mut kill_at = Instant::now() + ORPHAN_GRACE;
         let give_up_at = kill_at + PROXY_GRACE;
-        // The death of a parent makes its children ours, so it is over when a round finds nobody.
+        // When a parent dies, its children become ours; so all are ended when a round finds none.
         loop {
             self.reap();
             let orphans: Vec<i32> = children().into_iter().filter(is_ours).collect();
@@ -286,7 +287,7 @@ impl Job {
     }
 }
 
-/// The children of this process, adopted ones and those not reaped yet included.
+/// The children of this process, including adopted ones and those not reaped yet.
 pub(super) fn children() -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     threads

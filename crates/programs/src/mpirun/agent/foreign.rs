@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Whether a program uses the library of another MPI. Its processes never join the job: each would run as a
-//! job of one rank, in silence.
+//! Finds programs that use the library of another MPI. Their processes never join the job: each would run as
+//! a job of one rank, without a word.
 //!
-//! A thread looks into the memory map of the first process of each program, and of its descendants (a
-//! script's program), until the process joins or ends: often at first, since that library is loaded early.
+//! A thread looks into the memory map of the first process of each program, and of its descendants (a script
+//! starts the program), until the process joins or ends. It looks often at first, since that library is
+//! loaded early.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,22 +15,21 @@ use transport::shm::{Segment, State};
 use super::start::beside_us;
 use crate::mpirun::wire::way::Way;
 
-/// The first look, the longest pause, and by how much each pause is longer than the one before.
+/// The pause before the first look, the longest pause, and the factor from one pause to the next.
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.3;
 
-/// A process to look at.
+/// A process that may use another MPI.
 pub struct Suspect {
-    /// Its rank in the segment.
+    /// The rank of the process in the segment.
     pub rank: u32,
-    /// Its process.
     pub pid: i32,
-    /// Its program, as the command line names it.
+    /// The program, as the command line names it.
     pub program: String,
 }
 
-/// Looks at the suspects of a world of so many ranks until each has joined or ended; says what it finds,
+/// Looks at the suspects of a world of `size` ranks until each has joined or ended. Prints what it finds,
 /// once.
 pub fn watch(
     segment: Segment,
@@ -53,7 +53,8 @@ pub fn watch(
             });
             for suspect in &suspects {
                 let found = with_descendants(suspect.pid).into_iter().find_map(|pid| library(pid, &own));
-                // It may have joined meanwhile, and have loaded the other one for a reason of its own.
+                // The process may have joined meanwhile, and have loaded the other library for a reason of
+                // its own.
                 if let Some(library) = found
                     && segment.local(suspect.rank).map(|rank| segment.rank(rank).state())
                         == Some(State::Unborn)
@@ -66,11 +67,11 @@ pub fn watch(
     std::thread::Builder::new().name("foreign".into()).spawn(look).map(|_| ())
 }
 
-/// A process and all below it.
+/// A process and all its descendants.
 fn with_descendants(pid: i32) -> Vec<i32> {
     let mut all = vec![pid];
     let mut at = 0;
-    // Bounded, should a program make processes as fast as they are counted.
+    // The limit holds if a program makes processes as fast as they are counted.
     while at < all.len() && all.len() < 64 {
         let threads = std::fs::read_dir(format!("/proc/{}/task", all[at])).into_iter().flatten().flatten();
         let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -83,18 +84,18 @@ fn with_descendants(pid: i32) -> Vec<i32> {
     all
 }
 
-/// The MPI library that a process has mapped, if it is not one of ours.
+/// The MPI library that a process has mapped, or None if one of them is ours.
 fn library(pid: i32, own: &Path) -> Option<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let own = std::fs::canonicalize(own).unwrap_or_else(|_| own.to_path_buf());
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
     let mut libraries = paths.filter(|path| is_mpi(path)).peekable();
-    // A process that has ours, too, may use ours.
+    // A process that has mapped ours, too, may use ours.
     let first = libraries.peek()?.to_path_buf();
     libraries.all(|path| path.parent() != Some(&own)).then_some(first)
 }
 
-/// Whether a file is named as the library of an MPI.
+/// Whether a file is named like the library of an MPI.
 fn is_mpi(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ["libmpi.so", "libmpich.so", "libmpi_abi.so", "libmpi_cray.so", "libmpi_ibm.so"]

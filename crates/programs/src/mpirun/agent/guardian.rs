@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and the
-//! guardian, a small process of its own, ends what those had started.
+//! Ends what is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and
+//! the guardian, a small process of its own, ends what these had started.
 //!
-//! The guardian holds one end of a pipe. An orderly end says so through it; a pipe that ends without a word
-//! means that `mpirun` was killed. All that ever descended from the job carries its random `OUTBOARD_JOB_ID`
-//! in its environment, also what has left its process group, session or parent.
+//! The guardian holds one end of a pipe. At an orderly end `mpirun` writes a byte into it; a pipe that ends
+//! without that byte means that `mpirun` was killed. All descendants of the job carry its random
+//! `OUTBOARD_JOB_ID` in their environment, even if they have left its process group, session or parent.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,25 +13,26 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The hidden first argument by which `mpirun` becomes the guardian.
+/// The hidden first argument that makes `mpirun` the guardian.
 pub const WORD: &str = "--guard-job-of";
 /// The variable by which all processes of a job can be found.
 pub const JOB_ID: &str = "OUTBOARD_JOB_ID";
 const ENDED_WELL: u8 = b'.';
 
-/// The guardian of this job, seen from `mpirun`.
+/// The guardian of this job, as `mpirun` sees it.
 pub struct Guardian {
     pipe: ChildStdin,
     child: Child,
 }
 
 impl Guardian {
-    /// Starts the guardian of a job, `id`.
+    /// Starts the guardian of the job with this id.
     pub fn start(id: &str) -> std::io::Result<Guardian> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).arg(id);
-        // Not in our process group, so that Ctrl-C leaves it; without our streams, so that nobody waits for
-        // it to close them; and never mistaken for a member of the job in which this `mpirun` may itself run.
+        // The guardian has its own process group, so that Ctrl-C spares it; it has none of our streams, so
+        // that no reader waits for it to close them; and it has no JOB_ID, so that it never counts as part of
+        // an outer job.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.env_remove(JOB_ID);
         let mut child = command.spawn()?;
@@ -39,14 +40,14 @@ impl Guardian {
         Ok(Guardian { pipe, child })
     }
 
-    /// Its process.
+    /// The process id of the guardian.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// The job has ended and left nothing behind.
+    /// Ends the guardian after a job that has left nothing behind.
     pub fn dismiss(mut self) {
-        // A guardian that is gone already is as good.
+        // A guardian that has ended already needs no word.
         let _ = self.pipe.write_all(&[ENDED_WELL]);
         drop(self.pipe);
         let _ = self.child.wait();
@@ -60,7 +61,7 @@ pub fn guard(id: &str) {
     if std::io::stdin().read(&mut word).is_ok_and(|bytes| bytes == 1) && word[0] == ENDED_WELL {
         return;
     }
-    // Processes that were being started while we looked are found by looking again.
+    // Processes that started during a look are found by the next one.
     for _ in 0..20 {
         let members = members(id);
         if members.is_empty() {
@@ -83,8 +84,8 @@ fn members(id: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process was started with the id of a job in its environment. Of one that has ended, or is
-/// another user's, that cannot be read.
+/// Whether a process was started with the id of a job in its environment. False for a process that has ended
+/// or belongs to another user: its environment cannot be read.
 pub fn carries(pid: i32, id: &str) -> bool {
     let variable = format!("{JOB_ID}={id}");
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

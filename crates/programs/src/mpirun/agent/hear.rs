@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What an agent does for `mpirun`, and what it tells it.
+//! Frames from the root that an agent carries out, and the changes that it reports to the root.
 //!
 //! Read next: `wire/frame.rs`.
 
@@ -13,7 +13,7 @@ use crate::mpirun::wire::frame::{Arrivals, Begin, Down, Up};
 use crate::mpirun::wire::statistics::Counted;
 
 impl Job {
-    /// Obeys the root. Whether it had said anything.
+    /// Takes and obeys all frames from the root. Returns whether there were any.
     pub(super) fn hear(&mut self) -> bool {
         let (frames, is_lost) = self.upstream.receive();
         let has_heard = !frames.is_empty();
@@ -60,7 +60,7 @@ impl Job {
         }
     }
 
-    /// So many ranks of a world have come and gone on all other hosts.
+    /// Sets how many ranks of a world have arrived on all other hosts.
     fn obey_arrived(&mut self, first: u32, arrivals: Arrivals) {
         let world = self.segment.world(first);
         let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
@@ -70,7 +70,7 @@ impl Job {
         self.ring_all();
     }
 
-    /// A world is connected with these on other hosts.
+    /// Sets the worlds with which a world is connected on other hosts.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
@@ -82,7 +82,7 @@ impl Job {
         self.ring_all();
     }
 
-    /// Standard input for the ranks; nothing at its end.
+    /// Passes standard input on to the ranks; no bytes mean its end.
     fn obey_input(&mut self, bytes: Vec<u8>) {
         let taken = bytes.len() as u32;
         if taken == 0 {
@@ -101,7 +101,7 @@ impl Job {
         if signal != 0 {
             self.end_all(code, signal);
         }
-        // Whoever asks twice does not wait.
+        // The second request to end does not wait.
         if signal == libc::SIGKILL {
             self.signal_ranks(Signal::KILL);
         }
@@ -120,11 +120,12 @@ impl Job {
         }
     }
 
-    /// Tells the root what is new here.
+    /// Reports to the root what has changed on this host.
     pub(super) fn tell_news(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));
-        // Those that run elsewhere are told from there; their end also from here, if ranks gave them up.
+        // Proxies on another computer are reported from there; their end also from here, if ranks gave them
+        // up.
         let is_elsewhere = self.segment.has_dpu() && !self.is_dpu;
         let gone = proxies.clone().filter(|it| is_elsewhere && self.segment.is_gone(*it));
         for proxy in gone.filter(|it| self.upstream.given_up.insert(*it)).collect::<Vec<_>>() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job as the launcher of a host sees it: its processes, its worlds, its memory.
+//! A job as the agent of a host sees it: its processes, its worlds, its memory.
 //!
 //! Read next: `watch.rs`.
 
@@ -40,22 +40,22 @@ pub(super) enum Member {
     Proxy(u32),
 }
 
-/// The processes of one MPI_COMM_WORLD, as long as their places in the segment are taken.
+/// The processes of one MPI_COMM_WORLD, as long as it has process numbers in the segment.
 pub(super) struct World {
-    /// Its first rank in the segment.
+    /// The world's first rank in the segment.
     pub first: u32,
-    /// Its ranks.
+    /// How many ranks the world has.
     pub size: u32,
-    /// The variables that were set for it.
+    /// The variables that were set for the world.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// When those who still live will be killed: the world is being ended.
+    /// When its living ranks will be killed; Some means that the world is being ended.
     pub kill_at: Option<Instant>,
     /// A rank that ended well without ever joining the job.
     pub never_joined: Option<u32>,
-    /// Some rank left other than by MPI_Finalize, so that what it shared cannot be trusted, and its place is
-    /// never used again.
+    /// Whether some rank left other than by MPI_Finalize. What it shared cannot be trusted then, and its
+    /// number is never used again.
     pub broken: bool,
-    /// A spawned rank ended before all had been born: the spawn has failed, nothing else.
+    /// Whether a spawned rank ended before all had come to MPI_Init: then only the spawn has failed.
     pub stillborn: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Job {
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<World>,
-    /// The first ranks of spawned worlds of which not all processes have come.
+    /// The first ranks of spawned worlds whose processes have not all come to MPI_Init.
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
     pub(super) host: String,
@@ -93,18 +93,18 @@ pub struct Job {
     pub(super) had_children: bool,
     /// The cores that other jobs keep off.
     pub(super) claims: Option<Claims>,
-    /// Whether only proxies run here, for the ranks of another host, whose segment this one mirrors.
+    /// Whether this host only runs proxies, for the ranks of another host, whose segment this one mirrors.
     pub(super) is_dpu: bool,
-    /// Of ranks that read what we pass on, until all have started.
+    /// The pipes to ranks that read the standard input passed on here, until all ranks have started.
     pub(super) readers: Vec<ChildStdin>,
     pub(super) living: HashMap<i32, Member>,
-    /// A rank that was there before us: the program for which we were started. Not our child.
+    /// The program for which this `mpirun` was started, if there is one: rank 0, but not our child.
     pub(super) adopted: Option<(i32, Process)>,
-    /// Ranks of the segment that were ever used.
+    /// How many ranks of the segment were ever used.
     pub(super) used: u32,
     /// The exit code of the first failure.
     pub(super) failed: Option<u8>,
-    /// Processes of our cgroup that the kernel had killed for want of memory before.
+    /// How many processes of our cgroup the kernel had killed for want of memory before the job.
     pub(super) oom_kills: u64,
 }
 
@@ -141,7 +141,7 @@ impl Job {
         }
     }
 
-    /// Tells the root something.
+    /// Sends a frame to the root.
     pub(super) fn tell(&self, frame: Up) {
         self.upstream.way.tell(frame);
     }
@@ -151,7 +151,7 @@ impl Job {
         self.upstream.way.say(sentence);
     }
 
-    /// The ranks that live, and their processes.
+    /// The living ranks with their pids.
     pub(super) fn living_ranks(&self) -> Vec<(u32, i32)> {
         let mut ranks: Vec<(u32, i32)> = self
             .living
@@ -164,17 +164,17 @@ impl Job {
         ranks
     }
 
-    /// The place of a rank that this launcher has given away.
+    /// The rank as a process of this segment; the agent only starts such ranks.
     pub(super) fn local(&self, rank: u32) -> LocalRank {
         self.segment.local(rank).expect("a launcher gives away only places of its segment")
     }
 
-    /// The page of such a rank.
+    /// The page of a rank of this segment.
     pub(super) fn page(&self, rank: u32) -> &RankPage {
         self.segment.rank(self.local(rank))
     }
 
-    /// Shows debuggers where the ranks are.
+    /// Shows debuggers where the ranks run.
     pub(super) fn show_processes(&self) {
         let ranks = self.living_ranks();
         let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -200,8 +200,8 @@ impl Job {
         self.signal_group(signal, |member| matches!(member, Member::Proxy(_)));
     }
 
-    /// Signals the process groups of our living children: not reaped yet, their pids and groups are theirs.
-    /// Of a program that we were started for, only the process itself, as it does not lead a group of ours.
+    /// Signals the process groups of our living children: until they are reaped, pids and groups are theirs.
+    /// An adopted program does not lead a group of ours, so the signal goes to its process only.
     fn signal_group(&self, signal: Signal, which: impl Fn(Member) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
             match (&self.adopted, Pid::from_raw(*pid)) {

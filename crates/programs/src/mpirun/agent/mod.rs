@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards what
-//! they read and print, and tells the root. Where the job has this host only, it is in the root's process.
+//! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards their
+//! input and output, and reports to the root. If the job has one host only, the agent is in the root's
+//! process.
 //!
 //! On another host it starts in two steps. The first reads what to do, and becomes the second by `exec`, with
 //! the environment and the folder of `mpirun`.
 //!
-//! Invariants: an agent whose `mpirun` is gone ends its ranks; nothing but frames is written to its standard
+//! Invariants: an agent that has lost its `mpirun` ends its ranks; only frames are written to its standard
 //! output.
 //!
-//! Read next: `watch.rs`, `hear.rs`, `wire/frame.rs` (what is said), `root/mod.rs` (the other side).
+//! Read next: `watch.rs`, `receive.rs`, `wire/frame.rs` (the frames), `root/mod.rs` (the other side).
 
 mod deadlock;
 mod end;
@@ -54,7 +55,7 @@ const LOCAL_VARIABLES: [&str; 8] = [
     "SLURMD_NODENAME",
 ];
 
-/// Whether this is our business, and then the exit code.
+/// Runs an agent, if the first word asks for one. Returns its exit code, else None.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     let step: fn(&str, &Arc<Pipe>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
         WORD => |_, pipe| begin(pipe),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is made before the first process starts: the plan of cores, and the job's memory.
+//! Prepares a host before the first process starts: the plan of cores, and the job's memory.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -21,8 +21,8 @@ use crate::mpirun::place::cpus::{self, Core, Plan, Want};
 use crate::mpirun::wire::frame::Start;
 
 impl Job {
-    /// Makes the job's memory on this host. Returns the job, of which nothing runs yet, and who is to run
-    /// where.
+    /// Makes the job's memory on this host. Returns the job, of which nothing runs yet, and the cores of each
+    /// process.
     pub fn prepare(start: &Start, upstream: Upstream, signals: Arc<Signals>) -> Result<(Job, Plan), Refusal> {
         let global = &start.global;
         let settings = variables::settings(global)?;
@@ -32,7 +32,7 @@ impl Job {
         let here: Vec<u32> = ranks.map(|(rank, _)| rank).collect();
         let by_setting: Option<Vec<usize>> =
             settings.proxy_cores.as_ref().map(|cores| cores.iter().map(|core| *core as usize).collect());
-        // The setting may be there for jobs that have proxies.
+        // Without proxies the setting has no effect: it may be meant for jobs that have them.
         let by_setting = by_setting.as_ref().filter(|_| global.proxies > 0);
         let proxy_cores = global.proxy_cores.as_ref().map(|cores| &cores.0).or(by_setting);
         let mut want = Want {
@@ -72,7 +72,8 @@ impl Job {
     }
 }
 
-/// The job's memory on this host, the descriptor for children, and what was wrong with a table of tuning.
+/// The job's memory on this host, its descriptor for children, and what is wrong with the table of tuning, if
+/// anything.
 fn memory(
     start: &Start,
     settings: &Settings,
@@ -88,13 +89,13 @@ fn memory(
     let has_dpu = start.is_served() || start.serves().is_some();
     job.dpu.store(u32::from(has_dpu), Ordering::Relaxed);
     start.job.iter().for_each(|number| job.id.store(*number, Ordering::Relaxed));
-    // So that no two hosts make one number.
+    // So no two hosts make the same number.
     job.connections.store(u64::from(start.node) << 40, Ordering::Relaxed);
     job.address.set(&address(start));
     segment.world(0).size.store(ranks, Ordering::Relaxed);
     job.launcher.store(std::process::id(), Ordering::Relaxed);
     job.spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
-    // Proxies, and ranks without a core to themselves, sleep too often for a dear fence.
+    // Proxies, and ranks that share cores, sleep too often for a costly fence.
     let sleepers_fence = plan.spin && global.proxies == 0;
     job.sleepers_fence.store(u32::from(sleepers_fence), Ordering::Relaxed);
     job.cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
@@ -106,11 +107,11 @@ fn memory(
     Ok((segment, fd, found.complaint))
 }
 
-/// The address at which other hosts reach this one: what `mpirun` found, else the one by which ssh came.
-/// Empty if neither is known: then the interface is libfabric's choice.
+/// The address at which other hosts reach this one: the one that `mpirun` found, else the one to which ssh
+/// connected. Empty if neither is known: then libfabric chooses the interface.
 fn address(start: &Start) -> String {
     let by_ssh = || {
-        // The address and port of the client, then those of this host.
+        // The variable holds the address and port of the client, then those of this host.
         let variable = settings::launcher_variables::variable("SSH_CONNECTION")?.into_string().ok()?;
         let address: IpAddr = variable.split_whitespace().nth(2)?.parse().ok()?;
         (!address.is_loopback()).then(|| address.to_string())
@@ -118,16 +119,16 @@ fn address(start: &Start) -> String {
     start.nodes[start.node as usize].address.clone().or_else(by_ssh).unwrap_or_default()
 }
 
-/// Who runs where: on cores that no other job has, if there are enough.
+/// Decides which process runs where: on cores that no other job has, if there are enough.
 fn place(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<Plan, Refusal> {
     let free = claims.free();
     let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);
     let proxies_find_theirs = want.proxy_cores.is_none_or(|list| list.iter().all(is_free));
-    // An agent without ranks needs none, but a plan needs some.
+    // An agent without ranks needs no core, but a plan needs at least one.
     let enough = free.len() == cores.len()
         || (!free.is_empty() && want.processes() <= free.len() && proxies_find_theirs);
     want.crowded = !enough;
-    // Those of others come last.
+    // The cores of other jobs come last.
     let others = cores.iter().filter(|core| !enough && !free.contains(core)).cloned();
     let from: Vec<Core> = free.iter().cloned().chain(others).collect();
     let plan = cpus::plan(&from, want).map_err(Refusal::other)?;

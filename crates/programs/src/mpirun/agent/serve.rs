@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
+//! Requests of ranks to `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
 //! (section 11.9.4).
 //!
-//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. Requests go on
-//! to the root, which has all agents begin the new world. It answers a spawn when all the new processes have
-//! come, or one of them has ended before.
+//! A rank writes its request into its arena, and sends SIGCHLD to wake the agent. The agent passes requests
+//! on to the root, which has all agents start the new world. The root answers a spawn when all the new
+//! processes have come to MPI_Init, or one of them has ended before.
 //!
 //! Read next: `root/worlds.rs`.
 
@@ -27,7 +27,7 @@ use crate::mpirun::place::cpus;
 use crate::mpirun::wire::frame::{Begin, Up};
 
 impl Job {
-    /// Takes all requests that are there, and answers those that can be answered.
+    /// Takes all requests of the living ranks, and passes them on to the root.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
             let state = &self.page(rank).ask.state;
@@ -43,7 +43,7 @@ impl Job {
         self.look_at_births();
     }
 
-    /// Where a rank's request lies, and where the answer goes.
+    /// The memory in which a rank's request lies, and into which the answer goes.
     fn letter(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
         let ask = &self.segment.rank(place).ask;
@@ -63,7 +63,7 @@ impl Job {
         Ok(bytes)
     }
 
-    /// Answers a rank. One whose memory makes no sense, or that has ended, gets no answer.
+    /// Answers a rank. A rank that has ended, or whose memory makes no sense, gets no answer.
     pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
         let Some(place) = self.segment.local(rank) else { return };
         let page = self.segment.rank(place);
@@ -83,11 +83,11 @@ impl Job {
         page.bell.ring();
     }
 
-    /// Starts the processes of a new world that are to run here: all of them, or none.
+    /// Starts the processes of a new world that are to run on this host: all of them, or none.
     pub(super) fn begin(&mut self, begin: &Begin) -> Result<()> {
         let spawn = Spawn::from_bytes(&begin.spawn)?;
         let (first, size) = (begin.first, begin.node_of.len() as u32);
-        // What had these places is over.
+        // Worlds that had these ranks before are over.
         self.worlds.retain(|world| world.first + world.size <= first || first + size <= world.first);
         let segment = self.segment.clone();
         if first + size > segment.shape().ranks {
@@ -101,7 +101,7 @@ impl Job {
         segment.job().nodes.store(begin.nodes, Ordering::Relaxed);
         segment.make_world(first, &begin.node_of, begin.id)?;
         segment.job().worlds.store(begin.id, Ordering::Release);
-        // A mirror's ranks run elsewhere.
+        // The ranks of a mirror run on another computer.
         let here = segment.members(first).filter(|_| !self.is_dpu);
         let here: Vec<u32> = here.map(|rank| rank.peer()).collect();
         let programs = if here.is_empty() { Ok(Vec::new()) } else { self.programs(begin.asker, &spawn) };
@@ -155,7 +155,7 @@ impl Job {
         Ok(())
     }
 
-    /// Tells the root of spawned worlds of which all processes on this host have come.
+    /// Reports spawned worlds whose processes on this host have all come to MPI_Init.
     fn look_at_births(&mut self) {
         let segment = self.segment.clone();
         let has_come =
@@ -164,7 +164,7 @@ impl Job {
         come.into_iter().for_each(|first| self.tell(Up::Born { first }));
     }
 
-    /// A process of a spawned world has ended before it came: so the spawn has failed.
+    /// Undoes a spawned world of which a process has ended before MPI_Init.
     pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
         self.undo(first);
         if self.births.contains(&first) {
@@ -173,9 +173,9 @@ impl Job {
         }
     }
 
-    /// Ends a world of which not all have come so far as to be born.
+    /// Ends a world that has failed to start.
     pub(super) fn undo(&mut self, first: u32) {
-        // Nobody waits for it in MPI_Finalize.
+        // No rank waits for this world in MPI_Finalize any more.
         self.segment.disconnect(first);
         if let Some(world) = self.worlds.iter_mut().find(|world| world.first == first) {
             world.stillborn = true;
@@ -183,8 +183,8 @@ impl Job {
         self.signal_world(first, Signal::KILL);
     }
 
-    /// The programs with what their infos say: `wdir`, `path` and `env`, lines of NAME=VALUE (MPI
-    /// 5.0, section 11.8.4).
+    /// The programs with what their infos say: `wdir`, `path` and `env`, lines of NAME=VALUE (MPI 5.0,
+    /// section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
         let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting ranks and proxies: environment, streams, cpus.
+//! Starts ranks and proxies: their environment, streams and cpus.
 
 use std::ffi::OsString;
 use std::hash::BuildHasher;
@@ -17,33 +17,33 @@ use crate::mpirun::command::arguments::{Global, Program};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
-/// Where a rank belongs.
+/// The position of a rank in the job.
 pub struct Place<'a> {
-    /// Its rank in the segment.
+    /// The rank in the segment.
     pub rank: u32,
-    /// Its rank in MPI_COMM_WORLD.
+    /// The rank in MPI_COMM_WORLD.
     pub number: u32,
-    /// Ranks of MPI_COMM_WORLD.
+    /// The size of MPI_COMM_WORLD.
     pub size: u32,
-    /// Its place among the ranks of MPI_COMM_WORLD on this host, and their number.
+    /// The rank among those of MPI_COMM_WORLD on this host, and how many these are.
     pub local: (u32, u32),
-    /// Who spawned it.
+    /// The ranks that spawned it.
     pub parents: &'a [u32],
 }
 
-/// What all children of a job share.
+/// What all processes of a job have in common.
 pub struct Setup {
     /// The inheritable descriptor of the job's memory.
     pub fd: OwnedFd,
-    /// By which the job's processes are known, whatever becomes of pids.
+    /// The id by which the job's processes are known, even when pids are used again.
     pub id: String,
-    /// What the command line says about the whole job.
+    /// The options of the command line for the whole job.
     pub global: Global,
-    /// Whether the standard input that ranks read is that of this process.
+    /// Whether ranks read the standard input of this process.
     pub reads_ours: bool,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
-    /// Where the trace goes, as an absolute path, if there is one.
+    /// The absolute path of the trace, if there is one.
     pub trace: Option<PathBuf>,
 }
 
@@ -53,8 +53,8 @@ impl Setup {
         format!("{:016x}", std::hash::RandomState::new().hash_one(std::process::id()))
     }
 
-    /// The absolute path of the trace, because ranks may start elsewhere (`-wdir`).
-    /// Nodes may have one file system, so each has a name of its own for its parts.
+    /// The absolute path of the trace, because ranks may start in another folder (`-wdir`). Nodes may share a
+    /// file system, so the parts of each node have a name of their own.
     pub fn trace_path(settings: &Settings, node: Option<u32>) -> Option<PathBuf> {
         let file = settings.trace.as_ref()?;
         let mut path = std::path::absolute(file).unwrap_or_else(|_| file.clone()).into_os_string();
@@ -64,7 +64,7 @@ impl Setup {
         Some(path.into())
     }
 
-    /// Starts one rank. Its standard output comes with it.
+    /// Starts one rank. Returns it with the end of its standard output that we read.
     pub fn start_rank(
         &self,
         program: &Program,
@@ -96,8 +96,8 @@ impl Setup {
         ] {
             command.env(name, number.to_string());
         }
-        // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees
-        // the size.
+        // A job of one rank makes a wheel of mpi4py complain about the wrong mpirun. It does not complain
+        // about larger jobs.
         if place.size == 1 && settings::launcher_variables::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
             command.env("MPI4PY_CHECK_MPIEXEC", "0");
         }
@@ -122,7 +122,7 @@ impl Setup {
             None
         };
         if settings::get().malloc == settings::Malloc::Arena {
-            // By its name: a path with a space would be two.
+            // The library is named without its path: a path with a space would be taken for two.
             put_before(&mut command, &program.environment, "LD_PRELOAD", "liboutboard_malloc.so".into());
         }
         sys::child::tie(&mut command, cpus);
@@ -131,8 +131,8 @@ impl Setup {
         Ok((child, output))
     }
 
-    /// Lines appear as they are written, also those of Python and of gfortran, which have buffers of their
-    /// own, unless the user says something else. For C and C++ the library sees to it.
+    /// Makes lines appear as they are written, also those of Python and of gfortran, which have buffers of
+    /// their own, unless the user sets these variables. For C and C++ the library does the same.
     fn unbuffered(&self, command: &mut Command, program: &Program) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
@@ -156,8 +156,8 @@ impl Setup {
     }
 
     fn prepare(&self, command: &mut Command, environment: &[(OsString, OsString)]) {
-        // What another process manager left for its own children would mislead those programs that ask for
-        // it.
+        // Variables that another process manager left for its own children would mislead programs that read
+        // them.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("PMI_") || name.starts_with("PMIX_")) {
                 command.env_remove(name);
@@ -182,7 +182,7 @@ impl Setup {
     }
 }
 
-/// A terminal: the end that we read, and the end that a rank prints to, unchanged. It is as wide as ours.
+/// A pseudo-terminal: the end that we read, and the raw end to which a rank prints. It is as wide as ours.
 fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
@@ -197,7 +197,7 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Puts ours before those that a variable has, in `environment` or else here.
+/// Puts `ours` before the paths of a variable, as given in `environment` or else in our own.
 fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: OsString) {
     let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let mut all = ours;
@@ -220,7 +220,7 @@ pub(super) fn beside_us(relative: &str) -> PathBuf {
     }
 }
 
-/// Says in words why a program did not start.
+/// The sentence that says why a program did not start.
 fn refusal(program: &Program, error: &std::io::Error) -> Refusal {
     let name = program.words[0].to_string_lossy();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What an agent hears of the root, and has told it.
+//! An agent's connection to the root: what it has received, and what it has reported.
 //!
-//! Read next: `hear.rs`.
+//! Read next: `receive.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Cursor, Read};
@@ -16,36 +16,37 @@ use crate::mpirun::command::say::Refusal;
 use crate::mpirun::wire::frame::{self, Arrivals, Down, Up};
 use crate::mpirun::wire::way::{PULSE, STANDSTILL, Way, input};
 
-/// An agent's connection to the root, and what was said.
+/// An agent's connection to the root, and what has been reported over it.
 pub struct Upstream {
     pub(super) way: Arc<dyn Way>,
-    /// With the number of the node, which is ours.
+    /// Frames with the number of the node, which is this agent's.
     inbox: Receiver<(u32, Down)>,
-    /// Where the root is another process.
+    /// The state of the root's process, if it is another one.
     line: Option<Line>,
-    /// For ranks that read standard input.
+    /// Leads to the thread that writes to the ranks that read standard input.
     pub(super) input: Option<Sender<Vec<u8>>>,
-    /// What was said of each world that has ranks here or elsewhere, by its first rank.
+    /// What was reported about each world that has ranks here or elsewhere, by its first rank.
     pub(super) worlds: HashMap<u32, Told>,
-    /// Endpoints that were told, and those of proxies elsewhere that ranks here have given up.
+    /// Endpoints whose names were reported.
     pub(super) named: HashSet<u32>,
+    /// Proxies on another computer that ranks here have given up.
     pub(super) given_up: HashSet<u32>,
-    /// Ports of which it was told that they were closed.
+    /// How many closed ports of the segment's list have been looked at.
     pub(super) closings: u64,
     is_lost: bool,
     pub(super) is_stopped: bool,
-    /// Whether nothing more is to be started here.
+    /// Whether the root wants nothing more to be started here.
     pub(super) is_closed: bool,
 }
 
 /// What is known of a root in another process, which may end or fall silent.
 struct Line {
-    /// Readable when there is something in the inbox.
+    /// Readable when the inbox has frames.
     woken: OwnedFd,
     heard: Instant,
     looked: Instant,
     pulse: Instant,
-    /// For how long it may be silent.
+    /// How long the root may be silent.
     silence: Duration,
 }
 
@@ -64,15 +65,15 @@ impl Line {
             self.pulse = now;
             way.tell(Up::Alive);
         }
-        // A stopped `mpirun` says nothing.
+        // A stopped `mpirun` sends nothing.
         !is_stopped && now.duration_since(self.heard) > self.silence
     }
 }
 
-/// What an agent and `mpirun` have said to each other of a world.
+/// What an agent and the root have reported to each other about a world.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Arrivals here, and elsewhere.
+    /// How many ranks have arrived on this host, and on the others.
     pub(super) arrived: Arrivals,
     pub(super) elsewhere: Arrivals,
     pub(super) connected: Vec<u32>,
@@ -97,7 +98,7 @@ impl Upstream {
         }
     }
 
-    /// The connection to a root that writes to our standard input, and may be silent for so long.
+    /// The connection to a root that writes to our standard input, and may be silent for `silence`.
     pub fn open(way: Arc<dyn Way>, silence: Duration) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
@@ -107,7 +108,8 @@ impl Upstream {
         let asked = way.clone();
         let listen = move || {
             while let Ok(Some(frame)) = frame::read(&mut from) {
-                // At once: what it waits would count as the way.
+                // The answer goes out at once: time spent in the inbox would count as the time of the
+                // network.
                 if let Down::Clock { sent } = frame {
                     asked.tell(Up::Clock { sent, there: sys::clock::now(), back: 0 });
                     continue;
@@ -131,12 +133,12 @@ impl Upstream {
         self.line.is_none()
     }
 
-    /// What becomes readable when a root in another process has said something.
+    /// Becomes readable when a root in another process has sent something.
     pub fn woken(&self) -> Option<&OwnedFd> {
         self.line.as_ref().map(|line| &line.woken)
     }
 
-    /// What the root has said, and whether the way to it was found to be gone just now.
+    /// All frames that have come from the root, and whether its connection was found to be lost in this call.
     pub(super) fn receive(&mut self) -> (Vec<Down>, bool) {
         let mut bytes = [0; 64];
         while self
@@ -157,7 +159,7 @@ impl Upstream {
         (frames, is_gone && !std::mem::replace(&mut self.is_lost, true))
     }
 
-    /// For the ranks that read standard input; once.
+    /// The standard input for the ranks that read it. It is taken once.
     pub fn take_input(&mut self) -> Pieces {
         let (sender, from) = channel();
         self.input = Some(sender);
@@ -165,8 +167,8 @@ impl Upstream {
     }
 }
 
-/// What `mpirun` passes on of its standard input, piece by piece. It hears how much was taken, also of what
-/// no rank reads any more, so that its other readers go on.
+/// The standard input of `mpirun`, piece by piece. It reports how much the ranks took, also of what no rank
+/// reads any more, so that the readers on other hosts go on.
 pub struct Pieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,
@@ -187,7 +189,7 @@ impl Read for Pieces {
 }
 
 impl Drop for Pieces {
-    /// Runs in the thread that copies, which is never waited for.
+    /// Takes and drops the rest. This runs in the thread that copies, for which nothing waits.
     fn drop(&mut self) {
         let mut buffer = [0; 4096];
         while self.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}

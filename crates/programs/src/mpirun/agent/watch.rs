@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The watch over the processes of a host: what is started, what is heard, and who lives.
+//! The loop of an agent: it starts processes, receives frames, and watches which processes live.
 //!
-//! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few
-//! times a second. Where the root is in this process, too, the loop is the root's.
+//! One thread, one loop: it wakes for a signal (SIGCHLD: a child has ended, or a rank has a request) or a few
+//! times a second. If the root is in this process, too, the loop is the root's.
 //!
-//! Read next: `end.rs` (how it ends), `serve.rs`, `hear.rs`.
+//! Read next: `end.rs` (how a job ends), `serve.rs`, `receive.rs`.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ use crate::mpirun::wire::trace;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Job {
-    /// Starts everything. What cannot be started is told to the root, and ends the job.
+    /// Starts everything. What cannot be started is reported to the root, and ends the job.
     pub fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
         self.open()?;
         if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
@@ -60,7 +60,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whoever is to be there before the first process.
+    /// Starts what must be there before the first process: the guardian and the thread for output.
     fn open(&mut self) -> Result<(), Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
@@ -94,15 +94,16 @@ impl Job {
         self.upstream.is_closed && !self.lives(|member| matches!(member, Member::Rank(_)))
     }
 
-    /// A process whose end no signal tells.
+    /// The adopted process, whose end no signal reports.
     pub fn adopted(&self) -> Option<&Process> {
         self.adopted.as_ref().map(|(_, process)| process)
     }
 
-    /// Acts on what has happened here, and on what the root has said. Whether it had said anything.
+    /// Acts on what has happened on this host, and on frames from the root. Returns whether there were
+    /// frames.
     pub fn step(&mut self) -> bool {
         self.reap();
-        // First, so that the root knows who has ended when somebody asks for a place.
+        // First, so that the root knows which ranks have ended when it looks for free ranks.
         self.tell_news();
         self.serve();
         let has_heard = self.hear();
@@ -171,7 +172,7 @@ impl Job {
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
-    /// Starts a rank, and passes on what it prints; returns its pid.
+    /// Starts a rank, and passes on what it prints. Returns its pid.
     pub(super) fn start_rank(
         &mut self,
         program: &Program,
@@ -205,7 +206,8 @@ impl Job {
         Ok(child.id() as i32)
     }
 
-    /// Ends worlds of which a rank has called MPI_Abort or will never join, and kills what had time to end.
+    /// Ends worlds of which a rank has called MPI_Abort or will never join, and kills ranks that had time to
+    /// end.
     fn look_at_worlds(&mut self) {
         let now = Instant::now();
         for index in 0..self.worlds.len() {
@@ -228,7 +230,7 @@ impl Job {
         }
     }
 
-    /// Does what a signal asks for, or the root in its words.
+    /// Does what a signal asks for, whether it came to this process or by a frame.
     pub(super) fn obey(&mut self, signal: i32) {
         match signal {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
@@ -248,14 +250,14 @@ impl Job {
         }
     }
 
-    /// Stops all ranks and proxies. Proxies go on first and stop last, so that no rank takes a stopped proxy
-    /// for a stalled one.
+    /// Stops all ranks and proxies. Proxies stop last and continue first, so that no rank takes a stopped
+    /// proxy for a stalled one.
     pub(super) fn stop(&self) {
         self.signal_ranks(Signal::STOP);
         self.signal_proxies(Signal::STOP);
     }
 
-    /// Lets all ranks and proxies go on.
+    /// Lets all ranks and proxies continue.
     pub(super) fn go_on(&self) {
         self.signal_proxies(Signal::CONT);
         self.signal_ranks(Signal::CONT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The hosts that the environment names, where the command line names none: an allocation of Slurm, or the
-//! list that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
+//! The hosts that the environment names if the command line names none: an allocation of Slurm, or the list
+//! that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
 //!
 //! Read next: `hosts.rs`.
 
@@ -20,7 +20,7 @@ const HOST_FILES: [&str; 4] = [
 /// Variables that hold the command that starts processes on other hosts.
 const LAUNCHERS: [&str; 4] =
     ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"];
-/// Variables that hold more options of `ssh`; Kubeflow sets them, since a pod is there before its sshd.
+/// Variables that hold more options of `ssh`. Kubeflow sets them, since a pod starts before its sshd.
 const SSH_OPTIONS: [&str; 5] = [
     "HYDRA_LAUNCH_EXTRA_ARGS",
     "HYDRA_LAUNCHER_EXTRA_ARGS",
@@ -29,7 +29,7 @@ const SSH_OPTIONS: [&str; 5] = [
     "PRTE_MCA_plm_ssh_args",
 ];
 
-/// The hosts, if the environment names any. Errors: a sentence that names the variable.
+/// The hosts that the environment names, or None. An error is a sentence that names the variable.
 pub fn hosts() -> Result<Option<Hosts>, String> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     for name in HOST_FILES {
@@ -40,7 +40,7 @@ pub fn hosts() -> Result<Option<Hosts>, String> {
     let Some(list) = text("SLURM_JOB_NODELIST") else { return Ok(None) };
     let wrong = || format!("SLURM_JOB_NODELIST={list} is no list of hosts");
     let names = names(&list).ok_or_else(wrong)?;
-    // Without tasks that were asked for, each host has one.
+    // Without a number of tasks from the user each host has one slot.
     let tasks = text("SLURM_NTASKS_PER_NODE").and(text("SLURM_TASKS_PER_NODE"));
     let tasks = tasks.or_else(|| text("SLURM_NTASKS").and(text("SLURM_TASKS_PER_NODE")));
     let slots = tasks.map_or(Some(Vec::new()), |tasks| counts(&tasks)).ok_or_else(wrong)?;
@@ -48,12 +48,12 @@ pub fn hosts() -> Result<Option<Hosts>, String> {
     Ok(Some(Hosts(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())))
 }
 
-/// The command that starts processes on other hosts, if the environment names one.
+/// The command that starts processes on other hosts, or None if the environment names none.
 pub fn launcher_exec() -> Option<PathBuf> {
     LAUNCHERS.iter().find_map(|name| variable(name)).map(PathBuf::from)
 }
 
-/// More options of `ssh`, if the environment has any.
+/// More options of `ssh` from the environment.
 pub fn ssh_options() -> Vec<String> {
     let text = |name: &&str| variable(name).and_then(|value| value.into_string().ok());
     SSH_OPTIONS.iter().find_map(text).and_then(|words| shlex::split(&words)).unwrap_or_default()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The command line, as users of MPICH and Open MPI type it: options of one or two dashes, programs parted by
-//! `:`.
+//! The command line, as users of MPICH and Open MPI type it: options with one or two dashes, programs
+//! separated by `:`.
 //!
 //! clap knows options of several letters with two dashes only, and cannot tell an option of ours behind the
-//! program's name from one of the program. So the words before each program are brought into clap's form
-//! first, with clap's own table of our options, and everything from the program on is left alone.
+//! program's name from one of the program. So the words before each program are first brought into clap's
+//! form, with clap's own table of our options; the words from the program on are left alone.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -133,7 +133,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// Does what MVAPICH's variables ask for; returns a sentence about those that have no effect.
+    /// Does what MVAPICH's variables ask for. Returns a sentence about those that have no effect.
     fn obey_mvapich(&mut self) -> Option<String> {
         let given: Vec<_> = std::env::vars_os().chain(pairs(&self.genv)).collect();
         let (meanings, sentence) = mvapich::meanings(given.iter().cloned());
@@ -150,8 +150,8 @@ impl Global {
         sentence
     }
 
-    /// The variables set for all (`-genv`, and options that are settings of ranks), which the job's own
-    /// settings obey too.
+    /// The variables set for all ranks (`-genv`, and options that are settings of ranks). The job's own
+    /// settings obey them too.
     pub fn genv(&self) -> Vec<(OsString, OsString)> {
         let interface = self.iface.iter().map(|name| ("OUTBOARD_FABRIC_INTERFACE".into(), name.into()));
         let tells = self.verbose.then(|| ("OUTBOARD_FABRIC_TELL".into(), "1".into()));
@@ -205,7 +205,7 @@ struct Further {
     local: Local,
 }
 
-/// What starts processes on other hosts.
+/// The program that starts processes on other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Launcher {
     Ssh,
@@ -214,10 +214,10 @@ pub enum Launcher {
     Srun,
 }
 
-/// What is to be run.
+/// The whole command line.
 #[derive(Debug)]
 pub struct Arguments {
-    /// What holds for the whole job.
+    /// The options for the whole job.
     pub global: Global,
     /// The programs, in the order of their ranks.
     pub programs: Vec<Program>,
@@ -225,7 +225,7 @@ pub struct Arguments {
     pub slots: u32,
     /// Where the ranks run.
     pub placement: Placement,
-    /// Whether that is this machine alone, and no launcher was named.
+    /// Whether the job runs on this machine only, and the user named no launcher.
     pub is_here: bool,
     /// Which options have no effect, and why.
     pub notes: Vec<String>,
@@ -240,15 +240,15 @@ pub struct Program {
     pub count: u32,
     /// Variables to set, `-genv` before `-env` before `-x`.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where to start, if not here.
+    /// The folder in which to start, or None for the current one.
     pub directory: Option<PathBuf>,
-    /// Program and arguments, at least one.
+    /// The program and its arguments: at least one word.
     pub words: Vec<OsString>,
 }
 
 impl Arguments {
-    /// Understands a command line, without the name of `mpirun` itself. The error prints itself; `--help` is
-    /// one too.
+    /// Parses a command line, without the name of `mpirun` itself. The error prints itself; `--help` is such
+    /// an error.
     pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
@@ -256,7 +256,7 @@ impl Arguments {
         let mut first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
         let warning = first.global.obey_mvapich();
         let genv = first.global.genv();
-        // `ppr:2:socket` says how many there are on each host, too; all are like this one.
+        // `ppr:2:socket` also decides how many ranks a host gets, as if all hosts were like this one.
         let map = &first.global.map_by;
         let instances = || cpus::cores().map_or(1, |cores| cpus::instances(map.by, &cores));
         let each = map.each.map(|each| each.saturating_mul(instances()));
@@ -268,7 +268,7 @@ impl Arguments {
         if locals.iter().all(|local| local.hosts().is_none()) {
             let given = allocation::hosts();
             let wrong = |why| command::<First>().error(ErrorKind::ValueValidation, why);
-            // An allocation of one host is this machine, whatever its name is there; its tasks are ranks.
+            // An allocation of one host is this machine, whatever its name is there. Its tasks are ranks.
             common = given.map_err(wrong)?.and_then(|hosts| match hosts.slots() {
                 _ if hosts.0.len() > 1 => Some(hosts),
                 slots if slots > 1 && map.each.is_none() => Some(Hosts::own(slots)),
@@ -299,7 +299,7 @@ impl Arguments {
             }
             programs.push(program);
         }
-        // Whoever names a launcher wants nodes, even on this machine.
+        // A user who names a launcher wants nodes, even on this machine.
         let has_launcher = first.global.launcher.is_some() || first.global.launcher_exec.is_some();
         if let Some(dpus) = &first.global.dpu_hostfile {
             let wrong = |why| {
@@ -322,17 +322,17 @@ impl Arguments {
 }
 
 impl Local {
-    /// The hosts that were named, if any were.
+    /// The hosts that were named for this program, or None.
     fn hosts(&self) -> Option<Hosts> {
         let lists = if self.hosts.is_empty() { &self.hostfile } else { &self.hosts };
         Hosts::joined(lists.iter().cloned().map(Ok)).ok()
     }
 }
 
-/// A program, with `each` ranks on each host if nothing else is said.
+/// The program of `local`, with `each` ranks on each host unless the user says how many.
 fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> Program {
     let exports = local.export.iter().filter_map(|word| {
-        // A bare name passes the variable on, which all are anyway.
+        // A bare name passes the variable on, as happens to all variables.
         let (name, value) = word.to_str()?.split_once('=')?;
         Some((name.into(), value.into()))
     });
@@ -393,7 +393,7 @@ fn parse<T: Parser>(words: &[OsString], notes: &mut Vec<String>) -> Result<T, cl
     T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The words with those of a `-configfile` in its place, a line for each program.
+/// The words, with `-configfile` replaced by what the file says: one line for each program.
 fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let mut command = command::<First>();
     let first = words.split(|word| word == ":").next().unwrap_or_default();
@@ -493,7 +493,7 @@ mod tests {
             assert!(error.contains(word), "{line}: {error}");
         }
         assert_eq!(parsed("").unwrap_err().exit_code(), 2);
-        // Known and unknown options of others never end with success and without the program.
+        // Options of other launchers, known or not, never end with success and without the program.
         for line in
             ["-hosts", "-hosts localhost", "-hostlist a b", "-Vx a", "-help-me a", "-mca a b", "--launcher"]
         {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where a program lies.
+//! Finds the file of a program.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The program that a name means: in one of the folders of the info key `path`, in the folder where it
-/// starts, where the parent stands, or else as a shell would find it.
+/// The file of the program `name`: in a folder of the info key `path`, in the folder where the program
+/// starts, in the folder of the parent (`stand`), or else as a shell would find it.
 pub fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
     let is_program = |path: &PathBuf| path.is_file();
     let folders =

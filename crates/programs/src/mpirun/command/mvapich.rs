@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MVAPICH's variables (MVAPICH2 2.3.7 user guide, chapters 6 to 11): those that have a counterpart are
+//! MVAPICH's variables (MVAPICH2 2.3.7 user guide, chapters 6 to 11): variables with a counterpart are
 //! obeyed, the others are named once. docs/migration.md has the table for users.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What a variable with this value stands for.
+/// What a variable with a certain value stands for.
 pub(super) enum Meaning {
-    /// A setting, unless that is given itself.
+    /// A setting of ours, unless the user sets it, too.
     Setting(&'static str, &'static str),
     /// `--bind-to none`.
     Unbound,
@@ -24,7 +24,7 @@ const OBEYED: [(&str, &str, Meaning); 6] = [
     ("MV2_SHOW_CPU_BINDING", "1", Meaning::ReportBindings),
 ];
 
-/// What those of these variables that are MVAPICH's mean, and a sentence about the rest.
+/// The meanings of MVAPICH's variables among these, and a sentence about those without effect.
 pub(super) fn meanings(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> (Vec<&'static Meaning>, Option<String>) {
@@ -36,7 +36,7 @@ pub(super) fn meanings(
     for (name, value) in &theirs {
         match OBEYED.iter().find(|(known, wanted, _)| known == name && wanted == value) {
             Some((_, _, meaning)) => all.push(meaning),
-            // Another value of these asks for what is so anyway.
+            // Another value asks for what is always so.
             None if OBEYED.iter().any(|(known, ..)| known == name) => {}
             None => idle.push(name.as_str()),
         }

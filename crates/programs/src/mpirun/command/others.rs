@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Options of MPICH, Intel MPI and Open MPI that are not done: those that may stand in a command, and those
-//! that may not.
+//! Options of MPICH, Intel MPI and Open MPI that Outboard does not have: those that are accepted without
+//! effect, and those that are refused.
 
-/// The options that set a parameter of Open MPI; the parameter that is an option of ours, and that option.
+/// The options that set a parameter of Open MPI. INTERFACE: the one parameter that is an option of ours, and
+/// that option.
 pub const MCA: [&str; 4] = ["mca", "gmca", "prtemca", "pmixmca"];
 pub const INTERFACE: (&str, &str) = ("btl_tcp_if_include", "iface");
 
-/// Options of others that change nothing on one machine: their names, how many values they have, and why.
+/// Accepted options without effect: their names, how many values they have, and why they have none.
 pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["genvall", "envall"], 0, "all variables are passed on anyway"),
     (&["genvlist", "envlist"], 1, "all variables are passed on anyway"),
@@ -19,7 +20,7 @@ pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
 ];
 
-/// Options of others that we do not have, and what to do instead.
+/// Refused options, and what to do instead.
 pub const REFUSED: [(&[&str], &str); 8] = [
     (
         &["gdb", "gdba"],

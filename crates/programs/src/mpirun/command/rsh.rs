@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-/// The words of `mpirun` that mean the same. What this does not know stays as it is, for `mpirun` to judge.
+/// The words of `mpirun` that mean the same. Unknown words stay, for `mpirun` to refuse.
 pub fn translated(words: &[OsString]) -> Vec<OsString> {
     let text = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let mut all: Vec<OsString> = Vec::new();
@@ -16,7 +16,7 @@ pub fn translated(words: &[OsString]) -> Vec<OsString> {
         at += 1;
         match option {
             "ssh" | "rsh" => all.extend(["--launcher".into(), option.into()]),
-            // All variables are passed on anyway.
+            // All variables are always passed on.
             "export" | "export-all" => {}
             "np" | "n" => {
                 ranks = text(at).parse().unwrap_or(1);
@@ -36,7 +36,7 @@ pub fn translated(words: &[OsString]) -> Vec<OsString> {
             _ => all.push(words[at - 1].clone()),
         }
     }
-    // Without hosts, which are for one machine only, variables or the program come at once.
+    // On one machine hosts are not named: then variables or the program follow at once.
     let has_names = !(at..at + ranks).any(|at| text(at).contains(['=', '/']));
     if !has_hosts && has_names && at + ranks < words.len() {
         let hosts: Vec<&str> = (at..at + ranks).map(text).collect();

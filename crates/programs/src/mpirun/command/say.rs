@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `mpirun` says for itself: its lines, and why it does not do what it was told.
+//! Lines that `mpirun` itself prints, and reasons why it refuses a command.
 
 use std::io::Write;
 
-/// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.
+/// Prints a line in one write, because another thread writes ranks' lines to the same stream.
 pub fn say(sentence: &str) {
-    // Without anybody to read it there is nothing to do about it.
+    // A closed stream cannot be helped.
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
 /// Why a program could not be started, with the exit code that a shell would give.
 #[derive(Debug)]
 pub struct Refusal {
-    /// 127: not found; 126: found, but not to be executed; 1: anything else.
+    /// 127: not found; 126: found, but not executable; 1: anything else.
     pub code: u8,
     /// The sentence.
     pub message: String,

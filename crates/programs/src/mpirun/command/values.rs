@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Values of options: lists of cores, who reads standard input, the size of the universe.
+//! Values of options: lists of cores, the ranks that read standard input, the size of the universe.
 //!
 //! Read next: `arguments.rs`.
 
 use serde::{Deserialize, Serialize};
 
-/// A list of cores, in one option.
+/// A list of cores, as the value of one option.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores(pub Vec<usize>);
 
@@ -27,14 +27,14 @@ pub enum Readers {
 }
 
 impl Default for Readers {
-    /// None.
+    /// No rank reads.
     fn default() -> Readers {
         Readers::Only(Vec::new())
     }
 }
 
 impl Readers {
-    /// Whether a rank is one of them.
+    /// Whether a rank reads standard input.
     pub fn has(&self, rank: u32) -> bool {
         match self {
             Readers::All => true,
@@ -43,7 +43,7 @@ impl Readers {
     }
 }
 
-/// The readers that an option names.
+/// The ranks that an option names.
 pub fn readers(text: &str) -> Result<Readers, String> {
     match text {
         "all" => Ok(Readers::All),
@@ -52,12 +52,12 @@ pub fn readers(text: &str) -> Result<Readers, String> {
     }
 }
 
-/// What MPI_UNIVERSE_SIZE is to be.
+/// The value that MPI_UNIVERSE_SIZE gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Universe {
     /// The cores of this machine.
     System,
-    /// As many as can be started.
+    /// As many processes as can be started.
     Infinite,
     Size(u32),
 }

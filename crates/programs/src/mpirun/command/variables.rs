@@ -11,7 +11,7 @@ pub fn settings(global: &Global) -> Result<Settings, Refusal> {
     settings::parse(&all(global)).map_err(|error| Refusal::other(error.to_string()))
 }
 
-/// The variables that the whole job obeys: the environment's, and over them what `-genv` says.
+/// The variables that the whole job obeys: those of the environment, overridden by `-genv`.
 pub fn all(global: &Global) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()

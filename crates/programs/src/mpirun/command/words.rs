@@ -13,13 +13,13 @@ use super::others::{INTERFACE, MCA, REFUSED, WITHOUT_EFFECT};
 
 /// An option before the program.
 pub(super) enum Leading {
-    /// One of ours as clap wants it written, with its values, and which words it took.
+    /// An option of ours in clap's form, with its values, and the range of words that it took.
     Ours { name: String, values: Vec<OsString>, at: std::ops::Range<usize> },
-    /// One of others, and why it has no effect.
+    /// An option of another launcher, and why it has no effect.
     Idle(String),
 }
 
-/// The options before the program, and where the program begins.
+/// The options before the program, and the index of the program's word.
 pub(super) fn leading(
     words: &[OsString],
     command: &clap::Command,
@@ -82,8 +82,8 @@ pub(super) fn leading(
     Ok((all, at))
 }
 
-/// Whether a word is what one dash and one letter allow: `-n4`, `-xNAME=VALUE`, `-lv`; and not a name that we
-/// do not know, of which the first letter would be taken for `-h`.
+/// Whether a word is one dash and short options: `-n4`, `-xNAME=VALUE`, `-lv`. An unknown long name is not:
+/// clap would take its first letter for `-h`.
 fn is_short(text: &str, command: &clap::Command) -> bool {
     let Some((letter, rest)) = text.strip_prefix('-').and_then(|text| text.split_at_checked(1)) else {
         return false;
@@ -103,7 +103,7 @@ fn is_short(text: &str, command: &clap::Command) -> bool {
     }
 }
 
-/// The option of that name, long or (where `short` may be) of one letter, as clap wants it written.
+/// The option with this name, in clap's form. With `short` the name may be one letter.
 fn find<'a>(command: &'a clap::Command, name: &str, short: bool) -> Option<(String, &'a Arg)> {
     let letter = name.chars().next().filter(|_| short && name.chars().count() == 1);
     command.get_arguments().find_map(|arg| {

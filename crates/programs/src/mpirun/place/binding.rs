@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The resource, by its name in [`sys::topology::KINDS`]; nothing: anywhere.
+    /// The resource, by its name in [`sys::topology::KINDS`]; None: not bound.
     pub to: Option<&'static str>,
     /// How many cores of its own the rank gets.
     pub cores: u32,
@@ -20,10 +20,9 @@ pub struct Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {
-    /// Ranks take turns among the instances of this resource; of Core, PU and Machine there is nothing to
-    /// take turns among.
+    /// Ranks take turns among the instances of this resource; with Core, PU and Machine there are no turns.
     pub by: &'static str,
-    /// So many ranks per instance, and then the next instance (`ppr`).
+    /// How many ranks each instance gets before the next instance follows (`ppr`).
     pub each: Option<u32>,
     /// How many cores of its own a rank gets (`PE`).
     pub cores: u32,
@@ -35,7 +34,7 @@ impl Default for Map {
     }
 }
 
-/// The names that launchers have for a resource.
+/// The names that launchers use for a resource.
 const NAMES: [(&str, &str); 15] = [
     ("core", "Core"),
     ("hwthread", "PU"),
@@ -54,7 +53,7 @@ const NAMES: [(&str, &str); 15] = [
     ("machine", "Machine"),
 ];
 
-/// Words behind a `:` that ask for what is so anyway.
+/// Words behind a `:` that ask for what is always so.
 const GRANTED: [&str; 5] = ["oversubscribe", "overload-allowed", "if-supported", "span", "inherit"];
 
 fn resource(word: &str) -> Result<&'static str, String> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which cores living jobs have taken, so that the next job takes others.
+//! The cores that living jobs have taken, so that the next job takes others.
 //!
 //! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one
-//! process only, whoever its user is, frees it when that ends, however it ends, and nothing lies anywhere.
+//! process only, whoever its user is, frees it when that process ends, however it ends, and leaves no file.
 //! Jobs see each other within a network namespace.
 
 use std::io::ErrorKind;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::cpus::Core;
 
-/// The cores that no other job has; they are ours until `keep` gives the rest back.
+/// The cores that no other job has. All of them are claimed until `keep` frees the rest.
 pub struct Claims {
-    /// Held while we choose, so that nobody finds cores taken that we only look at.
+    /// Held while this job chooses, so that no other job sees cores as taken that are only looked at.
     choosing: Option<UnixDatagram>,
     cores: Vec<(Core, Option<UnixDatagram>)>,
 }
@@ -35,17 +35,17 @@ impl Claims {
         Claims { choosing: choosing.ok().flatten(), cores: cores.iter().filter_map(free).collect() }
     }
 
-    /// All cores are free, and none is taken (OUTBOARD_CLAIM_CORES=0).
+    /// Claims no core, and takes all for free (OUTBOARD_CLAIM_CORES=0).
     pub fn none(cores: &[Core]) -> Claims {
         Claims { choosing: None, cores: cores.iter().map(|core| (core.clone(), None)).collect() }
     }
 
-    /// The cores that are free.
+    /// The cores that no other job has.
     pub fn free(&self) -> Vec<Core> {
         self.cores.iter().map(|(core, _)| core.clone()).collect()
     }
 
-    /// Keeps those of which some cpu is in `used`, and so many of the others.
+    /// Keeps the cores of which some cpu is in `used`, and `others` more.
     pub fn keep(&mut self, used: &[usize], mut others: usize) {
         self.cores.retain(|(core, _)| {
             let is_used = core.iter().any(|cpu| used.contains(cpu));
@@ -57,7 +57,7 @@ impl Claims {
     }
 }
 
-/// Takes a name, or says that somebody has it. Where such sockets are forbidden, everything is free.
+/// Binds a name, or fails if another process has it. Where such sockets are forbidden, every name is free.
 fn bind(name: &str) -> Result<Option<UnixDatagram>, ()> {
     let address = SocketAddr::from_abstract_name(format!("outboard-{name}"));
     match address.and_then(|address| UnixDatagram::bind_addr(&address)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which process runs on which cpus, inside the set that we were given.
+//! Which process runs on which cpus, within the set that we may use.
 
 use sys::topology::Locality;
 
@@ -8,18 +8,18 @@ use super::binding::{Bind, Map};
 /// A core: its hardware threads that we may use, by number.
 pub type Core = Vec<usize>;
 
-/// The cpus of every process; an empty list means anywhere.
+/// The cpus of every process; an empty list means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// By rank.
     pub ranks: Vec<Vec<usize>>,
     /// By proxy.
     pub proxies: Vec<Vec<usize>>,
-    /// Whether every process has a cpu that no other one needs, so that waiting may spin.
+    /// Whether every process has a cpu that no other one needs, so that a wait may spin.
     pub spin: bool,
     /// The cpus that were dealt out.
     pub taken: Vec<usize>,
-    /// How many cores those like to have who may run anywhere.
+    /// How many cores the processes would like that may run on any.
     pub anywhere: usize,
 }
 
@@ -46,10 +46,10 @@ pub struct Want<'a> {
     pub proxies: u32,
     pub bind: Option<Bind>,
     pub map: Map,
-    /// Whether to deal out hardware threads, though there may be enough cores.
+    /// Whether to deal out hardware threads even if there are enough cores.
     pub threads: bool,
     pub proxy_cores: Option<&'a [usize]>,
-    /// How many cores there are, those of other jobs included.
+    /// How many cores there are, including those of other jobs.
     pub given: usize,
     /// Whether other jobs have cores that this one needs.
     pub crowded: bool,
@@ -61,16 +61,16 @@ impl Want<'_> {
         self.map.cores.max(self.bind.map_or(1, |bind| bind.cores)) as usize
     }
 
-    /// How many cores everybody together would like.
+    /// How many cores all processes together would like.
     pub fn processes(&self) -> usize {
         self.ranks as usize * self.each() + self.proxies as usize
     }
 }
 
-/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can
-/// have a cpu and they fill all that we were given: fewer are better placed by the kernel, which knows what
-/// else runs. Proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is
-/// left, however many they are: a proxy that polls on a rank's core takes half of it.
+/// Distributes ranks and proxies over `cores`. By default processes are bound if each can have a cpu and they
+/// fill all that we were given: the kernel places fewer processes better, since it knows what else runs.
+/// Proxies take the last cores, or `proxy_cores`, and ranks keep off these as long as any other is left,
+/// however many ranks there are: a proxy that polls on a rank's core takes half of it.
 pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
@@ -81,14 +81,14 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
             told(&cpus)
         ));
     }
-    // Who wants a rank here or there wants it bound.
+    // A user who wants ranks mapped wants them bound.
     let bound = match bind {
         Some(bind) => bind.to.is_some(),
         None if want.map != Map::default() || want.threads => true,
         None => !want.crowded && processes >= want.given && processes <= cpus.len(),
     };
     let to = bind.and_then(|bind| bind.to).unwrap_or("Core");
-    // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core
+    // With enough cores each process gets a whole one; else hardware threads are dealt out, one of each core
     // first.
     let threads = want.threads || to == "PU" || want.map.by == "PU";
     let units: Vec<Vec<usize>> = if processes <= cores.len() && !threads {
@@ -135,11 +135,11 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     })
 }
 
-/// The first cpu of the instance of a resource that has this cpu.
+/// The first cpu of the instance of a resource to which this cpu belongs.
 fn instance(kind: &str, cpu: usize) -> usize {
     match sys::topology::locality(kind, &[cpu]) {
         Some(Locality::Within(first)) => first,
-        // What the kernel does not tell of is one for all.
+        // A resource that the kernel does not report counts as one instance.
         _ => 0,
     }
 }
@@ -152,7 +152,7 @@ pub fn instances(kind: &str, cores: &[Core]) -> u32 {
     firsts.len() as u32
 }
 
-/// The units in the order in which ranks get them, `each` of them made one.
+/// The units in the order in which ranks get them, `each` of them joined to one.
 fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<(usize, Vec<Vec<usize>>)> = Vec::new();
     let has_turns = !["Core", "PU", "Machine"].contains(&map.by);
@@ -175,7 +175,7 @@ fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// All of `cpus` that share a resource with a unit, which for cores and hardware threads is the unit itself.
+/// All of `cpus` that share a resource with a unit; for cores and hardware threads the unit itself.
 fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     if unit.is_empty() || ["Core", "PU"].contains(&kind) {
         return unit;
@@ -186,10 +186,10 @@ fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     all
 }
 
-/// A sentence where proxies get the cpus of ranks, of `cpus` that we may use.
+/// A warning, if proxies get cpus of ranks; `cpus` is how many we may use.
 pub fn shared_with_proxies(plan: &Plan, cpus: usize) -> Option<String> {
     let crowded = plan.ranks.len() + plan.proxies.len() > cpus;
-    // Nothing stands for anywhere, where the kernel keeps processes apart if there is room.
+    // An empty list means any cpu: the kernel keeps processes apart if there is room.
     let meet = |a: &[usize], b: &[usize]| match a.is_empty() || b.is_empty() {
         true => crowded,
         false => a.iter().any(|cpu| b.contains(cpu)),
@@ -208,7 +208,7 @@ fn by_thread(cores: &[Core]) -> Vec<usize> {
     (0..deepest).flat_map(|depth| cores.iter().filter_map(move |core| core.get(depth).copied())).collect()
 }
 
-/// Cpu numbers for people: `0-3,8`.
+/// Cpu numbers as the user reads them: `0-3,8`.
 pub fn told(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(of(2, "slot:PE=2").unwrap().ranks, [[0, 1], [2, 3]]);
         assert!(of(1, "slot:PE=6").unwrap_err().contains("6 cores"));
         assert_eq!(mapped(&cores, &map("ppr:1:core"), 1), cores);
-        // Every cpu is an L1 cache of its own, where the kernel tells, so turns among them are the cores in
-        // order.
+        // Where the kernel reports caches, every cpu has an L1 cache of its own, so turns among them are the
+        // cores in order.
         assert_eq!(mapped(&singles(&[0, 1]), &map("l1cache:PE=1"), 1), singles(&[0, 1]));
         assert_eq!(instances("Machine", &cores), 1);
         assert_eq!(around(vec![1], "Machine", &[0, 1]), [0, 1]);

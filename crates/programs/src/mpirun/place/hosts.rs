@@ -19,13 +19,13 @@ pub struct Host {
 pub struct Hosts(pub Vec<Host>);
 
 impl Hosts {
-    /// The slots of all.
+    /// The slots of all hosts together.
     pub fn slots(&self) -> u32 {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
     }
 
-    /// All of several lists. A host that is named twice in a row has the slots of both; later, its turn comes
-    /// again. Errors: there is none, or the first of the lists.
+    /// Joins several lists. A host that is named twice in a row has the slots of both; named again later, it
+    /// gets another turn. Fails with the first error of the lists, or if there is no host.
     pub fn joined(lists: impl Iterator<Item = Result<Hosts, String>>) -> Result<Hosts, String> {
         let mut all: Vec<Host> = Vec::new();
         for list in lists {
@@ -39,23 +39,23 @@ impl Hosts {
         if all.is_empty() { Err("it names no host".into()) } else { Ok(Hosts(all)) }
     }
 
-    /// This machine, with room for so many ranks.
+    /// This machine, with room for `slots` ranks.
     pub fn own(slots: u32) -> Hosts {
         Hosts(vec![Host { name: sys::host::name(), slots }])
     }
 
-    /// Whether all of them are this machine.
+    /// Whether all hosts are this machine.
     pub fn are_here(&self) -> bool {
         let own = sys::host::name();
         self.0.iter().all(|host| is_here(&host.name, &own))
     }
 }
 
-/// Whether a host is this machine, `own` being its name.
+/// Whether a host is this machine, whose name is `own`.
 pub fn is_here(host: &str, own: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     match host.parse::<IpAddr>() {
-        // Only an address of our own can be bound to.
+        // Only an address of this machine can be bound.
         Ok(address) => address.is_loopback() || UdpSocket::bind((address, 0)).is_ok(),
         Err(_) => host == "localhost" || (!host.is_empty() && short(host) == short(own)),
     }
@@ -66,7 +66,7 @@ pub fn list(text: &str) -> Result<Hosts, String> {
     Hosts::joined(parts(text).map(|host| entry(host, "")))
 }
 
-/// What commas part outside of brackets.
+/// The parts of a list between commas outside of brackets.
 pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |letter| {
@@ -75,7 +75,7 @@ pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The names of a pattern as Slurm writes it: `n[001-003,7]`. Nothing if it is none.
+/// The names of a pattern as Slurm writes it: `n[001-003,7]`. None if it is malformed.
 pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
     let (ranges, after) = rest.split_once(']')?;
@@ -92,7 +92,7 @@ pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The hosts of a file with a host a line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
+/// The hosts of a file with one host per line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
 pub fn file(path: &str) -> Result<Hosts, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
@@ -114,8 +114,8 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
         Some((name, slots)) if !name.contains(':') => (name, Some(slots)),
         _ => (host.as_str(), None),
     };
-    // A name goes into the command line of a launcher: nothing there may pass for an option or for a shell's
-    // word.
+    // A name goes into the command line of a launcher, so it must not look like an option or contain words
+    // for a shell.
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-:%@".contains(letter);
     let is_name = |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed);
     let names = expanded(name).filter(|names| names.iter().all(is_name));
@@ -133,15 +133,15 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
 /// How ranks are dealt out to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// Every host's slots are filled before the next one's; when all are full, it begins anew.
+    /// Every host's slots are filled before the next one's; when all are full, dealing starts again.
     Slots,
-    /// The same with so many slots on every host (`-ppn`).
+    /// The same with this many slots on every host (`-ppn`).
     Each(u32),
     /// The hosts take turns.
     Turns,
 }
 
-/// The host, by its place in the list, of each of `ranks` ranks.
+/// The host of each of `ranks` ranks, by its index in the list.
 pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     let slots = |host: &Host| match how {
         Deal::Slots => host.slots,
@@ -153,23 +153,23 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     (0..ranks as usize).map(|rank| once[rank % once.len()]).collect()
 }
 
-/// Which rank runs where, as programs are added one after the other.
+/// Which rank runs where. It grows as programs are added.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// The hosts that have ranks, and between them those that only have proxies.
     pub nodes: Vec<String>,
-    /// The places in `nodes` of the computers that run the proxies of the first hosts, one each.
+    /// The range in `nodes` of the computers that run the proxies of the first hosts, one each.
     pub dpus: Range<u32>,
-    /// The place of each rank's host in `nodes`.
+    /// The index in `nodes` of each rank's host.
     pub node_of: Vec<u32>,
-    /// Lists of hosts, and how many ranks each has got.
+    /// Lists of hosts, and how many ranks each list has got.
     pub dealt: Vec<(Hosts, u32)>,
     /// How the first ranks were dealt out.
     pub how: Option<Deal>,
 }
 
 impl Placement {
-    /// So many ranks on this machine, which has so many slots.
+    /// `ranks` ranks on this machine, which has `slots` slots.
     pub fn here(ranks: u32, slots: u32) -> Placement {
         let hosts = Hosts::own(slots);
         let nodes = hosts.0.iter().map(|host| host.name.clone()).collect();
@@ -177,7 +177,7 @@ impl Placement {
         Placement { nodes, node_of, dealt: vec![(hosts, ranks)], ..Placement::default() }
     }
 
-    /// Places so many more ranks.
+    /// Places `ranks` more ranks.
     pub fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
         let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
             self.dealt.push((hosts.clone(), 0));
@@ -198,7 +198,8 @@ impl Placement {
         }
     }
 
-    /// Gives each host that has ranks a computer for its proxies; a line with slots is as many lines.
+    /// Gives each host that has ranks a computer for its proxies. A line with slots counts as that many
+    /// lines.
     pub fn add_dpus(&mut self, dpus: &Hosts) -> Result<(), String> {
         let (hosts, lines) = (self.nodes.len() as u32, dpus.slots());
         if lines < hosts {
@@ -257,7 +258,7 @@ mod tests {
         assert!(placement.add_dpus(&hosts(&[("d", 1)])).unwrap_err().contains("1 computers"));
         placement.add_dpus(&hosts(&[("d", 2), ("e", 1)])).unwrap();
         assert_eq!((placement.nodes.join(" "), placement.dpus.clone()), ("a b d d".into(), 2..4));
-        // Ranks that are spawned there are on a host of their own.
+        // A rank that is spawned on such a computer gets a node of its own.
         placement.add(&hosts(&[("d", 1)]), 1, Deal::Slots);
         assert_eq!((placement.node_of, placement.nodes[4].as_str()), (vec![0, 0, 1, 4], "d"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where processes run: which host, which core, which place of the job's memory.
+//! Where processes run: on which host, on which core, and with which process number in the job's memory.
 //!
 //! Read next: `hosts.rs`, `cpus.rs`, `places.rs`.
 

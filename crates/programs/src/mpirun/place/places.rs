@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which places of a job's segments are taken by which worlds, and the names of ports that are published
-//! (MPI 5.0, sections 11.8 and 11.9.4).
+//! Which process numbers of a job's segments belong to which worlds, and the names of published ports (MPI
+//! 5.0, sections 11.8 and 11.9.4).
 //!
-//! A place has the same number in the segment of every host. A new world gets a run of places that nobody
-//! has: never used, or left in order by a world with which nobody is connected any more.
+//! A process number means the same process in the segment of every host. A new world gets a run of free
+//! numbers: never used, or left in order by a world with which no rank is connected any more.
 //!
-//! Invariant: a place is used again on its host only, so that no process finds a neighbour's place moved to
-//! another host.
+//! Invariant: a number is used again on the same host only, so that no process finds the number of a
+//! neighbour moved to another host.
 
 use std::collections::HashMap;
 
 use error::{Class, Error, Result, fail};
 use transport::shm::launcher::{Request, Spawn};
 
-/// The places of a job.
+/// The process numbers of a job.
 pub struct Places {
-    /// The node to which each was given, by place.
+    /// The node to which each number was given, by number.
     nodes: Vec<Option<u32>>,
-    /// The worlds that have places: the first of each, and how many.
+    /// The worlds that have numbers: the first number of each, and how many.
     worlds: Vec<(u32, u32)>,
     /// The number of the latest world.
     latest: u64,
@@ -25,7 +25,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// `places` of them, of which the first world has the first; the node of each of its ranks.
+    /// `places` process numbers. The first of them belong to the first world; `node_of` is the node of each
+    /// of its ranks.
     pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> Places {
         let mut nodes: Vec<Option<u32>> = node_of.into_iter().map(Some).collect();
         let first = nodes.len() as u32;
@@ -34,7 +35,7 @@ impl Places {
     }
 
     /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0,
-    /// section 11.8.4) the most that it allows and that find a place.
+    /// section 11.8.4) the most that it allows and that find a number.
     pub fn counts(&self, spawn: &Spawn) -> Result<Vec<u64>> {
         let taken: u32 = self.worlds.iter().map(|(_, size)| size).sum();
         let mut free = (self.nodes.len() as u64).saturating_sub(u64::from(taken));
@@ -57,7 +58,8 @@ impl Places {
         }
     }
 
-    /// Gives places to a world whose ranks are to run on these nodes. Returns its first place and its number.
+    /// Gives process numbers to a world whose ranks are to run on these nodes. Returns its first one and the
+    /// number of the world.
     pub fn take(&mut self, node_of: &[u32]) -> Result<(u32, u64)> {
         let size = node_of.len();
         let is_free = |at: usize| {
@@ -78,7 +80,7 @@ impl Places {
         Ok((first as u32, self.latest))
     }
 
-    /// Takes a world's places back.
+    /// Frees the process numbers of a world.
     pub fn free(&mut self, world: u32) {
         self.worlds.retain(|(first, _)| *first != world);
     }
@@ -93,7 +95,7 @@ impl Places {
         );
     }
 
-    /// Does what a request about a name wants, and returns the answer.
+    /// Carries out a request about a published name, and returns the answer.
     pub fn name(&mut self, request: Request) -> Result<Vec<u8>> {
         match request {
             Request::Publish { service, port } => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A launcher for a program that was started without `mpirun` and wants something of one: to spawn processes,
-//! or to publish a name. The library starts `mpirun` with a hidden word; that starts the launcher proper and
-//! ends, so that the program neither has a child that it did not make nor hears of its end.
+//! A launcher for a program that was started without `mpirun` and needs one: to spawn processes, or to
+//! publish a name. The library starts `mpirun` with a hidden word; that process starts the launcher proper
+//! and ends. So the program has no child that it did not make, and gets no SIGCHLD for it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -23,7 +23,7 @@ use crate::mpirun::place::hosts::Placement;
 pub const WORD: &str = "--launch-for";
 const AGAIN: &str = "--launch-for-now";
 
-/// Whether this is our business, and then the exit code.
+/// Runs the launcher, if `word` asks for it. Returns its exit code, else None.
 pub fn serve(word: &str, pid: &str) -> Option<u8> {
     match word {
         WORD => Some(match detach(pid) {
@@ -40,7 +40,7 @@ fn refused(refusal: Refusal) -> u8 {
     refusal.code
 }
 
-/// Starts the launcher proper, which nobody waits for; so what speaks against it is found out before.
+/// Starts the launcher proper, for which nothing waits. So errors are found before.
 fn detach(pid: &str) -> Result<(), Refusal> {
     let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
     let (_, fd) = job_memory(settings)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agents, seen from the root.
+//! The agents, as the root sees them.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -7,24 +7,24 @@ use std::time::Instant;
 use crate::mpirun::wire::clock::Clock;
 use crate::mpirun::wire::frame::Down;
 
-/// An agent, seen from `mpirun`.
+/// An agent, as the root sees it.
 pub(super) struct Agent {
     pub(super) name: String,
-    /// The command by which it was started, for people.
+    /// The command by which it was started, as the user reads it.
     pub(super) command: String,
-    /// The place of its link in the list of them; nothing for the agent in this process.
+    /// The index of its link in `Root::links`; None for the agent in this process.
     pub(super) link: Option<usize>,
-    /// To its standard input, or to itself.
+    /// Leads to the agent.
     pub(super) frames: Frames,
-    /// What it is told once it has started.
+    /// Frames that wait until the agent has started.
     held: Vec<Down>,
-    /// Whether it has greeted, by an agent of our build.
+    /// Whether an agent of our build has greeted.
     pub(super) has_started: bool,
-    /// When it was begun.
+    /// When the command was started.
     pub(super) begun: Instant,
-    /// Whether the user has been told that it takes long.
+    /// Whether the user has been told that the agent starts slowly.
     pub(super) is_called_slow: bool,
-    /// Whether it has been told what to do, so that it understands other frames.
+    /// Whether frames go to the agent at once. `Start` is the first of them.
     is_open: bool,
     /// Whether its ranks are stopped.
     pub(super) is_stopped: bool,
@@ -32,15 +32,15 @@ pub(super) struct Agent {
     pub(super) done: Option<u8>,
     pub(super) is_closed: bool,
     pub(super) heard: Instant,
-    /// Its clock, if a trace is wanted.
+    /// The agent's clock, if a trace is wanted.
     pub(super) clock: Clock,
-    /// The last lines that its command wrote before it started.
+    /// The last lines that the command printed before the agent started.
     pub(super) lines: Vec<String>,
     /// Whether no more lines come.
     pub(super) has_said_all: bool,
 }
 
-/// The way of frames to a node.
+/// Sends frames to a node.
 #[derive(Clone)]
 pub(super) struct Frames {
     node: u32,
@@ -48,14 +48,14 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// One that has ended is noticed elsewhere.
+    /// Sends a frame. The end of the thread that passes it on is noticed elsewhere.
     pub(super) fn send(&self, frame: Down) {
         let _ = self.queue.send((self.node, frame));
     }
 }
 
 impl Agent {
-    /// The agent of a node, to which `queue` leads.
+    /// The agent of a node; `queue` leads to it.
     pub(super) fn new(name: String, node: u32, command: String, queue: Sender<(u32, Down)>) -> Agent {
         let now = Instant::now();
         Agent {
@@ -86,20 +86,20 @@ impl Agent {
         }
     }
 
-    /// Frames go to it from now on; the first of them says what to do.
+    /// Sends the frames that wait, and from now on all others at once.
     pub(super) fn open(&mut self) {
         (self.is_open, self.heard) = (true, Instant::now());
         let held = std::mem::take(&mut self.held);
         held.into_iter().for_each(|frame| self.frames.send(frame));
     }
 
-    /// Asks for its clock.
+    /// Starts a row of questions for the agent's clock.
     pub(super) fn ask_clock(&mut self) {
         self.clock.begin();
         self.send(Down::Clock { sent: 0 });
     }
 
-    /// What its clock says.
+    /// Takes an answer of the agent's clock, and asks again until the row is complete.
     pub(super) fn hear_clock(&mut self, sent: u64, there: u64, back: u64) {
         if self.clock.hear(sent, there, back) {
             self.send(Down::Clock { sent: 0 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root does when time has passed: pulses, silent hosts, and the end of the user's patience.
+//! What the root does when time has passed: pulses, silent hosts, and --timeout.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Root {
         }
     }
 
-    /// Tells all agents that we live, and finds those that do not.
+    /// Sends a pulse to all agents, and ends the job if one of them is silent.
     fn look_at_hosts(&mut self, now: Instant) {
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
         if gap > STANDSTILL {
@@ -79,7 +79,7 @@ impl Root {
         }
     }
 
-    /// Names the hosts that a launcher has not reached so far; once for each agent.
+    /// Prints the hosts that a launcher has not reached so far; once for each agent.
     fn tell_of_slow_hosts(&mut self, now: Instant) {
         let slow = |agent: &&mut Agent| {
             !agent.has_started && !agent.is_called_slow && now.duration_since(agent.begun) > SLOW

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Computers that only run proxies, those of another host (`--dpu-hostfile`), seen from `mpirun`. Their end
-//! costs nothing but speed.
+//! Computers that only run the proxies of another host (`--dpu-hostfile`), as the root sees them. Without
+//! them ranks are only slower.
 //!
 //! Read next: `mod.rs`; `place/hosts.rs` (`Placement::add_dpus`).
 
@@ -16,7 +16,8 @@ impl Root {
         self.placement.dpus.contains(&(index as u32))
     }
 
-    /// A computer that runs the proxies of a host is gone: its ranks go on without them.
+    /// Reports to all agents that a computer with the proxies of a host is lost: its ranks go on without
+    /// them.
     pub(super) fn lose_dpu(&mut self, index: usize, why: &str) {
         let host = index as u32 - self.placement.dpus.start;
         let (name, served) = (&self.placement.nodes[index], &self.placement.nodes[host as usize]);

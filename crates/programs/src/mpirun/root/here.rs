@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agent in the root's own process, where a job has this machine only. Both are polled by one loop.
+//! The agent in the root's own process, if the job has this machine only. One loop polls both.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -38,7 +38,8 @@ impl Root {
         Upstream::here(Arc::new(Queue { listener: self.listener.clone(), node: 0 }), inbox)
     }
 
-    /// Has the agent here act, and hears it, until neither has anything to say; and ends with it.
+    /// Has the agent of this process act, and receives its frames, until neither has anything left; takes it
+    /// away when it is over.
     pub(super) fn look_after_here(&mut self) {
         while let Some(job) = &mut self.here {
             let has_obeyed = job.step();

@@ -15,7 +15,7 @@ use crate::mpirun::wire::frame::{Down, Node, Start};
 use crate::mpirun::wire::launch::{AGENT, Member};
 use crate::mpirun::wire::link::Link;
 
-/// How long the address of a host may take to be found.
+/// How long the look-up of a host's address may take.
 const LOOKUP: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -80,8 +80,7 @@ impl Root {
         Ok(())
     }
 
-    /// The address of a host, unless the ranks that run already have been told addresses of this machine
-    /// only.
+    /// Refuses a host on another machine, if the ranks that run already know loopback addresses only.
     fn reachable(&self, name: &str, address: Option<&str>) -> Result<(), String> {
         let is_within = |address: Option<&str>| {
             address.is_some_and(|address| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string())
@@ -100,8 +99,8 @@ impl Root {
     }
 }
 
-/// A host's address, at which the other hosts find it; within, why it is not known here, as a name that only
-/// the configuration of ssh has is not. `Err`: a sentence.
+/// A host's address at which the other hosts find it. The inner error says why the address is not known here:
+/// a name may exist in the configuration of ssh only. The outer error ends the job.
 fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, String> {
     let own = sys::host::name();
     if placement.nodes.iter().all(|name| hosts::is_here(name, &own))
@@ -127,14 +126,14 @@ fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, 
     Ok(Ok(address.to_string()))
 }
 
-/// The addresses of a host, unless finding them takes so long that agents would take us for dead.
+/// The addresses of a host, unless the look-up takes so long that agents would take the root for dead.
 fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
     let (sender, found) = channel();
     let host = host.to_owned();
     let look = move || {
         let addresses = (host.as_str(), 0).to_socket_addrs();
         let addresses = addresses.map(|all| all.map(|address| address.ip()).collect());
-        // Nobody may listen any more.
+        // The receiver may have given up.
         let _ = sender.send(addresses.map_err(|error| error.to_string()));
     };
     std::thread::Builder::new().name("lookup".into()).spawn(look).map_err(|error| error.to_string())?;

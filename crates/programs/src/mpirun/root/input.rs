@@ -8,8 +8,7 @@ use crate::mpirun::streams::input;
 use crate::mpirun::wire::frame::Down;
 
 impl Root {
-    /// Passes our standard input on to the agents of those that read it, in a thread that is never waited
-    /// for.
+    /// Passes our standard input on to the agents whose ranks read it, in a thread for which nothing waits.
     pub(super) fn read_input(&self) -> Result<(), Refusal> {
         let reads = |node: u32| {
             let mut ranks = (0..).zip(&self.start.node_of);

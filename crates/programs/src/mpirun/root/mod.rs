@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The root of a job: it decides what happens where (places, spawned processes, names, the first failure,
-//! time), and hears how it went. It starts an agent on each host, passes on what agents say to each other,
-//! and ends with them.
+//! The root of a job: it decides what happens where (hosts and numbers of ranks, spawned worlds, names, the
+//! first failure, time). It starts an agent on each host, passes frames on between agents, and ends with
+//! them.
 //!
-//! An agent is spoken to over the standard input and output of the command that reaches its host; so nothing
-//! listens anywhere. If the job has this machine only, its agent is in this process (`here.rs`), and the same
-//! frames go by two queues.
+//! An agent is reached by the standard input and output of the command that started it, so no process listens
+//! on a port. If the job has this machine only, its agent is in this process (`here.rs`), and the same frames
+//! go by two queues.
 //!
 //! Invariants: the first failure decides the exit code, and ends the job on all hosts; an agent in another
 //! process that is silent for OUTBOARD_LAUNCH_SILENCE_MS has failed.
 //!
-//! Read next: `here.rs`, `worlds.rs` (spawned processes), `wire/frame.rs`, `wire/link.rs`, `agent/mod.rs`.
+//! Read next: `here.rs`, `worlds.rs` (spawned worlds), `wire/frame.rs`, `wire/link.rs`, `agent/mod.rs`.
 
 pub mod adopt;
 mod agents;
@@ -51,29 +51,29 @@ use super::wire::trace::{self, Part};
 use agents::Agent;
 use world::SpreadWorld;
 
-/// What agents get to end their ranks, what those have left behind, and themselves.
+/// The time in which agents must end their ranks, what these left behind, and themselves.
 const END: Duration = Duration::from_secs(12);
-/// How long the last lines of a command that has ended may take.
+/// How long to wait for the last lines of a command that has ended.
 const LAST_LINES: Duration = Duration::from_secs(2);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// Lines that a launcher's command printed last.
+/// How many of the last lines of a launcher's command are kept.
 const LINES_MAX: usize = 4;
 
 struct Root {
     agents: Vec<Agent>,
     links: Vec<Link>,
     launch: Launch,
-    /// What the agents are to do, but for the number of their node.
+    /// What the agents are to do, except the number of their node.
     start: Start,
-    /// Whether all agents of the first world have started: no rank runs in a job that lacks a host.
+    /// Whether all agents of the first world have started: no rank starts in a job that lacks a host.
     has_begun: bool,
-    /// Where ranks are placed next.
+    /// Where the next ranks are placed.
     placement: Placement,
     places: Places,
     worlds: Vec<SpreadWorld>,
-    /// The nodes of ranks that wait for a world's birth.
+    /// The nodes of ranks that wait for a spawned world, by rank.
     askers: HashMap<u32, usize>,
-    /// The names of all endpoints, for agents that come later.
+    /// The names of all endpoints, for agents that start later.
     names: HashMap<u32, Vec<u8>>,
     events: Receiver<(usize, Event)>,
     listener: Listener,
@@ -83,17 +83,17 @@ struct Root {
     here: Option<Job>,
     /// Whether the job has this machine only.
     is_here: bool,
-    /// Where the trace goes, and what has come of it.
+    /// Where the trace goes, and the parts that have come.
     trace: Option<PathBuf>,
     parts: Vec<(usize, Part)>,
     timeout: Option<(f64, Instant)>,
     looked: Instant,
     pulse: Instant,
-    /// For how long an agent may be silent.
+    /// How long an agent may be silent.
     silence: Duration,
     /// The exit code of the first failure.
     failed: Option<u8>,
-    /// When agents that have not ended are given up.
+    /// When the root gives up agents that have not ended.
     end_at: Option<Instant>,
     credit: Credit,
 }
@@ -126,7 +126,7 @@ impl Root {
                 .map_err(|error| Refusal::other(format!("cannot make a secret: {error}")))
         };
         let (placement, is_here) = (arguments.placement.clone(), arguments.is_here);
-        // One host has nobody to agree with.
+        // A single host has no other to agree with.
         let (secret, job, libraries) = match is_here {
             true => (0, None, None),
             false => {
@@ -214,7 +214,7 @@ impl Root {
         let _ = poll(&mut list, Some(&TICK));
     }
 
-    /// Hears what agents have said. Whether that was anything.
+    /// Takes all events of agents. Returns whether there were any.
     fn hear_all(&mut self) -> bool {
         let _ = rustix::io::read(&self.woken, &mut [0; 256]);
         let mut has_heard = false;
@@ -271,7 +271,7 @@ impl Root {
         }
     }
 
-    /// Before the job has begun, agents understand nothing.
+    /// Sends a frame to all agents. Before the job has started they understand none.
     fn send_all(&mut self, frame: &Down) {
         if self.has_begun {
             self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
@@ -310,13 +310,13 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents but one.
+    /// Sends a frame to all agents except one.
     fn send_others(&mut self, index: usize, frame: &Down) {
         let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
         others.for_each(|(_, agent)| agent.send(frame.clone()));
     }
 
-    /// Ranks have ended in a way that ends these worlds; none are named if it ends the job.
+    /// Ends these worlds because of a failure; the job, if none are named.
     fn ranks_failed(&mut self, worlds: &[u32], sentence: &str, code: u8) {
         let is_of_all = worlds.is_empty() || self.end_at.is_some();
         if is_of_all || !self.fail_some(worlds, sentence, code) {
@@ -324,7 +324,7 @@ impl Root {
         }
     }
 
-    /// An agent has no ranks any more.
+    /// Notes that nothing of the job is left on the agent's node.
     fn agent_done(&mut self, index: usize, code: u8) {
         self.agents[index].done = Some(code);
         let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);
@@ -335,14 +335,14 @@ impl Root {
         } else if code != 0 && all_are_over {
             self.failed.get_or_insert(code);
         } else if code != 0 {
-            // What a rank did was told before; a batch system may have ended the ranks there.
+            // Failures of ranks were reported before. A batch system may have ended the ranks there.
             let name = &self.agents[index].name;
             let sentence = format!("the ranks on host {name} were ended there (code {code}); ending the job");
             self.fail(&sentence, code);
         }
     }
 
-    /// An agent says nothing more; if it has not ended well, that ends the job.
+    /// Notes that an agent sends nothing more. If it has not ended well, the job ends.
     fn closed(&mut self, index: usize, ended: &str) {
         let agent = &mut self.agents[index];
         let was_closed = std::mem::replace(&mut agent.is_closed, true);
@@ -359,8 +359,8 @@ impl Root {
         later.into_iter().for_each(|(other, event)| self.hear(other, event));
     }
 
-    /// What an agent's command said last may come later than its end, and a process that it left may hold the
-    /// stream open. Returns what else happened meanwhile: others may have ended with it.
+    /// Takes the last lines of an agent's command, which may come later than its end; a process that it left
+    /// may hold the stream open. Returns the other events that came meanwhile.
     fn hear_last_lines(&mut self, index: usize) -> Vec<(usize, Event)> {
         let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
         while !self.agents[index].has_said_all
@@ -390,7 +390,7 @@ impl Root {
         }
     }
 
-    /// Ends the job; the first time with a sentence.
+    /// Ends the job; prints the sentence only the first time.
     fn fail(&mut self, sentence: &str, code: u8) {
         if self.end_at.is_none() {
             say(sentence);
@@ -418,7 +418,8 @@ impl Root {
                 self.end(if again { libc::SIGKILL } else { signal }, 128 + signal as u8);
             }
             libc::SIGTSTP => {
-                // We stop when all have said that they have; otherwise the frame might stay here.
+                // The root stops when all agents have answered; otherwise the frame might never leave this
+                // process.
                 self.send_all(&Down::Stop);
             }
             libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(&Down::Signal(signal)),
@@ -426,7 +427,7 @@ impl Root {
         }
     }
 
-    /// Ctrl-Z: when all ranks have stopped, so do we; whoever continues us continues everybody.
+    /// Ctrl-Z: stops `mpirun` when all ranks have stopped. After SIGCONT all ranks continue.
     fn stop_if_all_have(&mut self) {
         if !self.agents.iter().all(|agent| agent.is_stopped || agent.is_over()) {
             return;
@@ -439,7 +440,7 @@ impl Root {
         }
     }
 
-    /// Ends the commands of agents that have not ended, and takes leave of the others.
+    /// Ends the commands of agents that have not ended, and closes the links of the others.
     fn give_up(&mut self) {
         for agent in &mut self.agents {
             if agent.done.is_none() && !agent.is_closed {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A world, seen from the root.
+//! A world, as the root sees it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,20 +10,20 @@ use crate::mpirun::wire::statistics::Counted;
 #[derive(Default)]
 pub(super) struct SpreadWorld {
     pub first: u32,
-    /// How it was begun; nothing for the first world.
+    /// How it was spawned; None for the first world.
     pub(super) begin: Option<Begin>,
-    /// The nodes that have not begun it, or on which its ranks have not come yet; on which some live.
+    /// The nodes that have not reported it as born, and those on which some of its ranks live.
     pub(super) unborn: HashSet<usize>,
     pub(super) living: HashSet<usize>,
-    /// Who waits for its birth.
+    /// The rank that waits for the spawn.
     pub(super) asker: Option<u32>,
-    /// Arrivals, and the worlds that it is connected with, by node.
+    /// Arrivals, and the worlds with which it is connected, by node.
     pub(super) arrived: HashMap<usize, Arrivals>,
     pub(super) connected: HashMap<usize, Vec<u32>>,
     /// Whether some rank left other than by MPI_Finalize.
     pub(super) is_broken: bool,
     pub(super) is_ending: bool,
-    /// What its processes have counted, where that is wanted.
+    /// What its processes have counted, if the user wants that.
     pub(super) counted: Option<Counted>,
 }
 
@@ -36,7 +36,7 @@ impl SpreadWorld {
     /// Prints what its processes have counted, once.
     pub(super) fn tell(&mut self) {
         if let Some(counted) = self.counted.take() {
-            // In one piece: others may be printing.
+            // One write, because others may be printing.
             eprint!("{}", counted.text());
         }
     }

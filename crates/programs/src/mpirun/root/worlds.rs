@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The worlds of a job, seen from the root: which nodes have ranks of them, who waits for
-//! their birth, and to which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
+//! The worlds of a job, as the root sees them: which nodes have ranks of them, which rank waits for their
+//! start, and with which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
 //!
-//! A spawned world begins on all nodes at once, so that all number its ranks alike; those whose ranks it has
-//! start them. It is born when all nodes have said so: then none takes its processes for those before them.
+//! A spawned world is entered on all nodes at once, so that all give its ranks the same process numbers; the
+//! nodes that run these ranks start them. The world is born when all nodes have reported so: then no node
+//! takes its processes for those that had the numbers before.
 //!
 //! Read next: `place/places.rs`, `agent/serve.rs` (the side of an agent).
 
@@ -25,7 +26,7 @@ impl Root {
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
-    /// Rank `rank` of node `node` asks for something.
+    /// Carries out a request of rank `rank` on node `node`.
     pub(super) fn asked(&mut self, node: usize, rank: u32, request: &[u8]) {
         let answer = match Request::from_bytes(request) {
             Ok(Request::Spawn(spawn)) => match self.spawn(node, rank, &spawn) {
@@ -61,7 +62,7 @@ impl Root {
             nodes: self.agents.len() as u32,
             node_of,
         };
-        // The page of its first rank says so until its processes do.
+        // This entry stands for the new ranks until they report their connections themselves.
         let connected = [(begin.node_of[0] as usize, parents.into_iter().collect())].into();
         self.send_all(&Down::Begin(Box::new(begin.clone())));
         self.askers.insert(asker, node);
@@ -85,9 +86,9 @@ impl Root {
         firsts.max().unwrap_or(0)
     }
 
-    /// On which hosts the info of a program wants it, and how dealt out: the keys `host`, `hosts`,
-    /// `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode`, `map_by` as users of MPICH and Open MPI
-    /// write them.
+    /// The hosts on which the info of a program wants it, and how ranks are dealt out to them: the keys
+    /// `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode`, `map_by` as users of MPICH
+    /// and Open MPI write them.
     fn wanted(&self, spawn: &Spawn, info: &[(String, String)]) -> Result<(Hosts, Deal)> {
         let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
         let wrong = |key: &str, why: String| Error::new(Class::Spawn, format!("the info key {key}: {why}"));
@@ -124,7 +125,7 @@ impl Root {
         Ok((hosts, how))
     }
 
-    /// Answers whoever waits for a world's birth.
+    /// Answers the rank that waits for a spawned world.
     fn answer(&mut self, first: u32, answer: &Result<Vec<u8>>) {
         let Some(asker) = self.world(first).and_then(|world| world.asker.take()) else { return };
         if let Some(node) = self.askers.remove(&asker) {
@@ -151,7 +152,8 @@ impl Root {
         self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
     }
 
-    /// An agent that was started for a spawn cannot be: the spawn fails, nothing else.
+    /// Fails the spawns for which an agent was started that could not start; nothing else ends. Returns
+    /// whether there were any.
     pub(super) fn is_stillborn_with(&mut self, node: usize, sentence: &str) -> bool {
         let waiting: Vec<(u32, bool)> = self
             .worlds
@@ -170,7 +172,7 @@ impl Root {
     }
 
     pub(super) fn counted(&mut self, first: u32, counted: Counted) {
-        // Proxies on other computers say it in any case, and last.
+        // Proxies on other computers report last, and whether or not the user wants it.
         let is_wanted = |world: &SpreadWorld| world.counted.is_some() || !counted.is_of_proxies();
         if let Some(world) = self.world(first).filter(|world| is_wanted(world)) {
             world.counted.get_or_insert_default().add(counted);
@@ -199,7 +201,7 @@ impl Root {
         }
     }
 
-    /// No rank of a world lives on a node any more. When that is so of all, the job ends.
+    /// Notes that no rank of a world lives on a node any more. When no world lives, the job ends.
     pub(super) fn over(&mut self, node: usize, first: u32, is_broken: bool) {
         let Some(world) = self.world(first) else { return };
         world.living.remove(&node);
@@ -214,7 +216,7 @@ impl Root {
         }
     }
 
-    /// Gives back the places of spawned worlds that have ended in order, and to which nobody who lives is
+    /// Frees the numbers of spawned worlds that have ended in order, and with which no living rank is
     /// connected.
     fn forget_ended(&mut self) {
         let stays = |world: &SpreadWorld| {
@@ -229,7 +231,7 @@ impl Root {
         gone.into_iter().for_each(|first| self.places.free(first));
     }
 
-    /// Ends worlds, if they are not all: the first time with a sentence. Whether that is done.
+    /// Ends worlds, if others live; prints the sentence only the first time. Returns whether it did.
     pub(super) fn fail_some(&mut self, firsts: &[u32], sentence: &str, code: u8) -> bool {
         let is_meant = |world: &SpreadWorld| firsts.contains(&world.first);
         if self.worlds.iter().all(|world| is_meant(world) || world.is_over() || world.is_ending) {
@@ -244,7 +246,7 @@ impl Root {
         true
     }
 
-    /// Tells an agent that comes later what the others know.
+    /// Sends a new agent what the others know already.
     pub(super) fn catch_up(&mut self, node: usize) {
         let agent = &mut self.agents[node];
         for world in &self.worlds {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Standard input belongs to rank 0, or to those that the user names; the others read an empty one.
+//! Standard input goes to rank 0, or to the ranks that the user names; the others read an empty one.
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
 
-/// Standard input that is under way to the ranks, in bytes.
+/// How many bytes of standard input may be on the way to the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
-/// What a rank reads: our own standard input itself, if that is the job's (`is_ours`) and no other rank reads
-/// it, or a pipe that [`pump`] fills. A rank leads a process group of its own, and a terminal would stop it
-/// if it read there.
+/// The standard input of a rank: our own one, if it is the job's (`is_ours`) and no other rank reads it; or a
+/// pipe that [`pump`] fills. A rank leads a process group of its own, so a terminal would stop it if it read
+/// there.
 pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
@@ -30,8 +30,8 @@ pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<us
     Ok(move |buffer: &mut [u8]| terminal.read(buffer))
 }
 
-/// Copies what `read` brings to all `ranks` until it or all of them end, in a thread that is never waited
-/// for.
+/// Copies what `read` returns to all `ranks` until `read` or all ranks end, in a thread for which nothing
+/// waits.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
     read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
@@ -43,7 +43,7 @@ pub fn pump(
     std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
 }
 
-/// Gives what `read` brings to `each`, until it ends or `each` says that it needs no more.
+/// Passes what `read` returns to `each`, until `read` ends or `each` returns false.
 pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     loop {
@@ -51,19 +51,19 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
             Ok(0) => return,
             Ok(bytes) if each(&buffer[..bytes]) => {}
             Ok(_) => return,
-            // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front
-            // again.
+            // A read fails while we run in the background (SIGTTIN is blocked); later we may be in the
+            // foreground again.
             Err(_) => std::thread::sleep(Duration::from_millis(300)),
         }
     }
 }
 
-/// Bytes of standard input that ranks have not taken yet.
+/// How many bytes of standard input the ranks have not taken yet.
 #[derive(Clone, Default)]
 pub struct Credit(Arc<(Mutex<usize>, Condvar)>);
 
 impl Credit {
-    /// Ranks have taken so many bytes.
+    /// Notes that ranks have taken `bytes` bytes.
     pub fn give_back(&self, bytes: usize) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Credit {
         changed.notify_all();
     }
 
-    /// Counts so many bytes, and calls `send`; waits while too many are under way.
+    /// Counts `bytes` bytes, and calls `send`. Waits while too many bytes are on the way.
     pub fn take(&self, bytes: usize, send: impl FnOnce()) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);

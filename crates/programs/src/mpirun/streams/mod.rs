@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What ranks read and print.
+//! The standard streams of ranks.
 
 pub mod input;
 pub mod output;

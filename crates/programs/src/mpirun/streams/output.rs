@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What ranks print, passed on line by line: lines of different ranks never mix, and can begin with the rank.
+//! Passes on what ranks print, line by line: lines of different ranks never mix, and can begin with the rank.
 //!
-//! One thread reads all pipes. It is not the thread that watches processes, so a reader of ours that stalls
-//! (`| less`) cannot keep Ctrl-C or a dead rank from being seen.
+//! One thread reads all pipes. Another thread watches processes, so a slow reader of our output (`| less`)
+//! delays neither Ctrl-C nor the detection of a dead rank.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,13 +20,13 @@ use crate::mpirun::command::arguments::Global;
 use crate::mpirun::wire::frame::{To, Up};
 use crate::mpirun::wire::way::Way;
 
-/// A line may be that long; longer ones are broken, so that a stream without newlines needs no memory.
+/// The longest line. Longer ones are broken, so that a stream without newlines takes no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// How long an unfinished line (a prompt, a progress bar) waits for its end before it is shown.
 const PATIENCE_NS: i64 = 100_000_000;
 
-/// How ranks' lines are shown, and where.
+/// How lines of ranks are shown, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Style {
     /// `[3] ` before every line.
@@ -35,7 +35,7 @@ pub struct Style {
     pub tag: bool,
     /// The time before every line.
     pub stamp: bool,
-    /// A file for every rank, with `%r` and the like in its name, by [`To`].
+    /// A file for every rank, with `%r` and the like in its name, by [`OutputStream`].
     pub files: [Option<String>; 2],
 }
 
@@ -55,7 +55,7 @@ impl Style {
         }
     }
 
-    /// What lines of a rank of a world begin with, but for the time.
+    /// The prefix of a rank's lines, except the time.
     pub fn prefix(&self, world: u64, rank: u32, to: To) -> String {
         let job = world + 1;
         let stream = if to == To::Output { "stdout" } else { "stderr" };
@@ -63,7 +63,7 @@ impl Style {
         if self.tag { format!("{label}[{job},{rank}]<{stream}>: ") } else { label }
     }
 
-    /// The file that a rank's stream goes to, if not to ours.
+    /// The file that gets a rank's stream, or None if it goes to our streams.
     pub fn file(&self, world: u64, rank: u32, host: &str, to: To) -> Option<PathBuf> {
         let mut path = String::new();
         let mut letters = self.files[to as usize].as_deref()?.chars();
@@ -73,7 +73,7 @@ impl Style {
                 Some(Some('r')) => path += &name(world, rank),
                 Some(Some('g')) => path += &world.to_string(),
                 Some(Some('h')) => path += host,
-                // There is one machine, so one of what starts its ranks.
+                // There is one machine, so one process that starts ranks.
                 Some(Some('p')) => path.push('0'),
                 Some(other) => path.push(other.unwrap_or('%')),
             }
@@ -82,15 +82,15 @@ impl Style {
     }
 }
 
-/// A rank's name: of a spawned world, with the world.
+/// The rank's name: with its world, if that was spawned.
 fn name(world: u64, rank: u32) -> String {
     if world == 0 { rank.to_string() } else { format!("{world}.{rank}") }
 }
 
-/// What lines are written to.
+/// Where lines are written.
 enum End {
     File(File),
-    /// The stream of a root in another process.
+    /// A stream of the root in another process.
     Upward(Arc<dyn Way>, To),
 }
 
@@ -106,22 +106,22 @@ impl End {
     }
 }
 
-/// Where lines end up.
+/// A file or stream for lines.
 struct Sink {
     end: End,
-    /// What it is.
+    /// The stream or file, as the user reads it.
     name: String,
-    /// Nothing can be written there any more.
+    /// Whether writing there has failed.
     broken: AtomicBool,
 }
 
 struct Stream {
     pipe: OwnedFd,
-    /// What every line begins with, if anything.
+    /// The prefix of every line, if there is one.
     label: Option<Arc<str>>,
     stamp: bool,
     sink: Arc<Sink>,
-    /// An unfinished line.
+    /// The bytes of an unfinished line.
     held: Vec<u8>,
 }
 
@@ -131,19 +131,19 @@ impl Stream {
     }
 }
 
-/// The thread that passes output on.
+/// The thread that passes output on, as the thread that watches processes sees it.
 pub struct Forwarder {
     thread: JoinHandle<()>,
     shared: Arc<Shared>,
-    /// Our own streams, by [`To`].
+    /// Our own streams, by [`OutputStream`].
     own: [Arc<Sink>; 2],
-    /// Files by path: ranks may share one.
+    /// The files by path: ranks may share one.
     files: HashMap<PathBuf, Arc<Sink>>,
     /// Wakes the thread.
     wake: OwnedFd,
 }
 
-/// What the watching thread tells the forwarding one.
+/// What the thread that watches tells the thread that passes output on.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -151,7 +151,8 @@ struct Shared {
 }
 
 impl Forwarder {
-    /// Starts without any stream. Lines go to this process's streams if they are the job's (`is_ours`).
+    /// Starts the thread without any stream. Lines go to this process's streams if they are the job's
+    /// (`is_ours`).
     pub fn start(way: Arc<dyn Way>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let own = |to: To| {
@@ -169,7 +170,7 @@ impl Forwarder {
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
 
-    /// Passes on what a rank of a world prints through `pipe` from now on.
+    /// Passes on what a rank of a world prints into `pipe`.
     pub fn add(
         &mut self,
         pipe: OwnedFd,
@@ -205,17 +206,17 @@ impl Forwarder {
         Ok(sink)
     }
 
-    /// A full pipe wakes as well.
+    /// Wakes the thread. A full pipe wakes it as well.
     fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
-    /// Waits until all that ranks wrote is passed on. To be called when no rank lives any more: what some
-    /// surviving descendant may still write is not waited for.
+    /// Waits until everything that ranks wrote is passed on. It is called when no rank lives any more, and
+    /// does not wait for what surviving descendants may still write.
     pub fn finish(self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
-        // A panic in the thread has been printed; the job's exit code is not changed by it.
+        // A panic in the thread has been printed; it does not change the job's exit code.
         let _ = self.thread.join();
     }
 }
@@ -224,7 +225,7 @@ struct Pump {
     streams: Vec<Stream>,
     shared: Arc<Shared>,
     way: Arc<dyn Way>,
-    /// Readable when `shared` has news.
+    /// Readable when `shared` has changed.
     woken: OwnedFd,
 }
 
@@ -232,7 +233,7 @@ impl Pump {
     fn run(&mut self) {
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            // Read before polling: what was written before `finish` is then certainly seen by this poll.
+            // The flag is read before polling, so this poll surely sees what was written before `finish`.
             let stopping = self.shared.stop.load(Ordering::Acquire);
             let _ = rustix::io::read(&self.woken, &mut *buffer);
             self.streams.append(&mut self.shared.new.lock().unwrap_or_else(PoisonError::into_inner));
@@ -262,7 +263,7 @@ impl Pump {
         }
     }
 
-    /// Reads stream `index` once, and drops it at its end. Called with descending indices.
+    /// Reads stream `index` once, and drops it at its end. The caller's indices descend.
     fn read(&mut self, index: usize, buffer: &mut [u8]) {
         let bytes = match rustix::io::read(&self.streams[index].pipe, &mut *buffer) {
             Ok(bytes) => bytes,
@@ -279,7 +280,7 @@ impl Pump {
         let mut lines = std::mem::take(&mut stream.held);
         lines.extend_from_slice(&buffer[..bytes]);
         let ends = |byte: &u8| *byte == b'\n' || (plain && *byte == b'\r');
-        // Only the new bytes can hold an end: the held ones were searched before.
+        // Only the new bytes can hold an end: the earlier ones were searched before.
         let end = lines[lines.len() - bytes..].iter().rposition(ends).map(|at| lines.len() - bytes + at + 1);
         match end {
             Some(end) => stream.held = lines.split_off(end),
@@ -293,7 +294,7 @@ impl Pump {
         write(stream, &lines, &*self.way);
     }
 
-    /// Without labels, a quiet stream's unfinished line is shown: it may be a prompt.
+    /// Shows the unfinished lines of quiet streams without labels: they may be prompts.
     fn show_unfinished(&mut self) {
         for stream in self.streams.iter_mut().filter(|stream| stream.is_plain() && !stream.held.is_empty()) {
             let held = std::mem::take(&mut stream.held);
@@ -312,8 +313,8 @@ fn close(stream: &mut Stream, way: &dyn Way) {
     }
 }
 
-/// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get
-/// SIGPIPE as they would without us. Any other error ends the job.
+/// Writes whole lines. If nobody reads our stream any more, the ranks' pipes are closed, so that ranks get
+/// SIGPIPE as they would without `mpirun`. Any other error ends the job.
 fn write(stream: &Stream, lines: &[u8], way: &dyn Way) {
     let sink = &stream.sink;
     let written = if stream.is_plain() {

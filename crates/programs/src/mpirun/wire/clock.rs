@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! By how much the clock of another host differs from ours. The frames measure it (`Down::Clock` and
-//! `Up::Clock`): we note when we ask and when we hear, and the host what its clock says between.
+//! How far the clock of another host differs from the root's. The frames measure it (`ToAgent::Clock` and
+//! `ToRoot::Clock`): the root notes when it asks and when the answer comes; the host answers with its own
+//! time.
 
-/// How often in a row a host is asked. Of these answers the fastest counts.
+/// How often in a row a host is asked. The fastest of these answers counts.
 const ASKED: u32 = 12;
-/// Clocks differ in speed by less than this part. What would be more is an error of the measurement.
+/// The largest believable difference in speed between two clocks. A larger one is an error of the
+/// measurement.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// An answer. Its offset is wrong by at most half of the time that it took.
+/// An answer. Its offset is wrong by at most half of the time that question and answer took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Answer {
     took: u64,
-    /// When, on our clock.
+    /// The root's time in the middle between question and answer.
     at: u64,
-    /// What must be added to times of the host to get ours.
+    /// What must be added to times of the host to get times of the root.
     offset: i64,
 }
 
@@ -22,18 +24,18 @@ struct Answer {
 pub struct Clock {
     left: u32,
     best: Option<Answer>,
-    /// The best answers of the first row and of the last.
+    /// The best answers of the first row of questions and of the last.
     first: Option<Answer>,
     last: Option<Answer>,
 }
 
 impl Clock {
-    /// Begins a row of questions.
+    /// Starts a row of questions.
     pub fn begin(&mut self) {
         (self.left, self.best) = (ASKED, None);
     }
 
-    /// An answer has come to the question of `sent`. Whether there is another one.
+    /// Takes the answer to the question of time `sent`. Returns whether another question follows.
     pub fn hear(&mut self, sent: u64, there: u64, back: u64) -> bool {
         let Some(took) = back.checked_sub(sent) else { return false };
         let at = sent + took / 2;
@@ -48,7 +50,7 @@ impl Clock {
         self.left > 0
     }
 
-    /// What must be added to a time of the host to get ours.
+    /// What must be added to the host's time `there` to get the root's.
     pub fn offset(&self, there: u64) -> i64 {
         let (Some(first), Some(last)) = (self.first.or(self.best), self.last.or(self.best)) else { return 0 };
         let apart = last.at.saturating_sub(first.at) as f64;
@@ -67,7 +69,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Rows of answers by a clock that is behind by `behind`, with the ways there and back.
+    /// A row of answers by a clock that is behind by `behind`; `ways` are the times to the host and back.
     fn row(clock: &mut Clock, at: u64, behind: u64, ways: &[(u64, u64)]) {
         clock.begin();
         let mut asks = true;
@@ -88,9 +90,9 @@ mod tests {
         assert_eq!(clock.offset(9 * second), 4000);
         row(&mut clock, 20 * second, 5000, &[(20, 20)]);
         assert_eq!(clock.offset(15 * second - 4500), 4500);
-        // Nothing is known of what lies outside.
+        // Outside of the measured times the nearest offset holds.
         assert_eq!((clock.offset(0), clock.offset(90 * second)), (4000, 5000));
-        // No clock runs so wrong: the answers that took longer are.
+        // No clock is that fast: the slower answers are wrong.
         row(&mut clock, 20 * second + 100, 9_000_000_000, &[(900_000, 20)]);
         assert_eq!(clock.offset(15 * second), 4000);
         assert!(!clock.hear(10, 5, 9));

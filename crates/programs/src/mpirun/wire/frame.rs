@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `mpirun` and its agents say to each other, over the standard input and output of the command that
-//! started the agent.
+//! The frames between the root of a job and its agents, over the standard input and output of the command
+//! that started the agent.
 //!
-//! An agent begins with [`greeting`], because a login shell may print before it. Then each side sends frames:
-//! a length of 4 bytes (little-endian), then a value in postcard's encoding.
+//! An agent first sends a greeting ([`greeting`]), because a login shell may print before it. Then each side
+//! sends frames: a length of 4 bytes (little-endian), then a value in postcard's encoding. The tables at
+//! [`ToAgent`] and [`ToRoot`] say who sends what and who answers.
 //!
 //! Invariants: a frame is at most [`FRAME_BYTES_MAX`] long, whatever its length says; both sides are of one
 //! build.
 //!
-//! Read next: `way.rs`, `root/mod.rs` (who sends `Down`), `agent/hear.rs` (who sends `Up`).
+//! Read next: `uplink.rs`, `root/mod.rs` (sends `ToAgent`), `agent/receive.rs` (takes it).
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -23,12 +24,12 @@ use crate::mpirun::command::arguments::{Global, Program};
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 20;
-/// What an agent's greeting begins with; the number of its build follows.
+/// The first bytes of an agent's greeting; the number of its build follows.
 const MAGIC: [u8; 16] = *b"\0outboard-agent\n";
 /// A greeting's length in bytes.
 pub const GREETING_BYTES: usize = MAGIC.len() + 8;
 
-/// The first bytes of an agent.
+/// The greeting of an agent: [`MAGIC`] and 8 bytes with the number of its build.
 pub fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -36,49 +37,50 @@ pub fn greeting() -> [u8; GREETING_BYTES] {
     bytes
 }
 
-/// Where in `bytes` the first greeting begins, and the build that it tells of.
+/// Where in `bytes` the first greeting begins, and the build that it names.
 pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     let at = bytes.windows(GREETING_BYTES).position(|window| window.starts_with(&MAGIC))?;
     let build = bytes[at + MAGIC.len()..][..8].try_into().ok()?;
     Some((at, u64::from_le_bytes(build)))
 }
 
-/// What an agent starts.
+/// What an agent needs to know to start its part of the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The number of the agent's node.
     pub node: u32,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// The nodes that only run proxies: the first of them those of node 0, and so on.
+    /// The nodes that only run proxies: the first of them runs those of node 0, the second those of node 1,
+    /// and so on.
     pub dpus: std::ops::Range<u32>,
     /// The node of each rank.
     pub node_of: Vec<u32>,
-    /// What all packets between hosts carry.
+    /// The number that all packets between hosts carry.
     pub secret: u64,
     /// The environment of `mpirun`.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where `mpirun` was started.
+    /// The folder in which `mpirun` was started.
     pub directory: PathBuf,
     /// The options for the whole job.
     pub global: Global,
     /// The programs, in the order of their ranks.
     pub programs: Vec<Program>,
-    /// The number of the job, where all hosts must have the same.
+    /// The number of the job, or None if there is only one host.
     pub job: Option<u64>,
-    /// `Tuning::libraries` of the root's table, where that is another: ranks must decide alike.
+    /// `Tuning::libraries` of the root's table: all hosts must use the same. None if there is only one host.
     pub libraries: Option<Vec<u64>>,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
 }
 
 impl Start {
-    /// The node whose proxies run on the agent's node, if it only runs proxies.
+    /// The node whose ranks the proxies of this node serve, or None if this node has ranks itself.
     pub fn serves(&self) -> Option<u32> {
         self.dpus.contains(&self.node).then(|| self.node - self.dpus.start)
     }
 
-    /// Whether the proxies of the agent's node run on another.
+    /// Whether another node runs the proxies of this node's ranks.
     pub fn is_served(&self) -> bool {
         self.dpus.contains(&(self.dpus.start.saturating_add(self.node)))
     }
@@ -87,32 +89,32 @@ impl Start {
 /// A host of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name, as the user wrote it.
+    /// The host's name, as the user wrote it.
     pub name: String,
-    /// Its address, as `mpirun` found it by the name, if it did; empty if there is only one node.
+    /// The host's address, or None if `mpirun` did not find it by the name; empty if there is only one node.
     pub address: Option<String>,
 }
 
-/// A world that is spawned.
+/// A world that MPI_Comm_spawn starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// Its number.
+    /// The number of the world.
     pub id: u64,
-    /// Its first rank.
+    /// The world's first rank in the segment.
     pub first: u32,
-    /// The node of each of its ranks.
+    /// The node of each rank of the world.
     pub node_of: Vec<u32>,
     /// How many processes each program has.
     pub counts: Vec<u64>,
-    /// The rank that asked for it.
+    /// The rank that called MPI_Comm_spawn.
     pub asker: u32,
-    /// What that asked for, a `launcher::Spawn`.
+    /// The request of that rank, a `launcher::Spawn`.
     pub spawn: Vec<u8>,
-    /// The nodes that the job has now.
+    /// How many nodes the job has now.
     pub nodes: u32,
 }
 
-/// Arrivals at the gates of MPI_Init and MPI_Finalize.
+/// How many ranks have arrived at the gates of MPI_Init and MPI_Finalize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// Ranks that have come to MPI_Init.
@@ -121,7 +123,7 @@ pub struct Arrivals {
     pub leaving: u32,
 }
 
-/// Where a stream goes.
+/// The stream of `mpirun` to which output of a rank goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum To {
     /// Our standard output.
@@ -131,7 +133,7 @@ pub enum To {
 }
 
 impl To {
-    /// What it is, for people.
+    /// The stream's name, as the user reads it.
     pub fn name(self) -> &'static str {
         match self {
             To::Output => "standard output",
@@ -140,49 +142,84 @@ impl To {
     }
 }
 
-/// The name of an endpoint, with its number. Without a name: its process, a proxy, has ended.
+/// The number of an endpoint and its name. An empty name: the process, a proxy, has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
-/// From `mpirun` to an agent.
+/// From the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the segment,
+/// `rank` is a number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit codes are
+/// the system's.
+///
+/// | frame | when the root sends it | what the agent answers |
+/// |---|---|---|
+/// | `Start` | once, when all agents have greeted | `Failed` and `Done` if it cannot start |
+/// | `Names`, `PortsClosed` | another agent sent them; a computer of proxies is lost | nothing |
+/// | `Arrived`, `Connected` | another agent sent them: the sum over all other nodes | nothing |
+/// | `StartWorld` | a rank spawns processes; to all agents | `Born`, or `FailedToStart` |
+/// | `Answer` | a request of a rank (`Ask`) is carried out | nothing; it writes it into the rank's arena |
+/// | `UndoWorld` | one agent sent `FailedToStart`; to all agents | `Over` when its ranks have ended |
+/// | `Over` | the last agent with ranks of the world sent `Over` | nothing |
+/// | `Input` | standard input has bytes, or has ended (no bytes) | `Taken` with the number of bytes |
+/// | `Signal` | the user sent SIGUSR1 or SIGUSR2; --timeout | `Print` with what the ranks wait for (SIGUSR1) |
+/// | `Stop`, `Continue` | Ctrl-Z, and when `mpirun` goes on | `Stopped`; nothing |
+/// | `EndWorlds` | some worlds have failed, others live | `Over` for each of them |
+/// | `EndJob` | the job has failed or is over | `Done`, when nothing of the job is left |
+/// | `Clock` | every 2 s while tracing | `Clock`, at once |
+/// | `Alive` | every 2 s | nothing |
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Down {
-    /// Start your ranks: always the first.
+    /// Start your ranks. This is always the first frame.
     Start(Box<Start>),
-    /// Endpoints on other nodes.
+    /// Endpoints of other nodes.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
     Arrived { first: u32, arrivals: Arrivals },
-    /// Begin a world, of which some ranks may be yours.
+    /// Start a world. Some of its ranks may be yours.
     Begin(Box<Begin>),
-    /// What rank `rank` has asked for, as `launcher::answer` writes it.
+    /// The answer to what rank `rank` has asked for, as `launcher::answer` writes it.
     Answer { rank: u32, bytes: Vec<u8> },
-    /// End your ranks of a world that could not be started.
+    /// End your ranks of a world that has failed to start.
     Undo { first: u32 },
     /// The worlds to which ranks of a world on other nodes are connected.
     Connected { first: u32, to: Vec<u32> },
-    /// Ports that were closed on other nodes.
+    /// Ports that other nodes have closed.
     Closed(Vec<u64>),
     /// No rank of a world lives any more.
     Over { first: u32 },
-    /// Bytes for the ranks that read standard input; none mean its end.
+    /// Bytes for the ranks that read standard input; no bytes at its end.
     Input(Vec<u8>),
-    /// SIGUSR1: say what the ranks wait for. Another signal: send it to them.
+    /// SIGUSR1: report what the ranks wait for. Another signal: send it to them.
     Signal(i32),
     /// Ctrl-Z: stop all ranks and proxies, and answer `Stopped`.
     Stop,
-    /// Let them go on.
+    /// Let stopped ranks and proxies continue.
     Continue,
-    /// End your ranks of these worlds by this signal; the job's exit code.
+    /// End your ranks of these worlds by this signal; `code` is the job's exit code.
     End { worlds: Vec<u32>, signal: i32, code: u8 },
-    /// End, with all ranks that still live, by this signal; 0 if none does.
+    /// End the agent. Ranks that still live are ended by this signal; 0 if no rank lives.
     Close { signal: i32, code: u8 },
-    /// What does your clock say? `mpirun` asked at this time of its own.
+    /// Answer with your clock. `sent` is the root's time when it asked.
     Clock { sent: u64 },
-    /// `mpirun` lives.
+    /// A pulse: the root lives.
     Alive,
 }
 
-/// From an agent to `mpirun`.
+/// From an agent to the root (`root/mod.rs`). Numbers and units are those of [`ToAgent`].
+///
+/// | frame | when the agent sends it | what the root answers |
+/// |---|---|---|
+/// | `Names`, `PortsClosed` | endpoints or ports of this node are new or closed | nothing; it passes them on to all others |
+/// | `Arrived`, `Connected` | the state of a world on this node has changed | nothing; the others get the sum |
+/// | `Ask` | a rank has written a request into its arena | `Answer`, at once or when the world is born |
+/// | `Born`, `FailedToStart` | after `StartWorld` | `Answer` to the rank that asked; `UndoWorld` |
+/// | `Counted`, `Traced` | a world or process has ended, if the user wants them | nothing |
+/// | `Over` | no rank of a world lives on this node any more | `Over`, when all nodes have sent it |
+/// | `Output`, `Print` | ranks or the agent print | nothing |
+/// | `Stopped` | after `Stop` | `Continue`, when `mpirun` goes on |
+/// | `Taken` | after `Input` | more `Input` |
+/// | `Failed` | the first failure of some worlds on this node | `EndWorlds` or `EndJob` |
+/// | `Done` | the agent's last frame | nothing |
+/// | `Clock` | after `Clock` | the next `Clock` of a row |
+/// | `Alive` | every 2 s, if the root is another process | nothing |
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Up {
     /// Endpoints of this node.
@@ -191,41 +228,42 @@ pub enum Up {
     Arrived { first: u32, arrivals: Arrivals },
     /// What rank `rank` asks for, a `launcher::Request`.
     Ask { rank: u32, request: Vec<u8> },
-    /// All ranks of a spawned world on this node are in MPI_Init.
+    /// All ranks of a spawned world on this node have come to MPI_Init.
     Born { first: u32 },
-    /// Why ranks of a spawned world on this node will never be.
+    /// Why a spawned world cannot start on this node.
     Stillborn { first: u32, sentence: String },
     /// The worlds to which ranks of a world on this node are connected.
     Connected { first: u32, to: Vec<u32> },
-    /// Ports that were closed on this node.
+    /// Ports that this node has closed.
     Closed(Vec<u64>),
-    /// What the processes of a world have counted on this node, if that is wanted.
+    /// What the processes of a world have counted on this node, if the user wants it.
     Counted { first: u32, counted: Counted },
-    /// What a process of this node has kept for the trace.
+    /// What a process of this node has recorded for the trace.
     Traced(Part),
-    /// No rank of a world lives on this node any more; whether some left other than by MPI_Finalize.
+    /// No rank of a world lives on this node any more. `is_broken`: some left other than by MPI_Finalize.
     Over { first: u32, is_broken: bool },
-    /// What ranks print, in whole lines where they end.
+    /// What ranks print, mostly in whole lines.
     Output(To, Vec<u8>),
-    /// A line of the agent's own.
+    /// A line of the agent's own, for the user.
     Said(String),
     /// All ranks and proxies are stopped.
     Stopped,
-    /// So many bytes of standard input have been taken.
+    /// How many bytes of standard input the ranks of this node have taken.
     Taken(u32),
-    /// Why these worlds must end, or all if none is named, and the job's exit code. Those that are named are
-    /// being ended on this node.
+    /// Why these worlds must end (all, if the list is empty), and the job's exit code. The agent already ends
+    /// the worlds of the list on its node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// Nothing of the job is left here; the exit code of the node's first failure, or 0.
+    /// Nothing of the job is left on this node. `code` is the exit code of the node's first failure, or 0.
     Done { code: u8 },
-    /// What the clock of this node says, to the question of that time; `back` is when the answer has come.
+    /// The answer to the question of time `sent`: `there` is the time of this node. `back` is 0; the root's
+    /// reader sets it to the root's time on arrival.
     Clock { sent: u64, there: u64, back: u64 },
-    /// The agent lives.
+    /// A pulse: the agent lives.
     Alive,
 }
 
 impl Up {
-    /// What ranks print cannot be written.
+    /// The failure that output of ranks cannot be written.
     pub fn not_written(what: &str, error: &io::Error) -> Up {
         let sentence = format!("cannot write {what}: {error}; ending the job");
         Up::Failed { worlds: Vec::new(), sentence, code: 1 }
@@ -241,7 +279,7 @@ pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Receives a frame; nothing at the stream's end.
+/// Receives a frame, or None at the stream's end.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
@@ -254,7 +292,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> 
             "a frame of {length} bytes: at most {FRAME_BYTES_MAX} are possible"
         )));
     }
-    // Grows with what really comes, so that a length alone takes no memory.
+    // The buffer grows with what really comes, so that a length alone takes no memory.
     let mut bytes = Vec::new();
     from.take(length as u64).read_to_end(&mut bytes)?;
     if bytes.len() < length {

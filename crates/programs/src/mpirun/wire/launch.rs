@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How hosts are reached: the commands that start agents and relays there.
+//! How `mpirun` reaches hosts: the commands that start agents and relays there.
 //!
-//! With more hosts than OUTBOARD_LAUNCH_FANOUT they are a tree: a command then reaches the first of several
+//! With more hosts than OUTBOARD_LAUNCH_FANOUT the commands form a tree: each reaches the first of several
 //! hosts, where a relay starts the agents of all of them.
 //!
 //! Read next: `link.rs`, `relay.rs`.
@@ -18,45 +18,45 @@ use crate::mpirun::place::hosts;
 
 /// The hidden first argument of an agent.
 pub const AGENT: &str = "--agent";
-/// Commands that a process starts, where they are ssh, rsh or srun.
+/// How many commands a process starts at most by default, if they are ssh, rsh or srun.
 const FANOUT: usize = 32;
 
-/// The host of an agent.
+/// A host that gets an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Member {
     /// The number of its node.
     pub node: u32,
-    /// Its name, as a launcher's command takes it.
+    /// The host's name, as a launcher's command takes it.
     pub name: String,
 }
 
 /// The hidden first argument of a relay.
 pub const RELAY: &str = "--relay";
 
-/// What a relay does.
+/// What a relay is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Relay {
     pub launch: Launch,
-    /// The first is this host.
+    /// The hosts to reach. The first is the relay's own.
     pub members: Vec<Member>,
 }
 
-/// How hosts are reached, whoever does it.
+/// The command that reaches hosts; `mpirun` and its relays use the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Launch {
-    /// The words before a host's name, and what stands before the name in its own word.
+    /// The words before the host's name, and what stands before the name in the same word.
     before: Vec<OsString>,
     prefix: String,
-    /// The program, as the command takes it.
+    /// The path of `mpirun`, as the command takes it.
     program: OsString,
-    /// Whether the host where the command would be given needs none.
+    /// Whether no such command is needed for the host on which it would be given.
     has_shortcut: bool,
-    /// How many commands a process starts at most, unless a single host is the first that it reaches.
+    /// How many commands a process starts at most.
     pub fanout: usize,
 }
 
 impl Launch {
-    /// As the user wants it, or else as the environment says.
+    /// The command that the user chose, or else the one that the environment suggests.
     pub fn of(global: &Global, fanout: Option<u64>) -> Launch {
         let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
         let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
@@ -68,7 +68,7 @@ impl Launch {
             None => Launcher::Ssh,
         };
         let words: &[&str] = match launcher {
-            // Options of ssh mean nothing to what has its form only.
+            // A command of the user's has the form of ssh, but not its options.
             _ if launcher_exec.is_some() => &[],
             Launcher::Ssh => {
                 let alive = "ServerAliveInterval=10";
@@ -89,7 +89,7 @@ impl Launch {
         let is_srun = launcher_exec.is_none() && launcher == Launcher::Srun;
         let is_ssh = launcher_exec.is_none() && launcher == Launcher::Ssh;
         let options = if is_ssh { allocation::ssh_options() } else { Vec::new() };
-        // What reaches hosts from here only must not be asked to do so from there.
+        // A user's command may work on this host only, so relays must not be asked to run it.
         let unless_told = if launcher_exec.is_some() { usize::MAX } else { FANOUT };
         let before = launcher_exec.into_iter().map(OsString::from);
         Launch {
@@ -104,13 +104,13 @@ impl Launch {
         }
     }
 
-    /// A host's name as all that start commands understand it: `localhost` is another for each.
+    /// A host's name that means the same host on every host: `localhost` does not.
     pub fn name(&self, host: &str) -> String {
         let own = sys::host::name();
         if self.has_shortcut && hosts::is_here(host, &own) { own } else { host.to_owned() }
     }
 
-    /// The command that starts ourselves on a host, with `word`.
+    /// The command that starts `mpirun` on a host with the hidden argument `word`.
     pub fn command(&self, host: &str, word: &str) -> Command {
         if self.has_shortcut && hosts::is_here(host, &sys::host::name()) {
             return Launch::here(word);
@@ -121,21 +121,21 @@ impl Launch {
         command
     }
 
-    /// The command that starts ourselves on this host.
+    /// The command that starts `mpirun` on this host.
     pub fn here(word: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "mpirun".into()));
         command.arg(word);
         command
     }
 
-    /// Deals hosts out to commands, of which each reaches the first of its hosts.
+    /// Deals hosts out to commands. Each command reaches the first of its hosts.
     pub fn groups<'a>(&self, members: &'a [Member]) -> impl Iterator<Item = &'a [Member]> {
         let (hosts, commands) = (members.len(), members.len().min(self.fanout));
         (0..commands).map(move |at| &members[at * hosts / commands..(at + 1) * hosts / commands])
     }
 }
 
-/// A path as a remote shell takes it for one word.
+/// A path quoted so that a remote shell takes it for one word.
 fn quoted(path: &Path) -> OsString {
     match shlex::try_quote(&path.to_string_lossy()) {
         Ok(word) => word.into_owned().into(),
@@ -147,8 +147,8 @@ fn quoted(path: &Path) -> OsString {
 mod tests {
     use super::*;
 
-    /// Goal: each host is reached once, by the agent's command of its own, and nobody starts more commands
-    /// than the fan-out, itself not counted. Method: the tree of 1 to 300 hosts, followed as relays do.
+    /// Goal: each host is reached once, by one command, and no process starts more commands than the fan-out.
+    /// Method: the tree of 1 to 300 hosts, followed as relays do.
     #[test]
     fn a_tree_reaches_each_host_once() {
         fn follow(launch: &Launch, members: &[Member], reached: &mut Vec<u32>) -> usize {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The connections from `mpirun` to its agents: the streams of the commands that reach their hosts.
+//! The connections from the root to its agents: the streams of the commands that reach their hosts.
 //!
-//! To whoever listens a relay makes no difference: an event says of which node it is.
+//! An event names the node that it is about, so a listener does not see whether a relay lies between.
 //!
 //! Read next: `frame.rs`, `relay.rs`.
 
@@ -21,40 +21,40 @@ use super::frame::{self, Down, To, Up};
 use super::launch::{AGENT, Launch, Member, RELAY, Relay};
 use crate::mpirun::command::say::Refusal;
 
-/// How much is kept of what a launcher's command prints before the agent's greeting.
+/// How many bytes are kept of what a launcher's command prints before the agent's greeting.
 const NOISE_BYTES_KEPT: usize = 4 << 10;
 
 /// Something that happened to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event {
-    /// It has started; the number of its build.
+    /// The agent has started. The number is that of its build.
     Greeted(u64),
-    /// It says something.
+    /// The agent has sent a frame.
     Said(Up),
     /// Its command wrote a line to standard error.
     Line(String),
-    /// It writes no more lines to standard error.
+    /// The command writes no more lines to standard error.
     SaidAll,
-    /// It says nothing more; what became of its command.
+    /// The agent sends nothing more. The text says what became of its command.
     Closed(String),
 }
 
-/// To whom threads tell what happens.
+/// Where threads report events.
 #[derive(Clone)]
 pub enum Listener {
-    /// The thread of `mpirun` that waits.
+    /// The thread of `mpirun` that waits in `Root::wait`.
     Root { events: Sender<(usize, Event)>, wake: Arc<OwnedFd> },
-    /// Whoever listens to a relay.
+    /// The process that started this relay.
     Upward(Arc<Mutex<File>>),
 }
 
 impl Listener {
     pub fn tell(&self, node: u32, event: Event) {
-        // Whoever does not listen any more is noticed elsewhere.
+        // The end of a listener is noticed elsewhere.
         match self {
             Listener::Root { events, wake } => {
                 let _ = events.send((node as usize, event));
-                // A full pipe wakes as well.
+                // A full pipe wakes the thread as well.
                 let _ = rustix::io::write(wake, &[0]);
             }
             Listener::Upward(output) => {
@@ -71,12 +71,12 @@ pub struct Link {
     child: Arc<Mutex<Child>>,
     pub queue: Sender<(u32, Down)>,
     has_greeted: Arc<AtomicBool>,
-    /// Whether what is said there is just being printed, and a reader of ours may be slow.
+    /// Whether output from this link is being printed now. The reader of our output may be slow then.
     pub is_printing: Arc<AtomicBool>,
 }
 
 impl Link {
-    /// Starts the agents of the members: a single one's own, or a relay on the host of the first of several.
+    /// Reaches the hosts `members`: a single one by its own agent, several by a relay on the first.
     pub fn to(launch: &Launch, members: &[Member], listener: &Listener) -> Result<Link, Refusal> {
         match members {
             [one] => Link::start(launch.command(&one.name, AGENT), members, None, listener),
@@ -136,26 +136,26 @@ impl Link {
     }
 
     pub fn send(&self, node: u32, frame: Down) {
-        // One that has ended is noticed elsewhere.
+        // The end of the thread that sends is noticed elsewhere.
         let _ = self.queue.send((node, frame));
     }
 
-    /// Whether there is anybody who notices that we are gone.
+    /// Whether the other end has greeted, and so will notice our end.
     pub fn has_greeted(&self) -> bool {
         self.has_greeted.load(Ordering::Relaxed)
     }
 
     pub fn kill(&self) {
-        // It may have ended.
+        // The command may have ended already.
         let _ = lock(&self.child).kill();
     }
 
-    /// Takes leave: its end of our pipe closes with all senders of frames.
+    /// Closes our ends of the pipes, and waits for the command to end.
     pub fn close(self) {
         drop(self.queue);
         let mut child = lock(&self.child);
         if wait_briefly(&mut child).is_none() {
-            // Killed, it ends at once.
+            // A killed command ends at once.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -171,14 +171,14 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal
     started.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
 }
 
-/// Passes frames on to a command, until there is nobody on one side.
+/// Sends frames to a command, until one side is gone.
 fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Down)>) {
     let is_relay = relay.is_some();
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
         return;
     }
     for (node, mut frame) in frames {
-        // The root's time, not that of a relay.
+        // The time is set here, where the root sends, not in a relay.
         if let Down::Clock { sent: sent @ 0 } = &mut frame {
             *sent = sys::clock::now();
         }
@@ -192,7 +192,7 @@ fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Dow
     }
 }
 
-/// Hears what comes through a link.
+/// The thread that receives what comes through a link.
 struct Ear {
     nodes: Vec<u32>,
     is_relay: bool,
@@ -203,13 +203,13 @@ struct Ear {
 }
 
 impl Ear {
-    /// To its end.
+    /// Receives until the link ends.
     fn listen(self, output: ChildStdout) {
         let mut output = BufReader::new(output);
         let (greeting, noise) = greeted(&mut output);
         if let Some(build) = greeting {
             self.has_greeted.store(true, Ordering::Relaxed);
-            // A relay of our build has the agent of its host greet.
+            // A relay of our build leaves the greeting to the agent of its host.
             if !self.is_relay || build != boot::BUILD {
                 self.listener.tell(self.nodes[0], Event::Greeted(build));
             }
@@ -241,11 +241,11 @@ impl Ear {
     fn pass_on(&self, node: u32, event: Event) {
         match (&self.listener, event) {
             (Listener::Root { .. }, Event::Said(Up::Output(to, bytes))) => {
-                // Here, so that a reader of ours that stalls keeps only this link.
+                // Printing here means that a slow reader of our output delays only this link.
                 self.is_printing.store(true, Ordering::Relaxed);
                 let written = show(to, &bytes);
                 self.is_printing.store(false, Ordering::Relaxed);
-                // Without anybody to read it there is nothing to do about it.
+                // A reader that is gone cannot be helped.
                 if let Err(error) = written
                     && error.kind() != ErrorKind::BrokenPipe
                 {
@@ -260,8 +260,8 @@ impl Ear {
     }
 }
 
-/// Waits for the greeting behind what a shell prints, however much: the number of the build, and the last of
-/// what was printed.
+/// Waits for the greeting behind what a shell prints, however long. Returns the number of the build, and the
+/// end of what was printed.
 fn greeted(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     let mut noise = Vec::new();
     while let Ok(more) = output.fill_buf()
@@ -281,13 +281,13 @@ fn greeted(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     (None, noise)
 }
 
-/// The last line with anything in it.
+/// The last line that is not empty.
 fn last_line(noise: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(noise);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Waits for a command a moment: what it has started may keep it.
+/// Waits up to a second for a command: a process that it has started may keep it.
 pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..100 {
         match child.try_wait() {

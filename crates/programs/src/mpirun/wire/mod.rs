@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `mpirun` and its agents say to each other, and how they reach each other.
+//! The frames between the root and its agents, and how these reach each other.
 //!
-//! Read next: `frame.rs`, `way.rs`, `launch.rs`, `link.rs`, `relay.rs`.
+//! Read next: `frame.rs`, `uplink.rs`, `launch.rs`, `link.rs`, `relay.rs`.
 
 pub mod clock;
 pub mod frame;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A relay: it starts the agents of some hosts for `mpirun`, its own host among them, or further relays, and
-//! passes on what goes between them. So nobody starts more than OUTBOARD_LAUNCH_FANOUT commands.
+//! A relay starts the agents of some hosts for `mpirun`, its own host among them, or further relays, and
+//! passes frames on between them. So no process starts more than OUTBOARD_LAUNCH_FANOUT commands.
 //!
-//! It understands no frame: it adds or takes away the number of a node. A reader of the output that stalls
-//! stalls the relay's threads, and so the agents behind it; a relay keeps nothing for them.
+//! A relay does not look into frames: it adds or removes the number of a node. It has no buffer of its own: a
+//! reader of its output that stalls also stalls the agents behind it.
 //!
-//! Invariants: a relay whose standard input ends closes that of all that it has started, as `mpirun` does;
-//! what has not greeted by then is killed, because nobody there would notice.
+//! Invariants: when its standard input ends, a relay closes that of all commands that it has started, as
+//! `mpirun` does; commands that have not greeted by then are killed, because they would not notice.
 //!
 //! Read next: `link.rs`.
 
@@ -20,7 +20,7 @@ use super::link::{Event, Link, Listener};
 use super::way::input;
 use crate::mpirun::command::say::{Refusal, say};
 
-/// Whether this is our business, and then the exit code.
+/// Runs a relay, if the first word asks for one. Returns its exit code, else None.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     if words.first()? != RELAY {
         return None;
@@ -42,7 +42,7 @@ fn run() -> Result<(), Refusal> {
     output.write_all(&frame::greeting()).map_err(wrong)?;
     let mut input = BufReader::new(input()?);
     let relay: Option<Relay> = frame::read(&mut input).map_err(wrong)?;
-    // Whoever takes leave at once wants nothing.
+    // An input that ends at once asks for nothing.
     let Some(relay) = relay else { return Ok(()) };
     let links = start(&relay, &Listener::Upward(Arc::new(Mutex::new(output))));
     while let Ok(Some((node, frame))) = frame::read::<(u32, Down)>(&mut input) {
@@ -55,7 +55,7 @@ fn run() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Starts what can be started; of the others it tells why not.
+/// Starts what can be started; reports the reason for each host that cannot be reached.
 fn start(relay: &Relay, listener: &Listener) -> Vec<Link> {
     let mut links = Vec::new();
     let Some((own, others)) = relay.members.split_first() else { return links };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The counters of a world on several hosts: each agent sends those of its processes, and `mpirun` makes one
+//! The counters of a world on several hosts: each agent sends those of its processes, and the root makes one
 //! table of them.
 //!
 //! Read next: `telemetry/summary.rs`.
@@ -11,7 +11,7 @@ use transport::shm::Segment;
 /// What the processes of a world have counted on one node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// By rank.
+    /// What each rank has counted.
     ranks: Vec<Rank>,
     /// The counters of the node's proxies.
     proxies: Vec<Vec<u64>>,
@@ -36,17 +36,17 @@ fn proxies(segment: &Segment) -> Vec<Vec<u64>> {
 }
 
 impl Counted {
-    /// That of proxies alone, whose ranks run on another host.
+    /// What the proxies of this segment have counted, for ranks that run on another host.
     pub fn of_proxies(segment: &Segment) -> Counted {
         Counted { ranks: Vec::new(), proxies: proxies(segment), age_ns: 0 }
     }
 
-    /// Whether it has no ranks.
+    /// Whether this is of proxies only.
     pub fn is_of_proxies(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// That of the processes of this segment.
+    /// What the processes of this segment have counted for the world whose first rank is `first`.
     pub fn here(segment: &Segment, first: u32) -> Counted {
         let sums = |row: &telemetry::Row| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
         let rank = |rank| {
@@ -68,7 +68,7 @@ impl Counted {
         self.age_ns = self.age_ns.max(other.age_ns);
     }
 
-    /// The table and the sentences for people.
+    /// The table and the sentences that the user reads.
     pub fn text(&self) -> String {
         let page = |values: &Vec<u64>| {
             let page = Box::new(Page::new());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Joins the parts of a trace that ranks and proxies wrote into the one file that the user asked for.
+//! Joins what ranks and proxies recorded for a trace into the one file that the user asked for.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,17 +12,17 @@ use transport::shm::Segment;
 use super::clock::Clock;
 use crate::mpirun::command::say::say;
 
-/// What a process has kept.
+/// What one process has recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
     is_proxy: bool,
     number: u32,
-    /// Nothing of a process that never came to MPI_Init.
+    /// None for a process that never came to MPI_Init.
     records: Option<Vec<u8>>,
 }
 
-/// Takes the parts of `file` of the processes of a segment, of which the first `used` places were ever used,
-/// and removes them. The proxies of a node are numbered after those of the nodes before it.
+/// Takes and removes the parts of `file` that the processes of a segment wrote; only its first `used` ranks
+/// were ever used. The proxies of a node are numbered after those of the nodes before it.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = Part> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<Who> = ranks.map(Who::Rank).chain((0..segment.shape().proxies).map(Who::Proxy)).collect();
@@ -40,8 +40,8 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = P
     })
 }
 
-/// Writes `file` from the parts of nodes, whose clocks these are. Returns how many parts were missing; if all
-/// were missing, no file is written.
+/// Writes `file` from parts with the number of their node; `clocks` are those of the nodes. Returns how many
+/// parts were missing; if all were missing, no file is written.
 pub fn write(file: &Path, mut parts: Vec<(usize, Part)>, clocks: &[Clock]) -> std::io::Result<usize> {
     parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
     let count = parts.len();
@@ -81,10 +81,10 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 1, arena_bytes: 1 }).unwrap();
         let whos = [Who::Rank(0), Who::Proxy(0)];
         whos.iter().for_each(|who| std::fs::write(part(&file, *who), []).unwrap());
-        // Nothing was written behind a record that is not whole.
+        // Rank 1 wrote an incomplete record only.
         std::fs::write(part(&file, Who::Rank(1)), [1; 7]).unwrap();
         let mut parts: Vec<(usize, Part)> = take(&file, &segment, 4).map(|part| (0, part)).collect();
-        // One of another host.
+        // A proxy of another host.
         segment.set_nodes(1, 2, &[1; 4], 0);
         std::fs::write(part(&file, Who::Proxy(0)), []).unwrap();
         parts.extend(take(&file, &segment, 0).map(|part| (1, part)));

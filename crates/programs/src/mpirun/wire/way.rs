@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The way from an agent to the root: the pipe to the process that started it, or the root's own queue where
-//! both are one process.
+//! The connection from an agent to the root: the pipe to the process that started the agent, or the root's
+//! own queue if both are one process.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,14 +12,14 @@ use super::frame::{self, Up};
 use super::link::{Event, Listener};
 use crate::mpirun::command::say::Refusal;
 
-/// How often each side of a pipe says that it lives.
+/// How often each side of a pipe sends a pulse.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// Whoever looks so much later than it last did stood still itself, as a suspended machine does.
+/// A process that looks so much later than the last time stood still itself, as on a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
-/// What an agent tells the root by.
+/// How an agent reaches the root.
 pub trait Way: Send + Sync {
-    /// Tells the root something. Its end is noticed elsewhere.
+    /// Sends a frame to the root. The end of the root is noticed elsewhere.
     fn tell(&self, frame: Up);
 
     /// Has the root print a line of the agent's own.
@@ -32,13 +32,13 @@ pub trait Way: Send + Sync {
 pub struct Pipe(Mutex<File>);
 
 impl Pipe {
-    /// Ours.
+    /// Duplicates the standard output of this process.
     pub fn open() -> std::io::Result<Pipe> {
         let output = std::io::stdout().as_fd().try_clone_to_owned()?;
         Ok(Pipe(Mutex::new(output.into())))
     }
 
-    /// Says first of all who we are.
+    /// Sends the greeting, which comes before all frames.
     pub fn greet(&self) -> std::io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame::greeting())
     }
@@ -63,7 +63,7 @@ impl Way for Queue {
     }
 }
 
-/// Our standard input without a buffer: what the first step does not take is there for the second.
+/// Our standard input without a buffer: what the agent's first step does not read is left for the second.
 pub fn input() -> Result<File, Refusal> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))
