@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets the library's name at run time, and says that it needs the C library of its ABI from its own folder.
-//! All libraries that call MPI by its C functions have this script.
+//! Sets the library's name at run time, and makes it need the C library of its ABI from its own folder. All
+//! libraries that call MPI by its C functions have this script.
 //!
-//! Cargo does not build one shared library before another, so the linker gets an empty library of that
-//! name; the C functions are found when the program starts.
+//! Cargo does not build one shared library before another, so the linker gets an empty library of that name;
+//! the C functions are found when the program starts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn main() {
     };
     let needed = if mpich { "libmpi.so.12" } else { "libmpi_abi.so.1" };
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    // That of the target, where it is another: cargo-zigbuild sets it.
+    // The compiler of the target, if that is another machine: cargo-zigbuild sets the variable.
     let target = std::env::var("TARGET").expect("cargo sets it").replace('-', "_");
     let mut stand_in = Command::new(std::env::var(format!("CC_{target}")).unwrap_or("cc".into()));
     stand_in.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]).arg(folder.join("libneeded.so"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Attributes between the languages (MPI 5.0, section 19.3.7).
 //!
-//! C's value is a pointer, Fortran's an integer. What Fortran stores, C sees as a pointer to that integer;
-//! what C stores, Fortran sees as the address. The predefined attributes point to a value.
+//! A value is a pointer in C, an integer in Fortran. C sees what Fortran stored as a pointer to that integer;
+//! Fortran sees what C stored as the address. The predefined attributes point to a value.
 
 use crate::c;
 use std::collections::HashMap;
@@ -32,14 +32,14 @@ pub fn load(keyval: c_int, pointer: *mut c_void) -> i64 {
     unpack(pointer)
 }
 
-/// The same for an attribute that is not predefined.
+/// Fortran's value for C's, of an attribute that is not predefined.
 pub fn unpack(pointer: *mut c_void) -> i64 {
     let stored = STORED.lock().unwrap_or_else(PoisonError::into_inner);
     let ours = stored.values().find(|place| std::ptr::eq(&raw const ***place, pointer.cast()));
     ours.map_or(pointer.addr() as i64, |place| **place)
 }
 
-/// C's key for Fortran's: in MPICH, Fortran's keys of predefined attributes are C's and 1.
+/// C's key for Fortran's: in MPICH, Fortran's keys of predefined attributes are C's plus 1.
 pub fn key(keyval: c_int) -> c_int {
     const PREDEFINED: [c_int; 2] = [0x6440_0000, 0x6600_0000];
     let is_fortran = cfg!(mpich) && PREDEFINED.contains(&(keyval & !0xff)) && keyval & 1 == 0;

@@ -5,8 +5,8 @@ use crate::section::Descriptor;
 use crate::{attribute, c, callback, fault, logical};
 use std::ffi::c_void;
 
-/// Exports a procedure under its names: those of MPI, those of PMPI. References are Fortran's arguments
-/// (contract of the crate).
+/// Exports a procedure under its names of MPI and PMPI. References are Fortran's arguments (contract of the
+/// crate).
 macro_rules! procedures {
     ($($(#[$doc:meta])* $body:ident($($argument:ident: $kind:ty),*) as $($name:ident)* $inside:block)*) => {$(
         $(#[$doc])*
@@ -36,18 +36,18 @@ procedures! {
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// The bytes of a variable.
+    /// The size of a variable's element in bytes.
     sizeof(variable: &Descriptor, size: &mut i32, ierror: *mut i32)
     as MPI_Sizeof_fts MPI_Sizeof_f08ts {
         *size = variable.element_bytes as i32;
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// Nothing: that the compiler sees a call is the purpose.
+    /// Does nothing: the compiler must only see a call.
     sync_reg(_buffer: *const c_void)
     as mpi_f_sync_reg_ pmpi_f_sync_reg_ MPI_F_sync_reg_f08ts PMPI_F_sync_reg_f08ts {}
 
-    /// Deprecated: an attribute that is an INTEGER.
+    /// Deprecated: stores an attribute that is an INTEGER.
     attr_put(comm: &i32, keyval: &i32, value: &i32, ierror: *mut i32) as mpi_attr_put_ pmpi_attr_put_ {
         // SAFETY: C takes every number.
         let comm = unsafe { c::MPI_Comm_fromint(*comm) };
@@ -56,7 +56,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// Deprecated: such an attribute, read.
+    /// Deprecated: reads such an attribute.
     attr_get(comm: &i32, keyval: &i32, value: &mut i32, flag: &mut i32, ierror: *mut i32)
     as mpi_attr_get_ pmpi_attr_get_ {
         let (mut pointer, mut found) = (std::ptr::null_mut::<c_void>(), 0);
@@ -104,14 +104,14 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// The predefined procedures of MPI_KEYVAL_CREATE.
+    /// The predefined procedure of MPI_KEYVAL_CREATE that copies nothing.
     null_copy(_a: &i32, _b: &i32, _c: &i32, _old: &i32, _new: *mut i32, flag: &mut i32, code: &mut i32)
     as mpi_null_copy_fn_ {
         *flag = 0;
         *code = c::SUCCESS;
     }
 
-    /// The same, copying the value.
+    /// The predefined procedure that copies the value.
     dup(_a: &i32, _b: &i32, _c: &i32, old: &i32, new: &mut i32, flag: &mut i32, code: &mut i32)
     as mpi_dup_fn_ {
         *new = *old;
@@ -119,7 +119,7 @@ procedures! {
         *code = c::SUCCESS;
     }
 
-    /// The same, for deleting.
+    /// The predefined procedure for deleting.
     null_delete(_a: &i32, _b: &i32, _value: &i32, _state: &i32, code: &mut i32) as mpi_null_delete_fn_ {
         *code = c::SUCCESS;
     }
@@ -129,7 +129,7 @@ procedures! {
 names!(status_copy (from: &[i32; c::STATUS_INTS], to: &mut [i32; c::STATUS_INTS], ierror: *mut i32)
     __mpi_f08_types_MOD_mpi_status_f2f08 __mpi_f08_types_MOD_mpi_status_f082f);
 
-/// `==` and `/=` of each handle type.
+/// The operators `==` and `/=` of each handle type.
 macro_rules! comparisons {
     ($($equal:ident $unequal:ident)*) => { $(
         #[doc = "Whether two handles are the same."]

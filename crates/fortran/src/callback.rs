@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Fortran procedures that MPI calls: C functions that convert the arguments and call them.
 //!
-//! Where C hands a state along, it is a `Record` of the procedures and Fortran's state. Operators and error
+//! Where C passes a state, the state is a `Record` of the procedures and Fortran's state. Operators and error
 //! handlers have no state, so each procedure gets one of `SLOTS` C functions for good. Records and slots are
-//! found again by what they hold, so a program that registers a procedure many times needs one.
+//! found again by their content, so a program that registers a procedure many times needs one.
 
 use crate::{attribute, c, logical};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub struct Record {
     procedures: [usize; 3],
     state: i64,
-    /// Of the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
+    /// Whether it is of the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
     narrow: bool,
 }
 
@@ -36,7 +36,7 @@ pub fn state(procedures: &[usize], state: i64) -> *mut c_void {
     record(procedures, state, false)
 }
 
-/// The same for MPI_KEYVAL_CREATE.
+/// The state for MPI_KEYVAL_CREATE.
 pub fn narrow_state(procedures: &[usize], state: i32) -> *mut c_void {
     record(procedures, state.into(), true)
 }
@@ -139,7 +139,7 @@ fn is(procedure: usize, known: &[usize]) -> bool {
     known.contains(&procedure)
 }
 
-/// C's MPI_COMM_DUP_FN and its like.
+/// C's MPI_COMM_DUP_FN and the like.
 pub fn dup() -> usize {
     #[cfg(mpich)]
     {
@@ -162,7 +162,7 @@ attributes! {
         [mpi_win_null_copy_fn_] [mpi_win_dup_fn_] [mpi_win_null_delete_fn_];
 }
 
-// MPICH's mpi_f08 has its own.
+// MPICH's mpi_f08 has procedures of its own.
 #[cfg(mpich)]
 attributes! {
     MPI_Comm MPI_Comm_toint: comm_copy_attr comm_copy, comm_delete_attr comm_delete,
@@ -179,7 +179,7 @@ attributes! {
         [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
-/// Lets Fortran copy a value. One that it hands back unchanged stays what it was, C's or Fortran's.
+/// Lets Fortran copy a value. A value that Fortran returns unchanged stays as it was, C's or Fortran's.
 ///
 /// # Safety
 /// `into` and `flag` may be written.
@@ -267,7 +267,8 @@ type Convert<Count> = unsafe extern "C" fn(
 );
 type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
 
-/// C's functions for the conversions of MPI_Register_datarep: `$place` in the record, the type of the count.
+/// C's functions for the conversions of MPI_Register_datarep: `$place` is the index in the record, `$count`
+/// the type of the count.
 macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
         /// C's function for a conversion procedure, or MPI_CONVERSION_FN_NULL.
@@ -307,21 +308,21 @@ conversions! {
     datarep_conversion_c_write write_c 1 i64, mpi_conversion_fn_null_c_;
 }
 
-/// The predefined procedure that says that nothing is to be converted. MPI never calls it.
+/// The predefined procedure for no conversion. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_() {}
 
-/// MPICH's mpi_f08 has its own.
+/// MPICH's mpi_f08 has a procedure of its own.
 #[cfg(mpich)]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)] // As gfortran writes a procedure of a module.
 pub extern "C" fn __mpi_f08_callbacks_MOD_mpi_conversion_fn_null() {}
 
-/// The same for large counts.
+/// The predefined procedure for large counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_c_() {}
 
-/// C's function for a procedure that tells an extent.
+/// C's function for a procedure that returns an extent.
 pub fn datarep_extent(_: usize) -> usize {
     extent as *const () as usize
 }

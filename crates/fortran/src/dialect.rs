@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The types of the C binding that the bindings see. A status is `STATUS_INTS` ints in both languages.
+//! The types of the C binding that the bindings use. A status is `STATUS_INTS` ints in both languages.
 #![allow(non_camel_case_types)] // The names are the standard's.
 
 pub use crate::numbers::*;
 
-/// Every handle of the standard ABI is a pointer, those of MPICH but for files are ints.
+/// Every handle of the standard ABI is a pointer; MPICH's are ints, except those of files.
 #[cfg(not(mpich))]
 pub type Handle = usize;
 #[cfg(mpich)]
@@ -22,5 +22,5 @@ pub type MPI_Request = Handle;
 pub type MPI_Session = Handle;
 pub type MPI_Win = Handle;
 
-/// The ints of a status.
+/// How many ints a status has.
 pub const STATUS_INTS: usize = F_STATUS_SIZE as usize;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors that the bindings find themselves: what C never sees. They go to the error handler of the call's
+//! Errors that the bindings find themselves, and C never sees. They go to the error handler of the call's
 //! object, with an error code whose text is the sentence.
 
 use crate::c;
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// An error class and what was wrong.
+/// An error class, and a sentence about what is wrong.
 #[derive(Debug)]
 pub struct Error {
     pub class: i32,
     pub sentence: String,
 }
 
-/// The handle by whose error handler a call reports.
+/// The handle whose error handler gets the error.
 pub enum On {
     Comm(i32),
     Win(i32),
@@ -23,11 +23,11 @@ pub enum On {
     Nothing,
 }
 
-/// The codes that sentences have. A program that repeats a mistake gets one code for it.
+/// The codes of sentences. A program that repeats a mistake gets the same code.
 static CODES: LazyLock<Mutex<HashMap<String, i32>>> = LazyLock::new(Mutex::default);
 
 impl Error {
-    /// Invokes the error handler; returns the code for `ierror`.
+    /// Invokes the error handler. Returns the code for `ierror`.
     pub fn raise(self, function: &str, on: On) -> i32 {
         let sentence = format!("{function}: {}", self.sentence);
         let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// A new code of a class.
+/// A new error code of a class.
 fn code(class: i32, sentence: &str) -> i32 {
     let mut code = class;
     let text = CString::new(sentence).unwrap_or_default();
@@ -71,7 +71,7 @@ fn invoke(on: On, code: i32) {
     }
 }
 
-/// Ends a call: the code for `ierror`, which `mpi_f08` lets programs leave out.
+/// Ends a call: sets `ierror`, which programs may leave out in `mpi_f08`.
 #[inline]
 pub fn end(ierror: *mut i32, code: i32) {
     if !ierror.is_null() {

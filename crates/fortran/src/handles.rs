@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Arrays of handles. Fortran's are INTEGERs, those of the C binding pointers.
+//! Arrays of handles. Fortran's handles are INTEGERs, those of the C binding pointers.
 
 use std::ffi::c_int;
 

@@ -4,10 +4,10 @@
 //!
 //! It calls the C functions of `libmpi_abi.so.1` by their names and nothing else of Outboard, so it works
 //! over every library of the standard ABI. Statuses have one form in C and Fortran; handles are converted by
-//! `MPI_Comm_toint` and its like; addresses that mean something are variables of this library.
+//! `MPI_Comm_toint` and the like; addresses with a meaning are variables of this library.
 //!
 //! Contract of all unsafe code here: what Fortran passes is what the interfaces of the modules say; each
-//! argument lies where it may be read, and written if it is an output (MPI 5.0, section 19.1).
+//! argument may be read, and written if it is an output (MPI 5.0, section 19.1).
 //!
 //! Read next: `memory.rs` (special addresses), `section.rs` (array sections), `callback.rs`, then the
 //! generated `shim.rs`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! LOGICAL. GNU and LLVM Fortran store 1 for .TRUE.; others test the lowest bit or all bits: 1 suits them.
+//! LOGICAL. GNU and LLVM Fortran store 1 for .TRUE.; others test the lowest bit or all bits, for which 1 is
+//! right, too.
 
 use std::ffi::c_int;
 

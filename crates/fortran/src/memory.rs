@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The variables whose addresses mean something, such as MPI_BOTTOM, and what C has instead.
+//! The variables whose addresses have a meaning, such as MPI_BOTTOM, and C's constants for them.
 //!
 //! Each is a common block of its own in `mpif.h` and in the modules (`xtask`, `fortran/constants.rs`). A
-//! program may hold the block itself; then the loader makes this library's name mean the program's.
+//! program may contain the block itself; then the loader makes this library's name refer to the program's.
 
 use crate::c::{self, STATUS_INTS};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -47,7 +47,7 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_weights_empty: 1;
 }
 
-// As long as theirs: the loader copies a variable into a program that was compiled for it.
+// These are as long as MPICH's: the loader copies a variable into a program that was compiled for it.
 #[cfg(mpich)]
 blocks! {
     u8:
@@ -55,7 +55,7 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
 }
 
-/// The addresses that mean one thing: variables, or ints of a block.
+/// The addresses with the same meaning: variables, or ints of a block.
 macro_rules! meaning {
     ($($(#[$doc:meta])* $name:ident: $($block:ident $(+ $ints:expr)?),*;)*) => { $(
         $(#[$doc])*
@@ -118,13 +118,13 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// What a name means in the libraries of the program; null if none has it.
+/// The address of a name in the libraries of the program; null if none has it.
 pub fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: the null handle searches all libraries of the program.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// Sets these variables as the library is loaded. Another library of the standard ABI may lack them.
+/// Sets these variables when the library is loaded. Another library of the standard ABI may lack them.
 extern "C" fn tell_c() {
     for (name, address) in ignored_statuses() {
         let variable = symbol(name).cast::<usize>();
@@ -139,7 +139,7 @@ extern "C" fn tell_c() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = tell_c;
 
-/// A choice buffer, or the constant of C for a special one.
+/// A choice buffer, or C's constant for a special one.
 #[inline]
 pub fn buffer(address: *mut c_void) -> *mut c_void {
     if is_in_place(address.addr()) {
@@ -153,7 +153,7 @@ pub fn buffer(address: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Whether the address is one of those that `buffer` replaces.
+/// Whether `buffer` replaces the address.
 pub fn is_special(address: *mut c_void) -> bool {
     buffer(address) != address
 }
@@ -168,11 +168,11 @@ pub fn status(address: *mut i32) -> *mut c_int {
     }
 }
 
-/// What C takes for weights; the variables of libmpi.so.12 hold the same.
+/// C's constants for weights; the variables of libmpi.so.12 hold the same.
 const UNWEIGHTED: isize = 10;
 const WEIGHTS_EMPTY: isize = 11;
 
-/// Weights or error codes.
+/// Weights or error codes, or C's constant for special ones.
 pub fn ignorable(address: *mut i32) -> *mut c_int {
     let constant = if is_unweighted(address.addr()) {
         UNWEIGHTED

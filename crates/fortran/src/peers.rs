@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How long the arrays are that have an element for each peer or dimension of a comm. A comm that C would
-//! refuse has none; C then says so.
+//! The lengths of arrays with an element for each peer or dimension of a comm. The length is 0 for a comm
+//! that C refuses; C then reports the error.
 
 use crate::c;
 use std::ffi::c_int;
 
-/// Which neighbours.
+/// A side of a neighborhood collective.
 pub enum Side {
     Send,
     Receive,
 }
 
-/// The ranks with which a collective exchanges.
+/// How many ranks a collective exchanges with.
 pub fn of(comm: i32) -> c_int {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: C takes every number.
@@ -26,7 +26,7 @@ pub fn of(comm: i32) -> c_int {
     size
 }
 
-/// The neighbours of a topology.
+/// How many neighbours a rank has in the topology.
 pub fn neighbors(comm: i32, side: Side) -> c_int {
     let (mut kind, mut count, mut rank) = (c::UNDEFINED, 0, 0);
     // SAFETY: C takes every number.
@@ -54,7 +54,7 @@ pub fn neighbors(comm: i32, side: Side) -> c_int {
     }
 }
 
-/// The dimensions of a Cartesian comm.
+/// How many dimensions a Cartesian comm has.
 pub fn dimensions(comm: i32) -> c_int {
     let mut dimensions = 0;
     // SAFETY: C takes every number.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What MPICH's library has beyond the standard's: the procedures that MPI-3.0 removed (MPI 5.0, section
-//! 17.1), which programs of the nineties call, and MPI_SIZEOF for each type, which is one descriptor in ours.
+//! Procedures that MPICH's library has and the standard's has not: those that MPI-3.0 removed (MPI 5.0,
+//! section 17.1), which programs of the nineties call, and MPI_SIZEOF for each type, which is one procedure
+//! with a descriptor in ours.
 
 use crate::{c, callback, fault};
 
@@ -63,7 +64,7 @@ removed! {
     };
 }
 
-/// Asks a datatype for its lower bound and its extent.
+/// Gets the lower bound and the extent of a datatype.
 fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: the addresses of locals; C checks the handle.
@@ -71,7 +72,7 @@ fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     if code == c::SUCCESS { store(lower, extent) } else { code }
 }
 
-/// An INTEGER for what may be longer; that these procedures could not say it is why they were removed.
+/// Stores a value that may be too long for an INTEGER, or fails. That is why these procedures were removed.
 fn narrow(value: i64, to: &mut i32) -> i32 {
     let Ok(value) = i32::try_from(value) else {
         let sentence =
@@ -83,7 +84,7 @@ fn narrow(value: i64, to: &mut i32) -> i32 {
     c::SUCCESS
 }
 
-/// INTEGERs as displacements.
+/// Displacements from INTEGERs.
 fn wide(places: *const i32, count: i32) -> Vec<i64> {
     let at = |index: usize| {
         // SAFETY: an array of `count` elements (contract of the crate).

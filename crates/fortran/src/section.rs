@@ -3,9 +3,9 @@
 //! reaches C (MPI 5.0, section 19.1.2).
 //!
 //! `(buffer, count, datatype)` means the elements of the section as if they stood one after the other.
-//! `Elements` makes a datatype of them, so that blocking and nonblocking calls move the bytes in place. What
-//! no datatype describes (reductions, blocks of a length for each rank) is copied: until the end of the call,
-//! or of the request that it makes (`Copy::attach`).
+//! `Elements` makes a datatype of them, so that blocking and nonblocking calls move the bytes in place.
+//! Sections that no datatype can describe (in reductions, with blocks of different lengths) are copied: until
+//! the end of the call, or of the request that it makes (`SectionCopy::attach`).
 
 use crate::c;
 use crate::fault::Error;
@@ -57,7 +57,7 @@ struct Dimension {
 }
 
 impl Dimension {
-    /// The elements, and the bytes from one to the next.
+    /// The number of elements, and the bytes from one to the next.
     #[cfg(not(mpich))]
     fn read(self, _: &Descriptor) -> (i64, i64) {
         (self.extent as i64, self.stride as i64)
@@ -98,7 +98,7 @@ impl View {
         }
     }
 
-    /// Whether its elements stand one after the other. The last extent of an assumed-size array is -1.
+    /// Whether its elements have no gaps. The last extent of an assumed-size array is -1.
     fn is_contiguous(&self) -> bool {
         let mut bytes = self.element_bytes;
         self.dimensions.iter().all(|(extent, stride)| {
@@ -125,7 +125,7 @@ impl View {
     }
 }
 
-/// The address for calls that need no more.
+/// The address, for calls that need only that.
 ///
 /// # Safety
 /// `descriptor` is one.
@@ -134,7 +134,8 @@ pub unsafe fn first(descriptor: *const Descriptor) -> *mut c_void {
     memory::buffer(unsafe { (*descriptor).address })
 }
 
-/// The address of a buffer that the call uses in ways that no datatype describes.
+/// The address of a buffer that the call uses in a way that no datatype describes. Fails if the section has
+/// gaps.
 ///
 /// # Safety
 /// `descriptor` is one.
@@ -181,7 +182,7 @@ impl Copy {
         copy
     }
 
-    /// As `new`, for a call that makes a request.
+    /// Like `new`, for a call that makes a request.
     ///
     /// # Safety
     /// `descriptor` is one.
@@ -194,8 +195,8 @@ impl Copy {
         Ok(unsafe { Copy::new(descriptor) })
     }
 
-    /// Leaves the copy to the request that the call has made. `written`: it goes back to the section when the
-    /// request is over. Returns the code of the call, or of what failed here.
+    /// Leaves the copy to the request that the call has made. If `written`, the copy goes back to the section
+    /// when the request has completed. Returns the code of the call, or of what failed here.
     pub fn attach(self, request: c::MPI_Request, code: i32, written: bool) -> i32 {
         // A tool may have waited for the operation.
         let is_over = code == c::SUCCESS && request == c::REQUEST_NULL as c::MPI_Request;
@@ -215,7 +216,7 @@ impl Copy {
         unsafe { attach(request, Some(fill), back, Some(release), copy.cast()) }
     }
 
-    /// Reads the section again.
+    /// Copies the section again.
     fn fill(&mut self) {
         let Some(bytes) = &mut self.bytes else { return };
         let mut elements = bytes.chunks_exact_mut(self.view.element_bytes.max(1) as usize);
@@ -235,7 +236,7 @@ impl Copy {
             None => memory::buffer(self.view.address),
         }
     }
-    /// Puts what the call has stored into the section.
+    /// Copies what the call has stored into the section.
     pub fn store(&self) {
         let Some(bytes) = &self.bytes else { return };
         let mut elements = bytes.chunks_exact(self.view.element_bytes.max(1) as usize);
@@ -282,7 +283,7 @@ impl Drop for Elements {
 }
 
 impl Elements {
-    /// `used`: the call looks at the buffer.
+    /// The elements of a section. `used` says whether the call looks at the buffer.
     ///
     /// # Safety
     /// `descriptor` is one.
@@ -333,7 +334,7 @@ impl Made {
     }
 }
 
-/// C has told the error handler already.
+/// Makes C's code an error. C has called the error handler for its own error already.
 fn check(code: i32) -> Result<(), Error> {
     if code == c::SUCCESS {
         return Ok(());
@@ -341,7 +342,7 @@ fn check(code: i32) -> Result<(), Error> {
     Err(Error { class: c::ERR_TYPE, sentence: "no datatype could be made of the array section".into() })
 }
 
-/// A datatype of one element of the array, and how many of them the call moves; `None`: no bytes.
+/// A datatype of one element of the array, and how many elements the call moves; None if it moves no bytes.
 fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(Made, i64)>, Error> {
     let (mut bytes, mut lower, mut extent) = (0, 0, 0);
     // SAFETY: the address of a local; C checks the handle.

@@ -5,10 +5,10 @@ use crate::memory;
 use crate::section::Descriptor;
 use std::ffi::{CString, c_char};
 
-/// Room for the longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
+/// The longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
 const LONGEST: usize = 8192;
 
-/// C's form of a text, without the blanks at its end; `trimmed`: and at its start (MPI 5.0, section 10). A
+/// C's form of a text, without the blanks at its end and, if `trimmed`, at its start (MPI 5.0, section 10). A
 /// NUL ends it, too: programs append one by habit.
 ///
 /// # Safety
@@ -22,7 +22,7 @@ pub unsafe fn to_c(from: *const u8, length: usize, trimmed: bool) -> CString {
     CString::new(&bytes[first..kept]).unwrap_or_default()
 }
 
-/// The same for a text that comes with a descriptor.
+/// C's form of a text that comes with a descriptor.
 ///
 /// # Safety
 /// The descriptor describes a CHARACTER.
@@ -36,7 +36,7 @@ pub unsafe fn described(text: *const Descriptor, trimmed: bool) -> CString {
 /// Room for a text that C stores.
 pub struct Out(Vec<u8>);
 
-/// What C never stores first: it tells a text that was not stored from an empty one.
+/// A byte that C never stores first: it shows that no text was stored, not even an empty one.
 const UNTOUCHED: u8 = 0xff;
 
 impl Out {
@@ -48,7 +48,7 @@ impl Out {
     pub fn as_mut_ptr(&mut self) -> *mut c_char {
         self.0.as_mut_ptr().cast()
     }
-    /// Hands the text to the program, with blanks up to its length, if the call has stored one.
+    /// Copies the text to the program, with blanks up to its length, if the call has stored one.
     ///
     /// # Safety
     /// `to` has room for `length` bytes.
@@ -85,7 +85,7 @@ impl Texts {
         // SAFETY: the caller's promise.
         unsafe { Texts::strided(from, length, 1, count) }
     }
-    /// The same with `stride` texts from one to the next.
+    /// The same texts, if there are `stride` texts from one to the next.
     ///
     /// # Safety
     /// As above.

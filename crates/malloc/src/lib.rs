@@ -2,18 +2,18 @@
 //! `liboutboard_malloc.so`: large allocations come from the rank's arena (OUTBOARD_MALLOC=arena).
 //!
 //! `LD_PRELOAD` puts its functions before glibc's, as glibc's manual allows ("Replacing malloc"). The MPI
-//! library offers a pool in MPI_Init (`abi/malloc.rs`). Until then, for short allocations, and where the pool
-//! is full, glibc serves. The address tells whose an allocation is.
+//! library offers a pool in MPI_Init (`abi/malloc.rs`). Before that, for short allocations, and if the pool
+//! is full, glibc serves. The address shows to whom an allocation belongs.
 //!
-//! Invariant: nothing here allocates, and glibc is reached by names that nobody replaces.
-//! Read next: `sys/pool.rs`, what the two libraries know of each other.
+//! Invariant: no function here allocates for itself, and glibc is called by names that no library replaces.
+//! Read next: `sys/pool.rs`, the interface of the two libraries.
 
 use libc::{c_int, size_t};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sys::pool::Pool;
 
-/// The pool, once there is one. It stays for ever.
+/// The pool that was offered, or null. It stays until the process ends.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {
@@ -24,7 +24,7 @@ unsafe extern "C" {
     fn __libc_free(memory: *mut c_void);
 }
 
-/// Takes a pool, which must live for ever.
+/// Takes a pool, which must stay until the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn outboard_malloc_offer(pool: &'static Pool) {
     POOL.store(std::ptr::from_ref(pool).cast_mut(), Ordering::Release);
@@ -35,12 +35,13 @@ fn pool() -> Option<&'static Pool> {
     unsafe { POOL.load(Ordering::Acquire).as_ref() }
 }
 
-/// The pool that an allocation came from.
+/// The pool from which an allocation came, or None if it is glibc's.
 fn owner(memory: *mut c_void) -> Option<&'static Pool> {
     pool().filter(|pool| pool.holds(memory.addr()))
 }
 
-/// Memory of the pool; null if it is not for so many bytes, or full. Aligned to `Pool::ALIGN`.
+/// Memory of the pool, aligned to `Pool::ALIGN`; null if there is no pool, `bytes` is too short for it, or it
+/// is full.
 fn of_pool(bytes: usize) -> *mut c_void {
     match pool() {
         Some(pool) if bytes >= pool.bytes_min => (pool.alloc)(bytes),

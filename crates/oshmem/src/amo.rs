@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Atomic operations. All on one object go one way: in a heap of this host an instruction, else a window's
-//! accumulate, which the object's owner uses, too.
+//! Atomic operations. All operations on one object use the same method: an instruction in a heap of this
+//! host, else a window's accumulate, which the object's owner uses, too.
 
 use crate::bell;
 use crate::c::MPI_Win;
@@ -18,7 +18,8 @@ fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-/// By a window: what was there before, or 0 if `fetches` is false, and then without waiting for the PE.
+/// Operates by a window. Returns the value before, or 0 if `fetches` is false: then it does not wait for the
+/// PE.
 fn by_window(
     (win, offset): (MPI_Win, i64),
     bytes: usize,
@@ -29,7 +30,7 @@ fn by_window(
 ) -> u64 {
     let datatype = handle(if bytes == 4 { n::UINT32_T } else { n::UINT64_T });
     let mut found = 0;
-    // The lower half of a word is what 4 bytes at its address hold.
+    // The 4 bytes at the address of a word are its lower half.
     const { assert!(cfg!(target_endian = "little")) };
     let op = match update {
         Update::Fetch => n::NO_OP,
@@ -58,13 +59,13 @@ fn by_window(
     found
 }
 
-/// An atomic operation on a word of a PE of the world: what was there before.
+/// An atomic operation on a word of a PE of the world. Returns the value before.
 #[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
     operate(dest, bytes, update, value, pe, true)
 }
 
-/// The same for who need not know that: it is complete after a quiet.
+/// The same operation without the value before. It is complete after a quiet.
 #[inline]
 pub fn change(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) {
     operate(dest, bytes, update, value, pe, false);

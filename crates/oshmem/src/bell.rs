@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bell of each PE, behind its heap: a PE that sleeps says so there, and whoever changes its memory looks
-//! and rings.
+//! The bell of each PE, behind its heap: a PE that sleeps sets a word there, and a PE that changes its memory
+//! looks at the word and rings.
 //!
-//! A ring can be missing: a store may pass the look that follows it, and stores through `shmem_ptr` look at
-//! nothing. So a sleep is short, and a missing ring costs its length.
+//! A ring can be missing: a store may become visible after the look that follows it, and stores through
+//! `shmem_ptr` look at no word. So a sleep is short, and a missing ring costs its length.
 
 use crate::memory::at;
 use crate::process::Process;
@@ -11,14 +11,14 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The bytes behind a heap that the bell takes.
+/// How many bytes the bell takes behind a heap.
 pub const BYTES: usize = 4096;
 
 #[repr(C)]
 struct Bell {
-    /// Threads of the PE that sleep.
+    /// How many threads of the PE sleep.
     sleepers: AtomicU32,
-    /// The rings so far, on which they sleep.
+    /// The number of rings so far; sleepers wait for its change.
     rings: AtomicU32,
 }
 
@@ -32,7 +32,7 @@ fn of(process: &Process, pe: c_int) -> Option<&Bell> {
     }
 }
 
-/// Wakes a PE whose memory this one has changed.
+/// Wakes a PE whose memory this PE has changed.
 #[inline]
 pub fn ring(process: &Process, pe: c_int) {
     if let Some(bell) = of(process, pe)
@@ -49,7 +49,7 @@ fn wake(bell: &Bell) {
     unsafe { libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// Sleeps until this PE's bell rings, at most so long, unless it is so already.
+/// Sleeps until this PE's bell rings, at most `longest`; not at all if `is_so` holds already.
 pub fn sleep(process: &Process, longest: Duration, mut is_so: impl FnMut() -> bool) {
     let Some(bell) = of(process, process.me) else { return };
     let rings = bell.rings.load(Ordering::Acquire);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives over teams and active sets, by MPI's.
+//! Collectives over teams and active sets, by MPI's collectives.
 
 use crate::element::Element;
 use crate::fault::mpi;
@@ -41,17 +41,17 @@ pub fn sync(start: c_int, log_stride: c_int, size: c_int, _sync: usize) {
     sync_of(active(start, log_stride, size));
 }
 
-/// Bytes of so many elements, as MPI counts.
+/// The bytes of `elements` elements, as MPI counts.
 fn bytes<T>(elements: usize) -> i64 {
     (elements * size_of::<T>()) as i64
 }
 
-/// The source, or MPI_IN_PLACE if the result takes its place.
+/// The source, or MPI_IN_PLACE if it is also the destination.
 fn operand(dest: usize, source: usize) -> *mut c_void {
     if dest == source { handle_in_place() } else { buffer(source) }
 }
 
-/// The root's own `dest` is written by teams' broadcasts, and not by those of active sets.
+/// A broadcast. Teams' broadcasts also write the root's own `dest`, those of active sets do not.
 fn broadcast_of<T>(team: &Team, dest: usize, source: usize, elements: usize, root: c_int, writes_own: bool) {
     let is_root = team.me == root;
     let at = if is_root { source } else { dest };
@@ -66,7 +66,7 @@ fn fcollect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Allgather_c(buffer(source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// As `fcollect_of`, with another number of elements from each.
+/// Like `fcollect_of`, with another number of elements from each PE.
 fn collect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     let (mut mine, number, byte) = (bytes::<T>(elements), handle(n::INT64_T), handle(n::BYTE));
     let mut counts = vec![0_i64; team.members.len()];
@@ -89,7 +89,7 @@ fn alltoall_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Alltoall_c(operand(dest, source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Elements that lie `dst` and `sst` apart: packed, exchanged, unpacked.
+/// Exchanges elements at strides: packed, exchanged, unpacked.
 fn alltoalls_of<T>(team: &Team, dest: usize, source: usize, strides: (isize, isize), elements: usize) {
     let (one, count) = (size_of::<T>(), elements * team.members.len());
     let mut packed = vec![0_u8; count * one];
@@ -111,7 +111,7 @@ fn reduce_of<T: Element>(team: &Team, dest: usize, source: usize, elements: usiz
     mpi!(MPI_Allreduce_c(from, to, elements as i64, datatype, handle(op), team.comm));
 }
 
-/// Forms over a team, which return 0, and over an active set.
+/// The forms over a team, which return 0, and over an active set.
 macro_rules! over {
     ($(
         $name:ident $old:ident $does:ident ($($argument:ident: $kind:ty),*) =
@@ -187,7 +187,7 @@ pub fn sum_inscan<T: Element>(team: usize, dest: usize, source: usize, elements:
     0
 }
 
-/// The first PE's result is 0, which MPI leaves undefined.
+/// The exclusive scan. The first PE's result is 0, which MPI leaves undefined.
 pub fn sum_exscan<T: Element>(team: usize, dest: usize, source: usize, elements: usize) -> c_int {
     if team == team::INVALID {
         return -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Contexts. An operation of any context is complete, or known to its window, when its call returns: so a
-//! context is the team whose PE numbers it uses.
+//! Contexts. When the call of an operation returns, the operation is complete or its window has it, whatever
+//! its context. So a context is just the team whose PE numbers it uses.
 
 use crate::memory::{at, store};
 use crate::process::Process;
@@ -11,7 +11,7 @@ const INVALID: usize = 0;
 pub const DEFAULT: usize = 1;
 
 struct Context {
-    /// A handle.
+    /// The handle of the team.
     team: usize,
 }
 
@@ -20,7 +20,7 @@ fn of(ctx: usize) -> &'static Context {
     unsafe { &*at::<Context>(ctx) }
 }
 
-/// The PE of the world that a PE of a context is.
+/// The PE of the world for a PE of a context.
 #[inline]
 pub fn pe(process: &'static Process, ctx: usize, pe: c_int) -> c_int {
     match ctx {
@@ -72,7 +72,7 @@ pub fn get_team(ctx: usize, team: usize) -> c_int {
     code
 }
 
-/// A hint: operations are never held back, so nothing is gained by it.
+/// A hint without effect: operations are never held back.
 pub fn session_start(_ctx: usize, _options: c_long, _config: usize, _mask: c_long) {}
 
 pub fn session_stop(_ctx: usize) {}

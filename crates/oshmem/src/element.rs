@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 /// A type that MPI reduces.
 pub trait Element: Copy {
-    /// MPI's number of it.
+    /// MPI's number of the datatype.
     const DATATYPE: c_int;
 }
 
@@ -16,7 +16,7 @@ pub trait Word: Copy {
     fn of(bits: u64) -> Self;
 }
 
-/// C's long double, whose bytes are only moved here.
+/// C's long double. Its bytes are only moved here.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub struct LongDouble(#[allow(dead_code)] [u8; 16]);

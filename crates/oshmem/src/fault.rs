@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An error ends the job: OpenSHMEM has no way to return one from most functions (section on error handling).
+//! Errors end the job: most functions of OpenSHMEM cannot return one (section on error handling).
 
 use crate::c::{MPI_Abort, MPI_Error_string};
 use crate::{numbers as n, process};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The symmetric heap: each PE divides its own in the same way, for all make the same calls in one order.
+//! The symmetric heap. All PEs make the same calls in the same order, so each divides its own heap in the
+//! same way.
 
 use crate::coll::barrier_all;
 use crate::fault::fail;
@@ -9,10 +10,10 @@ use std::collections::BTreeMap;
 use std::ffi::c_long;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every allocation begins on a cache line.
+/// Every allocation starts on a cache line.
 const ALIGN: usize = 64;
 
-/// Free and used parts by offset, with their lengths. Two free ones never touch.
+/// Free and used parts by offset, with their lengths. Two free parts never touch.
 #[derive(Default)]
 struct Parts {
     free: BTreeMap<usize, usize>,
@@ -25,13 +26,13 @@ fn lock() -> MutexGuard<'static, Option<Parts>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A heap of so many bytes, all free.
+/// Makes a heap of `bytes` bytes, all free.
 pub fn open(bytes: usize) {
     *lock() = Some(Parts { free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() });
 }
 
 impl Parts {
-    /// The first that is long enough.
+    /// Takes the first free part that is long enough.
     fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {
@@ -48,7 +49,7 @@ impl Parts {
         Some(offset)
     }
 
-    /// Makes a used part longer or shorter where it is, if there is room.
+    /// Makes a used part longer or shorter in place. False if there is no room.
     fn resize(&mut self, offset: usize, bytes: usize) -> bool {
         let Some(&old) = self.used.get(&offset) else { return false };
         let room = old + self.free.get(&(offset + old)).copied().unwrap_or(0);
@@ -80,7 +81,7 @@ impl Parts {
     }
 }
 
-/// With SHMEM_DEBUG: all PEs pass the same.
+/// With SHMEM_DEBUG: checks that all PEs pass the same value.
 fn agree(function: &str, value: usize) {
     if !setting::is_debugging() {
         return;
@@ -91,7 +92,7 @@ fn agree(function: &str, value: usize) {
     }
 }
 
-/// Null if `bytes` is 0, or if they are not free, or aligned to more than heaps are.
+/// Allocates. 0 if `bytes` is 0, if no free part is long enough, or if `align` is larger than that of heaps.
 fn take(function: &str, align: usize, bytes: usize) -> usize {
     agree(function, bytes);
     if bytes == 0 || !align.is_power_of_two() || align > process::ALIGN {
@@ -121,7 +122,7 @@ pub fn malloc(bytes: usize) -> usize {
     take("shmem_malloc", ALIGN, bytes)
 }
 
-/// A hint may be ignored.
+/// Hints may be ignored.
 pub fn malloc_with_hints(bytes: usize, _hints: c_long) -> usize {
     malloc(bytes)
 }
@@ -170,7 +171,7 @@ pub fn realloc(address: usize, bytes: usize) -> usize {
     new
 }
 
-/// With NULL it does nothing, and so is no barrier.
+/// Frees an allocation. With NULL it does nothing, and so is no barrier.
 pub fn free(address: usize) {
     if address != 0 {
         agree("shmem_free", address.wrapping_sub(get().heap.base));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! OpenSHMEM 1.6 as a C library, `liboshmem.so` with `include/shmem.h`.
 //!
-//! It calls the public functions of `libmpi_abi.so.1` by their names, and nothing else of Outboard: a session
-//! of its own, so MPI may be initialised before, after or never. The symmetric heap is a window of shared
-//! memory: a PE of this host is reached by loads, stores and atomic instructions, all else (statics, other
-//! hosts) by MPI's windows.
+//! It calls the public functions of `libmpi_abi.so.1` by their names, and nothing else of Outboard. It uses a
+//! session of its own, so MPI may be initialised before, after or never. The symmetric heap is a window of
+//! shared memory: loads, stores and atomic instructions reach PEs of this host; MPI's windows reach all other
+//! memory (statics, other hosts).
 //!
 //! Contract of all unsafe code here: what the program passes is what OpenSHMEM says.
 //!

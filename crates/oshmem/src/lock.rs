@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Locks, first come, first served: a queue of PEs, each of which waits for a change of its own memory.
+//! Locks, first come, first served: a queue of PEs, in which each waits for a change of its own memory.
 //!
-//! A lock is a `long` of each PE. The upper half of one PE's, which the address chooses, has the last of the
-//! queue: its number and 1, or 0 while the lock is free. The lower half of each PE's has who comes behind it,
-//! in the same way, and WAITS. What a PE has of its own is 0 while it is not in the queue.
+//! | part of a lock (a `long` of each PE) | value |
+//! |---|---|
+//! | upper half, on the PE that the address chooses (home) | the queue's last PE plus 1; 0 while the lock is free |
+//! | lower half, on each PE in the queue | the next PE plus 1, or 0; and the bit WAITS |
+//! | lower half, on other PEs | 0 |
 
 use crate::amo::update;
 use crate::memory::{Update, load};
@@ -13,10 +15,10 @@ use crate::seen::Call;
 use crate::{context, wait};
 use std::ffi::c_int;
 
-/// The PE is in the queue, and not its first.
+/// Set while the PE is in the queue, but not its first.
 const WAITS: u64 = 1 << 31;
 
-/// The PE that has the last of the queue.
+/// The PE whose memory names the last of the queue.
 fn home(lock: usize) -> c_int {
     let process = get();
     let base = if lock >= process.heap.base && lock - process.heap.base < process.heap.bytes {
@@ -27,12 +29,12 @@ fn home(lock: usize) -> c_int {
     (lock.wrapping_sub(base) / 8 % process.n as usize) as c_int
 }
 
-/// Changes the last of the queue; who it was.
+/// Changes the last of the queue. Returns the one before.
 fn change_last(lock: usize, kind: Update, value: u64) -> u64 {
     update(lock + 4, 4, kind, value, home(lock))
 }
 
-/// Changes what a PE has of its own.
+/// Changes the lower half of a PE's lock.
 fn change_own(lock: usize, kind: Update, value: u64, pe: c_int) {
     update(lock, 4, kind, value, pe);
 }
@@ -41,7 +43,7 @@ fn own(lock: usize) -> u64 {
     u64::from(load::<u32>(lock))
 }
 
-/// What this PE is in the queue.
+/// The number of this PE in a queue.
 fn number() -> u64 {
     get().me as u64 + 1
 }
@@ -49,7 +51,7 @@ fn number() -> u64 {
 pub fn set(lock: usize) {
     let before = change_last(lock, Update::Set, number());
     if before != 0 {
-        // Who comes behind may have said so already.
+        // The next PE may have entered itself already.
         change_own(lock, Update::Or, WAITS, get().me);
         change_own(lock, Update::Or, number(), before as c_int - 1);
         wait::while_not(Call::SetLock, || own(lock) & WAITS == 0);
@@ -59,9 +61,9 @@ pub fn set(lock: usize) {
 pub fn clear(lock: usize) {
     quiet(context::DEFAULT);
     let last = change_last(lock, Update::CompareSwap(number()), 0);
-    // A lock that is free stays so.
+    // A free lock stays free.
     if last != number() && last != 0 {
-        // Another has come, and says who it is.
+        // Another PE has come, and will enter itself.
         wait::while_not(Call::ClearLock, || own(lock) & !WAITS != 0);
         let next = (own(lock) & !WAITS) as c_int - 1;
         change_own(lock, Update::Set, 0, get().me);
@@ -69,7 +71,7 @@ pub fn clear(lock: usize) {
     }
 }
 
-/// 0 if it was free and is set now.
+/// Takes the lock if it is free. Returns 0 if it was.
 pub fn test(lock: usize) -> c_int {
     c_int::from(change_last(lock, Update::CompareSwap(0), number()) != 0)
 }

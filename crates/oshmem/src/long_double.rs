@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The functions that pass a long double by value, which Rust has no type for: each stores it and calls the
-//! function on memory, by the processor's C calling convention. Tools that replace those do not see it.
+//! The functions that pass a long double by value, a type that Rust lacks. Each stores the value and calls
+//! the function on memory, by the processor's C calling convention. Tools that replace those functions do not
+//! see these calls.
 
 use crate::faces::*;
 
@@ -60,7 +61,7 @@ exported! {
     );
 }
 
-/// The pair of doubles that it is.
+/// The pair of doubles of which a long double consists.
 #[cfg(target_arch = "powerpc64")]
 #[repr(C)]
 pub struct Pair(f64, f64);

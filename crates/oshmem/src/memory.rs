@@ -12,7 +12,7 @@ pub fn buffer(address: usize) -> *mut c_void {
     at(address)
 }
 
-/// Copies bytes that may overlap: a word without a call.
+/// Copies bytes that may overlap; a 64-bit word without a call.
 #[inline]
 pub fn copy(to: usize, from: usize, bytes: usize) {
     if bytes == size_of::<u64>() {
@@ -40,7 +40,7 @@ pub fn fill(address: usize, bytes: usize) {
     unsafe { at::<u8>(address).write_bytes(0, bytes) }
 }
 
-/// What an atomic operation does.
+/// The kind of an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     Fetch,
@@ -49,7 +49,7 @@ pub enum Update {
     And,
     Or,
     Xor,
-    /// Set if it is this.
+    /// Set if the value is this.
     CompareSwap(u64),
 }
 
@@ -78,7 +78,7 @@ macro_rules! apply {
 apply!(apply_4, AtomicU32, u32);
 apply!(apply_8, AtomicU64, u64);
 
-/// One atomic instruction on a word of 4 or 8 bytes: what was there before.
+/// One atomic instruction on a word of 4 or 8 bytes. Returns the value before.
 #[inline]
 pub fn apply(address: usize, bytes: usize, update: Update, value: u64) -> u64 {
     if bytes == 4 { apply_4(address, update, value) } else { apply_8(address, update, value) }

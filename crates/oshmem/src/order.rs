@@ -9,17 +9,17 @@ use crate::process::{Process, get, handle};
 use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
-/// What was read before it is not older than what is read after it.
+/// What the program reads before this is not older than what it reads after it.
 pub fn acquire() {
     atomic::fence(Ordering::Acquire);
 }
 
-/// Puts before it are seen before puts after it. Windows have no order, so theirs end first.
+/// Puts before this are visible before puts after it. Windows keep no order, so their puts end first.
 pub fn fence(ctx: usize) {
     quiet(ctx);
 }
 
-/// All operations of this PE are complete.
+/// Completes all operations of this PE.
 pub fn quiet(_ctx: usize) {
     atomic::fence(Ordering::SeqCst);
     let process = get();
@@ -33,7 +33,7 @@ pub fn quiet(_ctx: usize) {
     }
 }
 
-/// The operations of this PE on some PEs are complete.
+/// Completes the operations of this PE on some PEs.
 pub fn pe_quiet(ctx: usize, target_pes: usize, npes: usize) {
     atomic::fence(Ordering::SeqCst);
     let process = get();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What this PE knows: its number, its symmetric memory, and where its peers' lies.
+//! What this PE knows: its number, its symmetric memory, and where its peers' memory lies.
 //!
-//! Invariant: made by `start()`, and not changed until `stop()`, after which no function may be called.
+//! Invariant: `start()` makes this state, and it does not change until `stop()`, after which no function may
+//! be called.
 
 use crate::c::{MPI_Comm, MPI_Session, MPI_Win};
 use crate::fault::{fail, mpi};
@@ -17,9 +18,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 pub struct Region {
     pub base: usize,
     pub bytes: usize,
-    /// Where each PE's range lies in this process; 0 if it is not mapped here.
+    /// The address of each PE's range in this process; 0 if it is not mapped here.
     pub mapped: Vec<usize>,
-    /// By this window the others are reached; `WIN_NULL` if all are mapped.
+    /// The window that reaches the other ranges; `WIN_NULL` if all are mapped.
     pub win: MPI_Win,
 }
 
@@ -34,7 +35,7 @@ impl Region {
 pub struct Process {
     pub me: c_int,
     pub n: c_int,
-    /// The process, whose children are others.
+    /// The process id: a fork of the process is no PE.
     pub pid: u32,
     pub comm: MPI_Comm,
     pub heap: Region,
@@ -42,11 +43,11 @@ pub struct Process {
     pub statics: Region,
     pub world: Team,
     pub shared: Team,
-    /// What was provided.
+    /// The level of thread support that was provided.
     pub threads: c_int,
-    /// Answers other hosts; absent where there are none.
+    /// The thread that answers other hosts; None if there are none.
     pub progress: Option<Progress>,
-    /// Operations that windows have been given so far, and how many of those are known to be complete.
+    /// How many operations windows have been given so far, and how many of these are known to be complete.
     pub given: AtomicU64,
     pub complete: AtomicU64,
     pub seen: Seen,
@@ -74,22 +75,22 @@ pub fn handle(number: c_int) -> usize {
     number as usize
 }
 
-/// Where an operation goes.
+/// How an operation reaches its object.
 pub enum Place {
-    /// The address in this process.
+    /// By the address in this process.
     Mapped(usize),
-    /// The window and the offset in it.
+    /// By the window and the offset in it.
     Window(MPI_Win, i64),
 }
 
 impl Process {
-    /// The region that holds the range, and its offset there.
+    /// The region that holds the range, and the offset there.
     #[inline]
     fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
         self.heap.holds(address, bytes).or_else(|| self.statics.holds(address, bytes))
     }
 
-    /// Where the object at a symmetric address is on a PE; ends the job if there is none.
+    /// How an object at a symmetric address is reached on a PE. Ends the job if there is no such object.
     #[inline]
     pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> Place {
         let Some(found) = self.find(address, bytes, pe) else { self.refuse(address, bytes, pe) };
@@ -130,7 +131,7 @@ fn comm_size(comm: MPI_Comm) -> c_int {
     size
 }
 
-/// Initialises: collective over all processes of MPI_COMM_WORLD.
+/// Initialises. Collective over all processes of MPI_COMM_WORLD.
 pub fn start(threads: c_int) {
     refuse_other_mpi();
     let (session, comm) = world(threads != setup::SINGLE);
@@ -169,7 +170,7 @@ pub fn start(threads: c_int) {
     setting::tell(me);
 }
 
-/// Who is in a communicator, by PE.
+/// The ranks in a communicator, by PE.
 fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     let mut all = vec![0; comm_size(comm) as usize];
     let mine = me;
@@ -178,7 +179,7 @@ fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     all
 }
 
-/// A program of the MPICH ABI has another MPI library in its process.
+/// Refuses a program of the MPICH ABI, which has another MPI library in its process.
 fn refuse_other_mpi() {
     // SAFETY: a C string; nothing is loaded that is not there.
     let other = unsafe { libc::dlopen(c"libmpi.so.12".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -190,7 +191,7 @@ fn refuse_other_mpi() {
     }
 }
 
-/// A session and a communicator of all processes, apart from MPI_Init and MPI_Finalize.
+/// A session and a communicator of all processes, independent of MPI_Init and MPI_Finalize.
 fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     let (mut group, mut comm) = (0, 0);
     let (info, errors) = (handle(n::INFO_NULL), handle(n::ERRORS_RETURN));
@@ -202,7 +203,7 @@ fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     (session, comm)
 }
 
-/// A heap begins at a multiple of this in its own process, so what is aligned there is at one offset in all.
+/// A heap starts at a multiple of this in its own process, so aligned objects have the same offset in all.
 pub const ALIGN: usize = 2 << 20;
 
 /// Allocates the heap, which all PEs of this host map.
@@ -247,7 +248,7 @@ pub fn handle_in_place() -> *mut c_void {
     std::ptr::without_provenance_mut(n::IN_PLACE as usize)
 }
 
-/// A window over a range of each PE, in an epoch without end.
+/// A window over a range of each PE, in an access epoch that never ends.
 fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     let mut win = 0;
     mpi!(MPI_Win_create_c(buffer(base), bytes as i64, 1, handle(n::INFO_NULL), comm, &raw mut win));
@@ -256,9 +257,9 @@ fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     win
 }
 
-/// The least and the greatest value that a PE of a comm passes.
+/// The least and the greatest value that the PEs of a comm pass.
 pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
-    // The least is by the maximum of the negatives.
+    // The least is the negative of the greatest negative.
     let mut ends = [value as i64, -(value as i64)];
     mpi!(MPI_Allreduce(
         handle_in_place(),
@@ -282,7 +283,7 @@ fn statics(comm: MPI_Comm, n: c_int) -> Region {
     Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
 }
 
-/// The executable comes first; of its segments the writable one counts.
+/// Stops at the first object, the executable, and finds its writable segment.
 unsafe extern "C" fn first_object(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -302,7 +303,7 @@ unsafe extern "C" fn first_object(
     1
 }
 
-/// Finalizes: collective.
+/// Finalizes. Collective.
 pub fn stop() {
     crate::coll::barrier_all();
     let process = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);

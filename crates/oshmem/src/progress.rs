@@ -10,12 +10,12 @@ use crate::process::handle;
 use std::ffi::c_int;
 use std::thread::JoinHandle;
 
-/// The tag of the message that ends the thread; nothing else is sent in the communicator.
+/// The tag of the message that ends the thread. No other message uses the communicator.
 const END: c_int = 1;
 
 pub struct Progress {
     thread: JoinHandle<()>,
-    /// It lets threads call MPI at once, whatever the program has asked for.
+    /// The session that lets several threads call MPI at once, whatever the program has asked for.
     session: MPI_Session,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Put and get: loads and stores where the peer's memory is mapped, else by a window.
+//! Put and get: loads and stores if the peer's memory is mapped, else by a window.
 
 use crate::c::MPI_Win;
 use crate::fault::mpi;
@@ -24,7 +24,7 @@ fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
 }
 
 impl Process {
-    /// As `place`, but what this PE has itself is where it is.
+    /// Like `place`, but this PE's own memory counts as mapped.
     #[inline]
     fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> Place {
         match self.place(address, bytes, pe) {
@@ -34,7 +34,7 @@ impl Process {
     }
 }
 
-/// Puts bytes, without waiting for them. The window that has them, if one has.
+/// Starts to put bytes. Returns the window that has them, if one is used.
 #[inline]
 pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
     let used = match process.place_for_bytes(dest, bytes, pe) {
@@ -65,7 +65,7 @@ fn start_get(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// Puts bytes; `source` may change when it returns.
+/// Puts bytes. `source` may change after the return.
 #[inline]
 fn put_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) {
     if let Some(win) = start_put(process, dest, source, bytes, pe) {
@@ -80,12 +80,12 @@ fn get_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// The length in bytes; longer than the address space is an error of the program that `place` then finds.
+/// The length in bytes. If it exceeds the address space, `place` finds the program's error.
 fn length<T>(elements: usize) -> usize {
     elements.saturating_mul(size_of::<T>())
 }
 
-/// A call that moves a block, if there is one: its bytes and its PE of the world.
+/// The bytes and the PE of the world of a call that moves a block, if there is anything to move.
 #[inline]
 fn block<T>(
     what: Call,
@@ -148,7 +148,7 @@ pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
     value
 }
 
-/// Blocks whose beginnings are so many bytes apart, in a PE's memory and in this PE's.
+/// Blocks at regular distances in bytes, in a PE's memory and in this PE's.
 struct Strided {
     strides: (isize, isize),
     block: usize,
@@ -157,14 +157,14 @@ struct Strided {
 }
 
 impl Strided {
-    /// The lowest address of the blocks that begin at `first`, and how many bytes they span.
+    /// The lowest address of the blocks whose first is at `first`, and how many bytes they span.
     fn span(&self, first: usize) -> (usize, usize) {
         let last = first.wrapping_add_signed(self.strides.0.wrapping_mul(self.count as isize - 1));
         (first.min(last), first.abs_diff(last).saturating_add(self.block))
     }
 
-    /// Does each block: in mapped memory by `near`, else by `far`, whose window is told. The PE's memory is
-    /// looked up once.
+    /// Moves each block: by `near` in mapped memory, else by `far`, which returns its window. The PE's memory
+    /// is looked up once.
     #[inline(always)]
     fn each(
         &self,
@@ -192,7 +192,7 @@ impl Strided {
     }
 }
 
-/// A call that moves blocks of so many elements, if there are any.
+/// The blocks of a call that moves some of `elements` elements, if there are any.
 #[inline(always)]
 fn strided<T>(
     what: Call,

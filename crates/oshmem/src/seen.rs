@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What OUTBOARD_STATS, `outboard top` and traces see of OpenSHMEM: counters in this process's page, and
+//! What OUTBOARD_STATS, `outboard top` and traces show of OpenSHMEM: counters in this process's page, and
 //! calls while they are timed. `crates/abi/src/shmem.rs` has the other side.
 
 pub use crate::shmem::Call;
@@ -17,7 +17,7 @@ unsafe extern "C" {
     fn MPIX_Shmem_show(what: c_int, since: u64) -> u64;
 }
 
-/// The word that says whether calls are timed, and the counters.
+/// How many words: whether calls are timed, and the counters.
 const WORDS: usize = 1 + Counted::ALL.len();
 
 impl Call {
@@ -31,14 +31,14 @@ impl Call {
     }
 }
 
-/// Where the words are.
+/// The words of the MPI library and of the job's memory.
 pub struct Seen {
     timed: &'static AtomicBool,
     counters: [&'static AtomicU64; Counted::ALL.len()],
 }
 
 impl Seen {
-    /// MPI is initialised.
+    /// The words of this process. MPI is initialised before.
     pub fn new() -> Seen {
         let mut words = [std::ptr::null::<c_void>(); WORDS];
         // SAFETY: the library fills them.
@@ -50,14 +50,15 @@ impl Seen {
         Seen { timed, counters: std::array::from_fn(counter) }
     }
 
-    /// Two threads at once could lose a count, no more; so counts the MPI library.
+    /// Adds to a counter. Two threads at once could lose a count, no more; the MPI library counts in the same
+    /// way.
     #[inline]
     fn count(&self, counted: Counted, by: u64) {
         let word = self.counters[counted as usize];
         word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
-    /// A call that moves bytes to or from a PE.
+    /// Counts and times a call that moves bytes to or from a PE.
     #[inline(always)]
     pub fn call<T>(&self, what: Call, pe: c_int, bytes: usize, body: impl FnOnce() -> T) -> T {
         self.count(what.counted(), 1);
@@ -75,7 +76,7 @@ impl Seen {
         value
     }
 
-    /// A wait that is longer than a moment begins, and lasts as long as what this returns.
+    /// Notes the start of a wait that is not short. The wait lasts as long as the returned value.
     pub fn wait(&self, what: Call) -> Wait<'_> {
         let begun = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
@@ -86,18 +87,18 @@ impl Seen {
     }
 }
 
-/// A wait under way.
+/// A wait in progress.
 pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
     pub from: Instant,
     begun: u64,
-    /// What showing it has returned; 0 before.
+    /// The latest result of showing the wait; 0 before.
     shown: u64,
 }
 
 impl Wait<'_> {
-    /// Lets `outboard top` see it, and answers who asks what this PE does.
+    /// Lets `outboard top` see the wait, and answers a request for what this PE does.
     pub fn show(&mut self) {
         // SAFETY: the function takes any numbers.
         self.shown = unsafe { MPIX_Shmem_show(self.what as c_int, self.shown) };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The environment variables of OpenSHMEM (section on environment variables): SHMEM_*, and SMA_* of old.
+//! The environment variables of OpenSHMEM (section on environment variables): SHMEM_*, and the older SMA_*.
 
 use crate::fault::fail;
 use std::ffi::c_int;
 
-/// The heap where nobody says how large it is to be.
+/// The default size of the heap.
 const HEAP_BYTES: u64 = 256 << 20;
 
 fn variable(name: &str) -> Option<String> {
@@ -23,7 +23,7 @@ pub fn heap_bytes() -> u64 {
     }
 }
 
-/// `20m`, `3.1m`: the integer ceiling of the product.
+/// The bytes of a size like `20m` or `3.1m`, rounded up.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, shift) = match text.chars().last()?.to_ascii_lowercase() {
@@ -40,7 +40,7 @@ fn bytes(text: &str) -> Option<u64> {
     (product > 0.0 && product < (1_u64 << 47) as f64).then_some(product.ceil() as u64)
 }
 
-/// What is to be printed at the start, by one PE.
+/// Prints what the user wants to see at the start, on one PE.
 pub fn tell(me: c_int) {
     if me != 0 {
         return;
@@ -60,7 +60,7 @@ pub fn tell(me: c_int) {
     }
 }
 
-/// Whether PEs compare what they pass.
+/// Whether PEs compare the values that they pass.
 pub fn is_debugging() -> bool {
     variable("DEBUG").is_some()
 }

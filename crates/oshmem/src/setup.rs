@@ -15,14 +15,14 @@ pub fn init() {
     begin(SINGLE);
 }
 
-/// The first call decides on the level.
+/// Initialises. The first call decides the level of thread support.
 pub fn init_thread(requested: c_int, provided: usize) -> c_int {
     begin(requested.clamp(SINGLE, MULTIPLE));
     query_thread(provided);
     0
 }
 
-/// Initialisations that have not been finalized.
+/// How many initialisations have not been finalized.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 fn begin(level: c_int) {
@@ -36,12 +36,12 @@ fn begin(level: c_int) {
 }
 
 unsafe extern "C" {
-    /// As `atexit`, in glibc; the function learns the exit code.
+    /// glibc's function like `atexit`; the registered function gets the exit code.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// A return from main ends the library where nobody has (section on the execution model). A PE that exits
-/// with an error does not wait for the others: that ends the job.
+/// Ends the library at a return from main, if the program has not (section on the execution model). A PE that
+/// exits with an error does not wait for the others: its exit ends the job.
 extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     // A child of fork is no PE.
     let is_here = try_get().is_some_and(|process| process.pid == std::process::id());
@@ -59,7 +59,8 @@ pub fn query_initialized(initialized: usize) {
     store(initialized, c_int::from(try_get().is_some()));
 }
 
-/// The last of as many calls as there were initialisations ends the library; the others are barriers.
+/// Finalizes. As many calls as there were initialisations are needed: the last ends the library, the others
+/// are barriers.
 pub fn finalize() {
     get();
     match BEGUN.fetch_sub(1, Ordering::Relaxed) {
@@ -68,7 +69,7 @@ pub fn finalize() {
     }
 }
 
-/// With 0, too: who finds what all were looking for may end the program well.
+/// Ends the job, with status 0, too: a PE that finds what all were looking for may end the program well.
 pub fn global_exit(status: c_int) {
     get();
     // SAFETY: the function takes any number.
@@ -110,21 +111,22 @@ pub fn name(name: usize) {
     crate::memory::copy(name, bytes.as_ptr().expose_provenance(), bytes.len());
 }
 
-/// A profiling tool replaces it.
+/// Does nothing. A profiling tool replaces it.
 pub fn pcontrol(_level: c_int) {}
 
-/// SHMEM_PROGRESS_MPI holds: whatever waits here advances MPI's communication. UPC is not known.
+/// Whether a property holds. SHMEM_PROGRESS_MPI does: a wait here also advances MPI's communication. UPC is
+/// not known.
 pub fn interoperability(property: c_int) -> c_int {
     c_int::from(property == PROGRESS_MPI)
 }
 
-/// The old way to begin: again does nothing.
+/// The old way to initialise. Later calls do nothing.
 pub fn start_pes(_n: c_int) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| begin(SINGLE));
 }
 
-/// Caches are coherent.
+/// Does nothing: caches are coherent.
 pub fn nothing() {}
 
 pub fn nothing_at(_address: usize) {}

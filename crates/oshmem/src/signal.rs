@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Put with signal, and signals: words of 64 bits that atomic operations change.
+//! Put with signal, and signals: 64-bit words that atomic operations change.
 
 use crate::memory::Update;
 use crate::process::get;
@@ -7,7 +7,7 @@ use crate::seen::Call;
 use crate::{amo, context, fault, memory, order, rma, wait};
 use std::ffi::c_int;
 
-/// SHMEM_SIGNAL_SET and SHMEM_SIGNAL_ADD.
+/// The kind of update for SHMEM_SIGNAL_SET and SHMEM_SIGNAL_ADD.
 fn kind(sig_op: c_int) -> Update {
     match sig_op {
         0 => Update::Set,
@@ -16,7 +16,7 @@ fn kind(sig_op: c_int) -> Update {
     }
 }
 
-/// The signal follows the bytes: a store after stores, else after the window has delivered them.
+/// Puts bytes, then the signal: a store after stores, else after the window has delivered the bytes.
 #[allow(clippy::too_many_arguments)]
 pub fn put_signal<T>(
     ctx: usize,

@@ -14,12 +14,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const INVALID: usize = 0;
 pub const WORLD: usize = 1;
 const SHARED: usize = 2;
-/// SHMEM_TEAM_NUM_CONTEXTS.
+/// The value of SHMEM_TEAM_NUM_CONTEXTS.
 const NUM_CONTEXTS: c_long = 1;
 
 pub struct Team {
     pub comm: MPI_Comm,
-    /// By number in the team, the number in the world.
+    /// The number in the world, by number in the team.
     pub members: Vec<c_int>,
     pub me: c_int,
     num_contexts: c_int,
@@ -85,7 +85,7 @@ pub fn ptr(team: usize, dest: usize, pe: c_int) -> usize {
     found.map_or(0, |&pe| crate::setup::ptr(dest, pe))
 }
 
-/// Collective over the parent: the PEs that pass a colour and a key become a team each.
+/// Makes a team of the PEs that pass a colour and a key. Collective over the parent.
 fn split(parent: &Team, color: Option<c_int>, key: c_int, config: usize, mask: c_long) -> usize {
     let mut comm = 0;
     mpi!(MPI_Comm_split(parent.comm, color.unwrap_or(n::UNDEFINED), key, &raw mut comm));
@@ -124,7 +124,7 @@ pub fn split_strided(
     let parent = of(get(), parent);
     let all = parent.members.len() as i64;
     let last = i64::from(start) + (i64::from(size) - 1) * i64::from(stride);
-    // All pass the same, so all return here.
+    // All pass the same values, so all return here.
     if size < 1
         || !(0..all).contains(&i64::from(start))
         || !(0..all).contains(&last)
@@ -172,10 +172,10 @@ pub fn destroy(team: usize) {
     }
 }
 
-/// Teams of the old active sets (start, logarithm of the stride, size), made when first used.
+/// Teams of the old active sets (start, logarithm of the stride, size), made at their first use.
 static ACTIVE: Mutex<Option<HashMap<[c_int; 3], &'static Team>>> = Mutex::new(None);
 
-/// The team of an active set: collective over its members when it is used first.
+/// The team of an active set. Collective over its members at its first use.
 pub fn active(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
     let process = get();
     let last = i64::from(start) + (i64::from(size) - 1) * (1_i64 << log_stride.clamp(0, 31));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Waits for and tests of objects of this PE that others change.
+//! Waits for and tests of objects of this PE that other PEs change.
 
 use crate::fault::{fail, mpi};
 use crate::memory::{load, store};
@@ -9,17 +9,18 @@ use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
 
-/// Looks before the first round of MPI's progress.
+/// How many looks come before the first round of MPI's progress.
 const SPINS: u32 = 64;
-/// After so long a wait sleeps between looks.
+/// How long a wait looks without pauses before it sleeps between looks.
 const AWAKE: Duration = Duration::from_millis(2);
-/// A round of progress that took so long has let another program run: then it sleeps at once.
+/// A longer round of progress means that another program ran: then the wait sleeps at once.
 const CROWDED: Duration = Duration::from_micros(100);
-/// How long it sleeps at most: for what PEs of other hosts change no bell rings.
+/// The longest sleep. A change by a PE of another host rings no bell.
 const NAP: Duration = Duration::from_millis(1);
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
-/// Waits: other hosts' requests are answered meanwhile, and a shared core is yielded (both in MPI_Iprobe).
+/// Waits until `is_so`. Meanwhile other hosts' requests are answered, and a shared core is yielded (both in
+/// MPI_Iprobe).
 pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {
@@ -41,7 +42,7 @@ pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     order::acquire();
 }
 
-/// A round of progress.
+/// Makes one round of MPI's progress.
 fn progress() {
     let mut flag = 0;
     mpi!(MPI_Iprobe(n::ANY_SOURCE, n::ANY_TAG, get().comm, &raw mut flag, std::ptr::null_mut()));
@@ -59,7 +60,7 @@ fn compare<T: PartialOrd>(value: T, cmp: c_int, other: T) -> bool {
     }
 }
 
-/// The value with which a wait ended.
+/// Waits. Returns the value with which the wait ended.
 pub fn first<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> T {
     let mut found = load(ivar);
     while_not(Call::WaitUntil, || {
@@ -91,7 +92,7 @@ pub fn test<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> c_int {
     c_int::from(is_so)
 }
 
-/// Objects, those of which count whose status is 0, and what each is compared with.
+/// A set of objects, and what each is compared with. Objects whose status is not 0 do not count.
 #[derive(Clone, Copy)]
 struct Set {
     ivars: usize,
@@ -105,12 +106,12 @@ fn nth<T: Copy>(array: usize, index: usize) -> T {
 }
 
 impl Set {
-    /// The objects that count.
+    /// The indices of the objects that count.
     fn chosen(self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(move |&index| self.status == 0 || nth::<c_int>(self.status, index) == 0)
     }
 
-    /// Those of which it is so.
+    /// The indices of those for which the comparison holds.
     fn met<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> impl Iterator<Item = usize> {
         self.chosen().filter(move |&index| compare(nth(self.ivars, index), self.cmp, value(index)))
     }
@@ -121,14 +122,14 @@ impl Set {
         c_int::from(is_so)
     }
 
-    /// The lowest index, or SIZE_MAX.
+    /// The lowest index for which it holds, or SIZE_MAX.
     fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let found = self.met(value).next();
         self.done(found.is_some());
         found.unwrap_or(usize::MAX)
     }
 
-    /// Lists those of which it is so: how many there are.
+    /// Lists the indices for which it holds. Returns how many there are.
     fn list<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
         let mut found = 0;
         for index in self.met(value) {
@@ -177,7 +178,7 @@ impl Set {
     }
 }
 
-/// Functions of the set's with one value for all objects, and with one for each.
+/// The functions on sets with one value for all objects, and with one for each.
 macro_rules! families {
     ($($name:ident $vector:ident $does:ident ($($indices:ident)?) -> $returns:ty;)*) => { $(
         pub fn $name<T: Copy + PartialOrd>(

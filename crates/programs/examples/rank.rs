@@ -44,13 +44,13 @@ fn main() {
             "exit" => std::process::exit(number()),
             "signal" => signal_myself(number()),
             "sleep" => std::thread::sleep(Duration::from_millis(number() as u64)),
-            // A program that the rank starts.
+            // Runs a program as a child of the rank.
             "child" => {
                 let own = std::env::current_exe().expect("an executable");
                 let status = Command::new(own).args(value.split(',')).status().expect("a child");
                 assert!(status.success());
             }
-            // A descendant that has left group, session and parent, and closed everything.
+            // Runs a descendant that has left group, session and parent, and closed everything.
             "daemon" => {
                 let line = format!("setsid sleep {value} </dev/null >/dev/null 2>&1 &");
                 Command::new("sh").args(["-c", &line]).status().expect("a shell");

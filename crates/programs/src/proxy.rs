@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
-//! `mpirun --proxies`, or under another launcher by a rank.
+//! `outboard-proxy`: a process that carries out collectives for the ranks of a job. `mpirun --proxies` starts
+//! it, or, under another launcher, a rank.
 
 use std::ffi::OsString;
 
@@ -38,9 +38,9 @@ pub fn run(word: Option<OsString>) -> u8 {
     }
     sys::child::name_myself("outboard-proxy");
     set_sizes();
-    // Ctrl-C is for mpirun: it ends the ranks first, and the proxies when no rank needs them.
+    // Ctrl-C goes to mpirun, which ends the ranks first, and the proxies when no rank needs them.
     sys::signal::ignore(libc::SIGINT);
-    // Where it shares a core with a rank that computes, it gets that as soon as it has work.
+    // A proxy that shares a core with a computing rank then gets the core as soon as it has work.
     sys::cpu::take_short_slices();
     let membership = match boot::join_proxy() {
         Ok(membership) => membership,
@@ -73,12 +73,12 @@ pub fn run(word: Option<OsString>) -> u8 {
     0
 }
 
-/// The way to the memory of ranks on another computer, if they are there.
+/// Opens the memory of ranks on another computer; None if the ranks are on this one.
 fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Borrow>>> {
     if !segment.has_dpu() {
         return Ok(None);
     }
-    // Several times in the time after which a rank gives its proxy up.
+    // A proxy sends several beats within the time after which a rank gives it up.
     let beat_ns = (settings.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
     Ok(Some(Box::new(Borrower::open(segment, &ProviderChoice::of(settings), beat_ns)?)))
 }

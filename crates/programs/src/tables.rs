@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where tuning tables lie, and the table of this machine: `mpirun` reads it, `outboard tune` writes it.
+//! The folders of tuning tables, and the table of this machine: `mpirun` reads it, `outboard tune` writes it.
 
 use std::fs;
 use std::io::Read;
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use tuning::{Machine, Table, Tuning};
 
-/// Tables for all users of a machine.
+/// The folder of tables for all users of a machine.
 const SYSTEM: &str = "/var/cache/outboard/tuning";
-/// A longer file is no table.
+/// The longest file that is read as a table.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The tuning with which a job begins.
+/// The tuning with which a job starts.
 #[derive(Debug, Default)]
 pub struct Found {
     pub tuning: Tuning,
-    /// The table that it is from.
+    /// The table from which it comes.
     pub path: Option<PathBuf>,
-    /// What was wrong with a table that was ignored, since no setting names it.
+    /// What is wrong with a table that was ignored, because no setting names it.
     pub complaint: Option<String>,
 }
 
-/// Where `outboard tune` writes a table, for its user or for all.
+/// The folder into which `outboard tune` writes a table, for its user or for all users.
 pub fn folder(for_all: bool) -> Option<PathBuf> {
     if for_all { Some(SYSTEM.into()) } else { settings::cache_folder().map(|cache| cache.join("tuning")) }
 }
 
-/// The table that OUTBOARD_TUNING means. Errors: it names a file that is no table.
+/// The tuning for the value of OUTBOARD_TUNING. Fails if the value names a file that is no table.
 pub fn find(setting: &str) -> Result<Found, String> {
     match setting {
         "off" => Ok(Found::default()),
@@ -42,7 +42,7 @@ pub fn find(setting: &str) -> Result<Found, String> {
 
 /// The first table of this machine in these folders.
 fn find_in(folders: &[PathBuf]) -> Found {
-    // Without tables, the machine's name is not needed.
+    // The machine's name is needed only if there are tables.
     let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
     if folders.peek().is_none() {
         return Found::default();
@@ -61,7 +61,7 @@ fn find_in(folders: &[PathBuf]) -> Found {
 
 fn read(path: &Path) -> Result<Table, String> {
     let shown = path.display();
-    // Reading a pipe would wait.
+    // Reading from a pipe would block.
     let is_file = fs::metadata(path)
         .map_err(|error| format!("cannot read the tuning table {shown}: {error}"))?
         .is_file();
@@ -74,14 +74,14 @@ fn read(path: &Path) -> Result<Table, String> {
     Table::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
-/// What the table of this machine in a folder says; nothing if there is none.
+/// The values of this machine's table in a folder; empty if there is no such table.
 pub fn values_in(folder: &Path) -> Vec<(usize, u64)> {
     let machine = Machine::this();
     let table = read(&folder.join(machine.file_name())).ok().filter(|table| table.machine == machine);
     table.map_or(Vec::new(), |table| table.values)
 }
 
-/// Writes a table. The file appears whole or not at all.
+/// Writes a table. The file appears as a whole or not at all.
 pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
     let aside = path.with_extension(format!("{}", std::process::id()));
@@ -111,11 +111,11 @@ mod tests {
         assert_eq!(found.tuning.get(FLAT_BYTES_MAX), 4096);
         assert_eq!(values_in(&folder), table.values);
         assert_eq!(find(&path.display().to_string()).unwrap().tuning.source(FLAT_BYTES_MAX), Source::Table);
-        // The right name, but another machine's.
+        // The right file name, but the table of another machine.
         let other = Table { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };
         fs::write(&path, other.text()).unwrap();
         assert!(find_in(&folders).path.is_none());
-        // A broken table is ignored with a warning, and refused where a setting names it.
+        // A broken table is ignored with a warning, and refused if a setting names it.
         fs::write(&path, "boom").unwrap();
         let found = find_in(&folders);
         assert!(found.path.is_none() && found.complaint.unwrap().contains("line 1"));

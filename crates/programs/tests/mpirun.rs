@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 fn mpirun() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpirun"));
-    // A test may itself run under some launcher.
+    // The test may itself run under some launcher.
     for (name, _) in std::env::vars() {
         if ["OUTBOARD_", "PMI", "OMPI_", "SLURM_", "MPIEXEC_"].iter().any(|prefix| name.starts_with(prefix)) {
             command.env_remove(name);
@@ -24,7 +24,7 @@ fn rank() -> String {
     folder.join("rank").to_str().unwrap().to_string()
 }
 
-/// Runs `mpirun` with the words of `line`. RANK stands for the test program; words after `script` are one.
+/// Runs `mpirun` with the words of `line`. RANK stands for the test program; `script` is one more word.
 fn run(line: &str, script: Option<&str>) -> (Output, String, String) {
     let words = line.split_whitespace().map(|word| if word == "RANK" { rank() } else { word.to_string() });
     let output = mpirun().args(words).args(script).output().unwrap();
@@ -56,7 +56,7 @@ fn someone_has(marker: &str) -> bool {
     process_of(marker).is_some()
 }
 
-/// Waits until `done`; fails after long enough that only a hang explains it.
+/// Waits until `done` returns true. Fails after so long a time that only a hang explains it.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -199,7 +199,7 @@ fn the_first_failure_is_reported_in_one_line_and_ends_the_job() {
         let (output, _, err) = run(line, None);
         assert_eq!(code(&output), wanted, "{line}: {err}");
         assert!(words.iter().all(|word| err.contains(word)), "{line}: {err}");
-        // What a rank that crashes says of itself comes before.
+        // A rank that crashes prints its own lines before.
         let said = err.lines().filter(|line| !line.starts_with("outboard: "));
         assert_eq!(said.count(), 1, "{line}: {err}");
     }
@@ -264,7 +264,7 @@ fn an_unknown_setting_is_warned_of_once() {
 fn interrupt_and_terminate_end_everything() {
     for (signal, wanted) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
         let marker = format!("sleep 6{}{wanted}", std::process::id());
-        // The ranks ignore the first request, so that only the kill after the grace can end them.
+        // The ranks ignore the first request, so that only SIGKILL after the grace can end them.
         let script = format!("trap '' INT TERM; echo up; {marker}");
         let mut child =
             mpirun().args(["-n", "2", "sh", "-c", &script]).stderr(Stdio::null()).spawn().unwrap();
@@ -306,7 +306,8 @@ fn nothing_survives_mpirun_killed() {
         .unwrap();
     eventually("the daemon", || someone_has(&format!("sleep\0{number}")));
     let guardian = guardian_of(child.id());
-    // It is no member of the job, though it has the launcher's pid, as a process of another container may.
+    // This process does not belong to the job, though it has the launcher's pid, as a process of another
+    // container may.
     let stranger = format!("8{number}");
     let mut other = Command::new("sleep");
     let mut other =
@@ -332,7 +333,7 @@ fn guardian_of(launcher: u32) -> u32 {
     list.split_whitespace().map(|pid| pid.parse().unwrap()).find(is_guardian).expect("a guardian")
 }
 
-/// Runs a shell's script, in which MPIRUN stands for ours.
+/// Runs a shell's script, in which MPIRUN stands for our `mpirun`.
 fn shell(script: &str) -> (Option<i32>, String) {
     let script = script.replace("MPIRUN", env!("CARGO_BIN_EXE_mpirun"));
     let output = Command::new("timeout").args(["60", "sh", "-c", &script]).output().unwrap();
@@ -357,7 +358,7 @@ fn ignoring_the_end_of_children_does_not_hide_the_end_of_ranks() {
 
 #[test]
 fn what_a_shell_had_started_before_it_became_mpirun_is_spared() {
-    // After a failure, too.
+    // The same holds after a failure.
     let marker = format!("5{}", std::process::id());
     // One child, and a grandchild whose parent ends while the job runs; and a descendant of the job.
     let before = format!("sleep {marker}1 & (sleep {marker}2 & sleep 0.2) &");
@@ -375,7 +376,7 @@ fn what_a_shell_had_started_before_it_became_mpirun_is_spared() {
 fn what_ranks_left_goes_on_after_a_good_end_and_is_ended_by_name_after_a_failure() {
     for failure in [0, 3] {
         let marker = format!("8{}", std::process::id());
-        // One with a session of its own, and one that was left in the background.
+        // One process with a session of its own, and one in the background.
         let quiet = ">/dev/null 2>&1 </dev/null &";
         let script =
             format!("setsid sleep {marker}1 {quiet} sleep {marker}3 {quiet} sleep 0.3; exit {failure}");

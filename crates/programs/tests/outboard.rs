@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard` on a real job, and what it says about the library.
+//! `outboard` on a real job, and what it prints about the library.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -27,7 +27,7 @@ fn top_sees_a_running_job_and_its_counters() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // A line of each rank says that both have counted.
+    // A line of each rank shows that both have counted.
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(job.stdout.take().unwrap()));
     assert!(lines.next().unwrap().is_ok() && lines.next().unwrap().is_ok());
     let pid = job.id().to_string();
@@ -46,7 +46,7 @@ fn top_sees_a_running_job_and_its_counters() {
     assert_eq!(json[0]["job"].to_string(), pid);
     assert_eq!(json[0]["ranks"][1]["counters"]["eager_messages_sent"], 5);
     assert_eq!(json[0]["proxies"].as_array().unwrap().len(), 1);
-    // More than the largest number that Linux gives a process.
+    // This is more than the largest pid of Linux.
     let none = outboard(&["top", "--once", "--job", "4194305"]);
     assert!(!none.status.success());
 }

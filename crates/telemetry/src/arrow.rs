@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What belongs together in the records of several processes: the ends of messages, the steps of a
-//! rendezvous, and what a proxy does for a rank. An arrow joins them in time.
+//! Finds records of several processes that belong together: the ends of messages, the steps of a rendezvous,
+//! and what a proxy does for a rank. An arrow joins them in time.
 //!
-//! A message is known on both ends by its number among those of its context, tag, sender and receiver.
-//! Messages with the same envelope match in the order in which they were sent, and receives that get such
-//! messages in the order in which they were posted (MPI 5.0, section 3.5), so each end counts for itself. So
-//! do both ends of a window's posts and completions.
+//! Both ends know a message by its number among those of its context, tag, sender and receiver. Messages with
+//! the same envelope match in the order in which they were sent, and receives that get them in the order in
+//! which they were posted (MPI 5.0, section 3.5), so each end counts for itself. Both ends of a window's
+//! posts and completions count in the same way.
 //!
-//! The clocks of hosts differ. What was measured of them is put right before; what is left of the error is
-//! less than a message takes mostly, and [`align`] takes away the rest.
+//! The clocks of hosts differ. Measured differences are corrected before; the remaining error is mostly less
+//! than a message takes, and [`align`] removes it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who};
 
-/// A point of an arrow: a record of a process, and which of its times.
+/// A point of an arrow: a record of a process, and one of its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) process: usize,
@@ -25,22 +25,22 @@ pub(crate) struct Point {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// When it began.
+    /// When the event started.
     From,
-    /// When it ended, or later, when a call found that it had.
+    /// When the event ended, or later, when a call noticed that it had.
     Found,
 }
 
-/// What happened, in the order in which it must have happened.
+/// Points in the order in which they must have happened.
 #[derive(Debug)]
 pub(crate) struct Arrow {
-    /// What it shows.
+    /// The name of what the arrow shows.
     pub(crate) name: &'static str,
     pub(crate) points: Vec<Point>,
 }
 
 impl Point {
-    /// When, and in which thread of its process.
+    /// The time of the point, and the thread of its process.
     pub(crate) fn at(&self, processes: &[Process]) -> (u64, u64) {
         let record = &processes[self.process].records[self.record];
         match self.moment {
@@ -50,8 +50,8 @@ impl Point {
     }
 }
 
-/// The numbers of the messages, partitions' messages and windows' signals of a process, by record: 0 for all
-/// else, and for receives of which it is not known what they get.
+/// The numbers of a process's messages, partitioned messages and signals of windows, by record: 0 for all
+/// other records, and for receives whose message is not known.
 pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
     let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
     let mut signals: HashMap<(u64, u32, bool, bool), u32> = HashMap::new();
@@ -75,7 +75,7 @@ pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
     records.iter().map(&mut number).collect()
 }
 
-/// Whether a signal is of a post, not of a completion; and whether it is told here, not heard.
+/// Whether a signal is of a post, not of a completion; and whether this process sends it, not receives it.
 fn signal(what: &str) -> (bool, bool) {
     (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
 }
@@ -97,10 +97,10 @@ fn records(processes: &[Process]) -> impl Iterator<Item = (usize, usize, Who, &R
     })
 }
 
-/// An end of an arrow of two: what both ends have alike, and whether it begins here.
+/// An end of an arrow of two points: what both ends have alike, and whether this is the first.
 type End<K> = (K, bool);
 
-/// Arrows from one process to another, whose ends `end` finds among the records of ranks.
+/// Arrows from one process to another. `end` finds their ends among the records of ranks.
 fn joined<K: Hash + Eq>(
     processes: &[Process],
     (name, last): (&'static str, Moment),
@@ -134,7 +134,7 @@ fn messages(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// From where a partition is ready to where it is found to have arrived.
+/// Arrows from where a partition is ready to where a call finds that it has arrived.
 fn partitions(processes: &[Process]) -> Vec<Arrow> {
     joined(processes, ("partition", Moment::From), |rank, _, _, event| {
         let Event::Partition { what, peer, context, number, partition, .. } = event else { return None };
@@ -143,7 +143,7 @@ fn partitions(processes: &[Process]) -> Vec<Arrow> {
     })
 }
 
-/// From a post to the start that needs it, and from a completion to the wait for it.
+/// Arrows from a post to the start that needs it, and from a completion to the wait for it.
 fn signals(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
         let Event::Signal { what, peer, context } = event else { return None };
@@ -152,7 +152,7 @@ fn signals(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// An offer, its acceptance by the receiver, and the sender's hearing of that.
+/// Arrows over an offer, its acceptance by the receiver, and the sender's receipt of that.
 fn rendezvous(processes: &[Process]) -> Vec<Arrow> {
     let mut steps: HashMap<(u32, u64), [Option<Point>; 3]> = HashMap::new();
     for (process, record, who, _, event) in records(processes) {
@@ -172,7 +172,7 @@ fn rendezvous(processes: &[Process]) -> Vec<Arrow> {
     steps.into_values().filter_map(arrow).collect()
 }
 
-/// An operation from its rank to the steps of the proxy, and back to the call that finds it complete.
+/// Arrows from an operation of a rank to the steps of the proxy, and back to the call that finds it complete.
 fn handed_over(processes: &[Process]) -> Vec<Arrow> {
     let mut operations: HashMap<(u32, u64, u32), [Vec<Point>; 3]> = HashMap::new();
     for (process, record, who, kept, event) in records(processes) {
@@ -200,10 +200,10 @@ fn handed_over(processes: &[Process]) -> Vec<Arrow> {
     operations.into_values().filter_map(arrow).collect()
 }
 
-/// Moves the clocks of hosts so that no arrow points backwards, as little as that takes. What cannot be put
-/// right so, since a clock ran unevenly, stays.
+/// Moves the clocks of hosts as little as possible so that no arrow points backwards. Errors of a clock that
+/// ran unevenly stay.
 pub(crate) fn align(processes: &mut [Process], arrows: &[Arrow]) {
-    // By how much the second clock must be later than the first.
+    // The least time by which the second clock must be later than the first.
     let mut lags: HashMap<(u32, u32), i64> = HashMap::new();
     for pair in arrows.iter().flat_map(|arrow| arrow.points.windows(2)) {
         let clocks = (processes[pair[0].process].clock, processes[pair[1].process].clock);
@@ -259,7 +259,8 @@ mod tests {
                 1,
                 0,
                 &[
-                    // The first gets the second of its tag's messages, and does not know yet what comes next.
+                    // The first receive gets the second message with its tag; what the later ones get is not
+                    // known yet.
                     message(false, 0, 5, 1, 20),
                     message(false, ANY_PEER, ANY_TAG, 2, 0),
                     message(false, 0, 5, 3, 30),
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn no_arrow_points_backwards_between_clocks() {
-        // The clock of rank 1 is 100 behind, that of rank 2 another 50, and only rank 1 hears of rank 0.
+        // The clock of rank 1 is 100 behind, that of rank 2 another 50; only rank 1 receives from rank 0.
         let mut processes = [
             rank(0, 0, &[message(true, 1, 5, 1000, 1001)]),
             rank(1, 1, &[message(false, 0, 5, 890, 905), message(true, 2, 5, 906, 907)]),
@@ -289,7 +290,7 @@ mod tests {
         for arrow in &found {
             assert!(arrow.points[0].at(&processes).0 <= arrow.points[1].at(&processes).0, "{arrow:?}");
         }
-        // As little as it takes.
+        // The clocks have moved as little as possible.
         assert_eq!((processes[1].records[0].until(), processes[2].records[0].until()), (1000, 1001));
         assert_eq!(processes[0].records[0].from(), 1000);
     }

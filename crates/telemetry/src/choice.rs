@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who carried an operation out, and why that one: what `outboard explain` tells.
+//! Which process carried an operation out, and why: what `outboard explain` prints.
 
-/// The reason of a choice. The proxy's come first.
+/// The reason of a choice. The proxy's reasons come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)] // `why` says it.
@@ -68,13 +68,13 @@ const WHY: [(Choice, &str); 26] = [
 ];
 
 impl Choice {
-    /// Whether a proxy carries it out, not the rank or a library.
+    /// Whether a proxy carries the operation out, not the rank or a library.
     #[inline]
     pub fn is_proxy(self) -> bool {
         self <= ProxyLong
     }
 
-    /// Who carries it out, in one word.
+    /// The carrier, in one word.
     pub fn by(self) -> &'static str {
         match self {
             _ if self.is_proxy() => "proxy",

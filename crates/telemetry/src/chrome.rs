@@ -15,13 +15,13 @@ use crate::arrow::{self, Arrow};
 use crate::record::{ANY_PEER, ANY_TAG, About, Event, Message, Process, Record, Who};
 use crate::{Choice, Needs, schema};
 
-/// pid of proxy 0 in the picture.
+/// The pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
-/// The colour of waits among the format's own.
+/// The colour of waits, one of the format's own.
 const WAIT_COLOUR: &str = "thread_state_iowait";
 
-/// Values of a counter track of a process, at most: more would not be seen.
+/// The most values of a process's counter track: more would not be visible.
 const SAMPLES_MAX: u64 = 4096;
 
 fn pid(who: Who) -> u64 {
@@ -31,7 +31,7 @@ fn pid(who: Who) -> u64 {
     }
 }
 
-/// Where a process stands in the picture: a proxy behind the first rank that it serves.
+/// The position of a process in the picture: a proxy follows the first rank that it serves.
 fn place(process: &Process) -> u64 {
     match process.who {
         Who::Rank(rank) => 2 * u64::from(rank),
@@ -45,20 +45,20 @@ fn place(process: &Process) -> u64 {
     }
 }
 
-/// What people call the operations that their ranks have named, by context and sequence.
+/// The names that ranks have given operations, by context and sequence.
 type Names = HashMap<(u64, u32), String>;
 
-/// What a process tells of itself and of its operations in records of their own.
+/// What a process records about itself and its operations in separate records.
 #[derive(Default)]
 struct Told<'a> {
     about: BTreeMap<&'static str, String>,
-    /// Threads.
+    /// The names of threads, by number.
     threads: BTreeMap<u32, String>,
-    /// Call sites.
+    /// The names of call sites, by number.
     sites: HashMap<u32, String>,
-    /// By whom operations were carried out, and by which algorithm, by the index of their record.
+    /// How operations were carried out, and by which algorithm, by the index of their record.
     carried: HashMap<usize, (Choice, &'a str)>,
-    /// Whom it needs among neighbours, by the number of the list.
+    /// The neighbours that this process needs, by the number of the list.
     sources: HashMap<u32, Vec<u32>>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Told<'a> {
         told
     }
 
-    /// Adds whom a collective needs to its arguments.
+    /// Adds the ranks that a collective needs to its arguments.
     fn add_needs(&self, args: &mut Value, needs: Needs) {
         match needs {
             Needs::Unknown => (),
@@ -97,14 +97,14 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Writes a file from what processes have kept.
+/// Writes a file from what processes have recorded.
 pub fn save(file: &Path, processes: Vec<Process>) -> Result<()> {
     let mut to = BufWriter::new(File::create(file)?);
     write(&mut to, processes)?;
     to.flush()
 }
 
-/// The text of such a file.
+/// The text of a trace file.
 pub fn file(processes: Vec<Process>) -> String {
     let mut text = Vec::new();
     write(&mut text, processes).expect("a Vec takes all");
@@ -128,7 +128,7 @@ fn write(to: &mut impl Write, mut processes: Vec<Process>) -> Result<()> {
         "hosts": of_all(About::Host).collect::<BTreeSet<_>>(),
     });
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{header},\"traceEvents\":[")?;
-    // One event a line: a file of a million events can still be searched with grep.
+    // One event per line: grep can still search a file of a million events.
     let mut between = "\n";
     let mut each = |event: Value| {
         write!(to, "{between}{event}")?;
@@ -152,7 +152,7 @@ fn write(to: &mut impl Write, mut processes: Vec<Process>) -> Result<()> {
     writeln!(to, "\n]}}")
 }
 
-/// The events of the file `text`; a file cut off or of another kind is an error sentence.
+/// The events of the file `text`. Fails with a sentence if the file is cut off or of another kind.
 pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match value {
@@ -164,7 +164,7 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     }
 }
 
-/// The names of a process and its threads, and where it stands.
+/// The names of a process and its threads, and its position in the picture.
 fn introduce(process: &Process, told: &Told, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
     let pid = pid(process.who);
     let mut tell = |name: &str, tid: u32, args: Value| {
@@ -205,7 +205,7 @@ fn flows(processes: &[Process], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> 
                 "tid": thread, "ts": microseconds(time),
             });
             if phase != "s" {
-                // It points at the bar around it, not at the next one.
+                // The arrow points at the bar around it, not at the next one.
                 event["bp"] = "e".into();
             }
             flows.entry(point.process).or_default().push(event);
@@ -214,7 +214,7 @@ fn flows(processes: &[Process], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> 
     flows
 }
 
-/// Counter tracks: how many sends, receives and collectives are under way.
+/// Counter tracks: how many sends, receives and collectives are in progress.
 fn under_way(process: &Process, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
     let mut changes: Vec<(u64, usize, i64)> = Vec::new();
     for record in &process.records {
@@ -274,7 +274,7 @@ fn put(
             }
             return Ok(());
         }
-        // The process ended in it.
+        // The process ended in this call.
         Event::Call { .. } | Event::Access { .. } if until == 0 => event["ph"] = "B".into(),
         _ if until == 0 || matches!(what, Event::Cancelled { .. }) => {
             event["ph"] = "i".into();
@@ -291,7 +291,7 @@ fn put(
     each(event)
 }
 
-/// Nothing of an event that only tells more of others.
+/// Describes an event, or returns None for a record that only adds to others.
 fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &Told) -> Option<Described> {
     let operation = |context: u64, sequence: u32| match names.get(&(context, sequence)) {
         Some(name) => name.clone(),
@@ -357,7 +357,7 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
     })
 }
 
-/// Partitions and what belongs to windows, with the number that both ends count.
+/// Describes partitions and events of windows, with the number that both ends count.
 fn describe_synchronization(
     event: &Event,
     number: u32,
@@ -389,7 +389,8 @@ fn describe_synchronization(
     })
 }
 
-/// The number is that of the message among those of its comm, tag, sender and receiver, on both ends.
+/// Describes a message. The number is that of the message among those of its comm, tag, sender and receiver,
+/// on both ends.
 fn describe_message(message: &Message, number: u32) -> Value {
     let Message { name, sends, peer, tag, context, bytes, choice, .. } = message;
     let comm = name.split_once(" on ").map_or("", |(_, comm)| comm);
@@ -409,7 +410,7 @@ fn describe_message(message: &Message, number: u32) -> Value {
     args
 }
 
-/// Whether the events are those of a file of this format; `Err` names the first that is not.
+/// Checks that the events are those of a file of this format. The error names the first that is not.
 pub fn check(events: &[Value]) -> std::result::Result<(), String> {
     events.iter().try_for_each(schema::check)?;
     schema::check_arrows(events)
@@ -473,7 +474,7 @@ mod tests {
         ]
     }
 
-    /// The events of that category or kind of a process.
+    /// The events of this category or kind of a process.
     fn of<'a>(events: &'a [Value], pid: u64, what: &str) -> Vec<&'a Value> {
         let is_it = |event: &&Value| event["pid"] == pid && (event["cat"] == what || event["ph"] == what);
         events.iter().filter(is_it).collect()
@@ -516,7 +517,8 @@ mod tests {
         let ends = of(1, "message");
         assert_eq!((&ends[0]["args"], &ends[1]["args"]), (&told, &json!({})));
         assert_eq!(of(2, "message")[0]["args"]["number"], 1);
-        // From the send to the receive's end, and from the hand-over by the step to the operation's end.
+        // The arrows go from the send to the receive's end, and from the rank by the proxy's step to the
+        // operation's end.
         let arrows = |phase| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
         let (from, to) = (arrows("s"), arrows("f"));
         assert_eq!((from.len(), arrows("t").len(), to.len()), (2, 1, 2));
@@ -530,7 +532,7 @@ mod tests {
         let known =
             [json!({"name": "rank 2"}), json!({"sort_index": 4}), labels, json!({"name": "main thread"})];
         assert_eq!(names(2), known);
-        // Behind rank 1, which it serves.
+        // The proxy stands behind rank 1, which it serves.
         assert_eq!(names(1_000_002)[1], json!({"sort_index": 3}));
         assert_eq!(of(2, "cancelled")[0]["ph"], "i");
         let counts: Vec<_> = of(2, "C").iter().map(|event| event["args"]["receives"].clone()).collect();

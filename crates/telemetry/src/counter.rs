@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The table of counters: the one place where a counter gets its name, unit and meaning.
 
-/// What a counter counts in.
+/// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Events of any kind.
@@ -28,12 +28,12 @@ macro_rules! counters {
                 match self { $(Counter::$name => $text,)* }
             }
 
-            /// What it counts in.
+            /// The counter's unit.
             pub fn unit(self) -> Unit {
                 match self { $(Counter::$name => Unit::$unit,)* }
             }
 
-            /// What it means.
+            /// The counter's meaning.
             pub fn doc(self) -> &'static str {
                 match self { $(Counter::$name => $doc,)* }
             }

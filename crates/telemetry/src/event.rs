@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed events, in a mapped file while OUTBOARD_TRACE is set: they outlive the process however it ends.
+//! Timed events, in a mapped file while OUTBOARD_TRACE is set: they survive the process however it ends.
 //!
-//! An instant is an `event`; a duration is `let begun = begin(); ...; end(begun, Event::..)`. What may never
-//! end, an MPI call or an operation, is opened and closed, so its record exists from its beginning. Without
-//! tracing, `begin` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the records.
+//! An instant is an `event`; a duration is `let started = start(); ...; end(started, Event::..)`. An MPI call
+//! or an operation may never end, so it is opened and closed: its record exists from its start. Without
+//! tracing, `start` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the records.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,26 +22,26 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
     who: Who,
-    /// Where the whole trace goes, if nobody joins parts.
+    /// The whole trace's file, if no `mpirun` joins parts.
     whole: Option<PathBuf>,
     part: File,
     map: Map,
     used: usize,
     capacity: usize,
-    /// How long the file is.
+    /// The length of the file.
     bytes: u64,
 }
 
 static TRACING: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
-/// Whether events are kept.
+/// Whether events are recorded.
 #[inline]
 pub fn tracing() -> bool {
     TRACING.load(Ordering::Relaxed)
 }
 
-/// Where a member of a job writes its part of the trace `file`, for `mpirun` to merge.
+/// The file into which a process of a job writes its part of the trace `file`, for `mpirun` to join.
 pub fn part(file: &Path, who: Who) -> PathBuf {
     let mut path = file.as_os_str().to_os_string();
     path.push(match who {
@@ -51,7 +51,7 @@ pub fn part(file: &Path, who: Who) -> PathBuf {
     path.into()
 }
 
-/// Whose part a file is by its name, also if it has been removed since a process opened it.
+/// The process whose part a file is, by its name, even if it has been removed since a process opened it.
 pub fn whose(part: &Path) -> Option<Who> {
     let name = part.to_str()?;
     let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
@@ -64,12 +64,13 @@ pub fn whose(part: &Path) -> Option<Who> {
     }
 }
 
-/// Keeps events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the whole.
+/// Records events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the
+/// whole.
 pub fn trace(who: Who, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
     if alone {
-        // Nobody would look for it.
+        // No other process looks for the part.
         std::fs::remove_file(&path)?;
     }
     let map = Map::shared(&part, 0, capacity * RECORD_BYTES)?;
@@ -80,7 +81,7 @@ pub fn trace(who: Who, file: &Path, alone: bool, capacity: usize) -> std::io::Re
     Ok(())
 }
 
-/// Keeps what is known of this process.
+/// Records what is known of this process.
 fn introduce() {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -95,7 +96,7 @@ fn introduce() {
     }
 }
 
-/// Keeps the name of this thread.
+/// Records the name of this thread.
 #[cold]
 fn introduce_thread() {
     let of_thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
@@ -106,13 +107,13 @@ fn introduce_thread() {
     tell(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
-/// The time, for [`end`]; 0 where tracing is off.
+/// The time, for [`end`]; 0 without tracing.
 #[inline]
 pub fn begin() -> u64 {
     if tracing() { now() } else { 0 }
 }
 
-/// Keeps an event that lasted from `begun` until now.
+/// Records an event that lasted from `begun` until now.
 #[inline]
 pub fn end(begun: u64, event: Event) {
     if begun != 0 {
@@ -120,7 +121,7 @@ pub fn end(begun: u64, event: Event) {
     }
 }
 
-/// Keeps an event that has no duration.
+/// Records an event without duration.
 #[inline]
 pub fn event(event: Event) {
     if tracing() {
@@ -128,7 +129,7 @@ pub fn event(event: Event) {
     }
 }
 
-/// The same of something that happened before, when [`begin`] gave `at`.
+/// Records an event that happened at the time `at`, which [`start`] returned.
 #[inline]
 pub fn event_at(at: u64, event: Event) {
     if at != 0 {
@@ -136,17 +137,17 @@ pub fn event_at(at: u64, event: Event) {
     }
 }
 
-/// Keeps an event that has begun, for [`close`]; nothing where tracing is off, or there is no room.
+/// Records an event that has started, for [`close`]. Returns None without tracing, or if there is no room.
 pub fn open(event: Event, begun: u64) -> Option<usize> {
     if tracing() { keep(&event, begun, 0) } else { None }
 }
 
-/// An event that `open` has kept ended at `until`.
+/// Notes that an event from [`open`] ended at `until`.
 pub fn close(record: Option<usize>, until: u64) {
     change(record, |record| record.set(Word::Until, until));
 }
 
-/// Says by which number of its context peers and proxies know an open operation.
+/// Notes the context and number by which peers and proxies know an open operation.
 pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
     change(record, |record| {
         record.set(Word::Context, context);
@@ -154,7 +155,7 @@ pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
     });
 }
 
-/// Keeps a text that may be longer than a record's name, in parts.
+/// Records a text that may be longer than a record's name, in parts.
 pub(crate) fn tell<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) {
     while !text.is_empty() {
         let end = (1..=NAME_BYTES.min(text.len())).rfind(|&at| text.is_char_boundary(at));
@@ -164,14 +165,14 @@ pub(crate) fn tell<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) 
     }
 }
 
-/// Says how an open operation was carried out.
+/// Records how an open operation was carried out.
 pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static str) {
     if let Some(record) = record {
         event(Event::Carried { operation: record as u32, choice, algorithm });
     }
 }
 
-/// Changes what `open` has kept.
+/// Changes a record from [`open`].
 pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut Record)) {
     if let (Some(at), Some(trace)) = (record, lock().as_ref()) {
         let place = trace.map.span().slice(at * RECORD_BYTES, RECORD_BYTES);
@@ -220,7 +221,8 @@ impl Trace {
     }
 }
 
-/// Ends tracing. A process alone writes the file that was given to [`trace`]. Does nothing without tracing.
+/// Ends tracing. A process that runs alone writes the file that was given to [`trace`]. Does nothing without
+/// tracing.
 pub(crate) fn write() -> std::io::Result<()> {
     TRACING.store(false, Ordering::Relaxed);
     let Some(trace) = lock().take() else { return Ok(()) };
@@ -235,7 +237,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
     TRACE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Of tests that trace or could be traced: there is one trace in a process.
+/// Held by tests that trace or could be traced: a process has one trace.
 #[cfg(test)]
 pub(crate) static TRACED: Mutex<()> = Mutex::new(());
 
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(threads.len(), 1, "{text}");
         std::fs::remove_file(&file).unwrap();
 
-        // What a process tells of itself comes first.
+        // Records about the process itself come first.
         trace(Who::Rank(3), &file, false, 100).unwrap();
         let facts = decode(&std::fs::read(part(&file, Who::Rank(3))).unwrap()).len();
         assert!(facts >= 4, "{facts}");
@@ -287,7 +289,7 @@ mod tests {
         event(Event::Wait);
         assert_eq!(crate::value(Counter::EventsLost), lost + 1);
         close(operation, begun + 5);
-        // What another process finds, whether this one says anything more or not.
+        // Another process finds these records, whether or not this one records more.
         let part = part(&file, Who::Rank(3));
         let records = decode(&std::fs::read(&part).unwrap());
         std::fs::remove_file(&part).unwrap();

@@ -32,8 +32,8 @@ pub use operation::{
 pub use page::{Page, attach, count, page, set, value};
 pub use record::{ANY_PEER, ANY_TAG, Event, Message, Needs, Process, Record, Who, decode};
 
-/// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Does nothing without
-/// tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.
+/// Ends tracing. A process that runs alone writes the file that was given to [`event::trace`]. Does nothing
+/// without tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.
 pub fn write_trace() -> std::io::Result<()> {
     operation::close_call();
     event::write()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collectives and messages from start to completion: a row for each function and comm in the rank's page,
-//! which outlives the rank, and the time that the host spends in MPI meanwhile. Active only if OUTBOARD_STATS
+//! which survives the rank, and the time that the rank spends in MPI meanwhile. Active only if OUTBOARD_STATS
 //! or OUTBOARD_TRACE is set.
 
 use std::cell::Cell;
@@ -12,38 +12,38 @@ use sys::clock::now;
 use crate::record::{Event, Message, Needs, thread};
 use crate::{Choice, event, site};
 
-/// Rows of a page. The last one is for all that come when the others are taken.
+/// The rows of a page. The last one takes all operations that come when the others are in use.
 const ROWS: usize = 48;
-/// Words of a row's name.
+/// The words of a row's name.
 const NAME_WORDS: usize = 9;
 
-/// What is summed up in a row.
+/// A sum of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Sum {
     /// Operations started.
     Calls,
-    /// Of those, messages: calls of a rank, not of all ranks of a comm.
+    /// How many of these are messages: calls of a rank, not of all ranks of a comm.
     Messages,
-    /// Of those, completed.
+    /// How many of these have completed.
     Over,
     /// Bytes of their buffers: the longer of what a rank gives and gets.
     Bytes,
     /// Time in the MPI calls that started, tested or completed them.
     HostNs,
-    /// Of those completed, carried out by a proxy.
+    /// How many of the completed operations a proxy carried out.
     Carried,
-    /// Bytes that proxies moved for them.
+    /// Bytes that proxies moved for these.
     CarriedBytes,
-    /// Time from the start of these to their completion.
+    /// Time from their start to their completion.
     CarriedNs,
-    /// Of this, time in which the host was not in MPI.
+    /// How much of this time the rank was not in MPI.
     BesideNs,
     /// Processor time of the proxies for them.
     ProxyCpuNs,
 }
 
 impl Sum {
-    /// All of them, in their order.
+    /// All sums, in their order.
     pub const ALL: &[Sum] = &[
         Sum::Calls,
         Sum::Messages,
@@ -60,17 +60,17 @@ impl Sum {
 
 const SUMS: usize = Sum::ALL.len();
 
-/// What became of the operations of one function on one comm.
+/// The sums of the operations of one function on one comm.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Row {
-    /// Bytes of the name, 0 while the row is free.
+    /// The bytes of the name; 0 while the row is free.
     name_bytes: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
     sums: [AtomicU64; SUMS],
 }
 
-/// The rows of a rank. All zero is a valid page, so fresh shared memory is one; the rank alone writes it.
+/// The rows of a rank. All zero is a valid page, so fresh shared memory is one; only the rank writes it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Operations {
@@ -86,18 +86,18 @@ impl Row {
         }
     }
 
-    /// A sum; any process may ask at any time.
+    /// The value of a sum. Any process may read it at any time.
     pub fn sum(&self, sum: Sum) -> u64 {
         self.sums[sum as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds to a sum. Only the page's owner does.
+    /// Adds to a sum. Only the page's owner does so.
     pub fn add(&self, sum: Sum, n: u64) {
         let word = &self.sums[sum as usize];
         word.store(word.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// The function and comm; nothing of a free row.
+    /// The function and comm, or None for a free row.
     pub fn name(&self) -> Option<String> {
         let length = (self.name_bytes.load(Ordering::Acquire) as usize).min(8 * NAME_WORDS);
         let bytes: Vec<u8> =
@@ -127,7 +127,7 @@ impl Operations {
         self.rows.iter().map_while(|row| Some((row.name()?, row)))
     }
 
-    /// Takes a row for `name`: a free one, or the last.
+    /// Takes a row for `name`: a free one, or the last. Returns its index.
     pub fn enter(&self, name: &str) -> usize {
         let free = self.rows.iter().position(|row| row.name_bytes.load(Ordering::Relaxed) == 0);
         let at = free.unwrap_or(ROWS - 1);
@@ -139,7 +139,7 @@ impl Operations {
         at
     }
 
-    /// Forgets everything.
+    /// Clears all rows.
     pub fn clear(&self) {
         for row in &self.rows {
             row.name_bytes.store(0, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Default for Operations {
 static ATTACHED: OnceLock<&'static Operations> = OnceLock::new();
 static TIMED: AtomicBool = AtomicBool::new(false);
 
-/// Sums operations up in `page` from now on. The first call of a process decides.
+/// Adds operations up in `page` from now on. The first call of a process decides.
 pub fn sum_up_in(page: &'static Operations) {
     let _ = ATTACHED.set(page);
 }
@@ -179,22 +179,22 @@ pub fn timed() -> bool {
     TIMED.load(Ordering::Relaxed)
 }
 
-/// The word that says so, for libraries beside this one.
+/// The word that shows whether calls are timed, for libraries beside this one.
 pub fn timed_word() -> &'static AtomicBool {
     &TIMED
 }
 
-/// A thread's way in and out of MPI.
+/// How often and when a thread has entered MPI.
 #[derive(Default)]
 struct Host {
-    /// Calls within calls: the program's functions may call MPI.
+    /// The depth of calls within calls: the program's functions may call MPI.
     depth: Cell<u32>,
-    /// When the outermost began, its name, where the program called it, and the trace's record of it.
+    /// The outermost call: its start, its name, where the program called it, and its record in the trace.
     entered: Cell<u64>,
     function: Cell<&'static str>,
     site: Cell<u32>,
     record: Cell<Option<usize>>,
-    /// Time in those before.
+    /// The time in the calls before.
     in_mpi: Cell<u64>,
 }
 
@@ -209,18 +209,18 @@ thread_local!(static HOST: Host = const {
     }
 });
 
-/// An MPI call begins: the time, or 0 where nothing is timed.
+/// Notes that an MPI call starts. Returns the time, or 0 if nothing is timed.
 #[inline]
 pub fn enter(function: &'static str) -> u64 {
     if timed() { entered(function) } else { 0 }
 }
 
-/// As `enter`, of a call of OpenSHMEM that moves bytes to or from a PE.
+/// Like `enter`, for a call of OpenSHMEM that moves bytes to or from a PE.
 pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
     if timed() { entered_as(function, |site| Event::Access { function, site, pe, bytes }) } else { 0 }
 }
 
-/// The call that began then ends.
+/// Notes that the call ends that started at this time.
 #[inline]
 pub fn leave(begun: u64) {
     if begun != 0 {
@@ -249,7 +249,7 @@ fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>)
     begun
 }
 
-/// The MPI function that this thread is in.
+/// The MPI function in which this thread is.
 pub fn function() -> &'static str {
     HOST.with(|host| host.function.get())
 }
@@ -266,7 +266,7 @@ fn left(begun: u64) {
     });
 }
 
-/// Ends the record of the call that this thread is in, before the trace is written.
+/// Ends the record of the call in which this thread is, before the trace is written.
 pub(crate) fn close_call() {
     HOST.with(|host| event::close(host.record.take(), now()));
 }
@@ -278,35 +278,36 @@ pub fn open_epoch(from: u64, name: &str, context: u64, peer: u32, lock: &'static
     event::open(Event::Epoch { name, context, peer, lock, site }, from)
 }
 
-/// What carried an operation out.
+/// How an operation was carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// By which context and number its ranks and proxies know it.
+    /// The context of the instance; with the number, its key.
     pub context: u64,
-    /// The number.
+    /// The number of the instance.
     pub sequence: u32,
-    /// By whom, and why.
+    /// Which process carries it out, and why.
     pub choice: Choice,
-    /// By which algorithm; empty where there is none to name.
+    /// The algorithm; empty if there is none to name.
     pub algorithm: &'static str,
     /// Bytes moved.
     pub bytes: u64,
-    /// When it was complete; 0 if that is not known.
+    /// When it completed; 0 if that is not known.
     pub completed: u64,
     /// The proxy's processor time.
     pub cpu_ns: u64,
 }
 
-/// An operation under way, of a rank whose calls are timed.
+/// An operation in progress, of a rank whose calls are timed.
 #[derive(Debug)]
 pub struct Operation {
     row: usize,
     record: Option<usize>,
     thread: u64,
-    /// When the call began that started it, and the thread's time in MPI before that.
+    /// The start of the call that started it, and the thread's time in MPI before that.
     begun: u64,
     in_mpi: u64,
-    /// Time in the calls before the latest that looked after it; when that began, and how long ago that is.
+    /// The time in the calls before the latest that progressed it; the start of that call, and the time
+    /// since.
     host: u64,
     call: u64,
     looked: u64,
@@ -314,8 +315,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Operation `number` of that name on the comm of this context, of those in the row, which this call
-    /// starts. `carry` says the number of its instance, if it has one; the first is 1.
+    /// Starts operation `number` with this name on the comm of this context, in a row. `carry` adds the
+    /// number of its instance, if it has one; the first number is 1.
     pub fn begin(
         row: usize,
         (name, context, number): (&str, u64, u32),
@@ -326,7 +327,7 @@ impl Operation {
         Operation::open(row, bytes, event)
     }
 
-    /// A message of those in the row, which this call starts to send or to receive.
+    /// Starts a message of a row, which this call starts to send or to receive.
     pub fn message(row: usize, message: Message) -> Operation {
         operations().rows[row].add(Sum::Messages, 1);
         Operation::open(row, message.bytes, |site| Event::Message(Message { site, ..message }))
@@ -346,7 +347,7 @@ impl Operation {
         operation
     }
 
-    /// The message is over: it came from or went to this peer, with this tag and so many bytes.
+    /// Notes that the message has completed: its peer, tag and length are known now.
     #[cold]
     pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
         self.carried = carried;
@@ -358,7 +359,7 @@ impl Operation {
         });
     }
 
-    /// The message was cancelled.
+    /// Notes that the message was cancelled.
     #[cold]
     pub fn cancelled(self) {
         operations().rows[self.row].add(Sum::Over, 1);
@@ -368,7 +369,7 @@ impl Operation {
         });
     }
 
-    /// How it is carried out, as is known so far; nothing for one that waits in a queue.
+    /// Notes how it is carried out, as far as that is known; None while it waits in a queue.
     #[cold]
     pub fn carry(&mut self, carried: Option<Carried>) {
         if let Some(carried) = carried {
@@ -379,7 +380,7 @@ impl Operation {
         }
     }
 
-    /// The call that this thread is in looks after it.
+    /// Notes that the call in which this thread is progresses it.
     #[cold]
     pub fn look(&mut self) {
         let entered = HOST.with(|host| host.entered.get());
@@ -390,7 +391,7 @@ impl Operation {
         self.looked = now().saturating_sub(entered);
     }
 
-    /// It is over, as the call finds that this thread is in.
+    /// Notes that it has completed, as the call finds in which this thread is.
     #[cold]
     pub fn over(mut self) {
         self.look();
@@ -399,7 +400,7 @@ impl Operation {
         event::change(self.record, |record| record.end(completed, self.call));
     }
 
-    /// Adds it to the sums of its row; when it was complete.
+    /// Adds it to the sums of its row. Returns when it completed.
     fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
@@ -467,9 +468,10 @@ mod tests {
             [Sum::Calls, Sum::Over, Sum::Bytes, Sum::CarriedBytes].map(|sum| row.sum(sum)),
             [1, 1, 100, 7]
         );
-        // One in the start and three beside; the test comes after completion and may count as before it.
+        // One ms is in the start and three are beside; the test comes after completion and may count as
+        // before it.
         assert!(ms(Sum::CarriedNs) >= 4.0 && ms(Sum::HostNs) >= 2.0, "{row:?}");
-        // Not 2 ms at the low end: a thread that loses its core in a call has less beside it.
+        // The lower bound is not 2 ms: a thread that loses its core in a call has less time outside.
         let beside = ms(Sum::CarriedNs) - in_calls as f64 / 1e6..=ms(Sum::CarriedNs) - 1.0;
         assert!(beside.contains(&ms(Sum::BesideNs)), "{row:?}");
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Counter;
 
-/// Words of a page: more than there are counters, so that a new one does not change the segment's layout.
+/// The words of a page: more than there are counters, so that a new one does not change the segment's layout.
 pub const WORDS: usize = 128;
 
-/// Counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
+/// The counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Page {
@@ -17,7 +17,7 @@ pub struct Page {
 }
 
 const _: () = assert!(Counter::ALL.len() <= WORDS);
-// It lies in the segment, once for each rank and proxy: 16 lines of the cache.
+// The page lies in the segment, once for each rank and proxy: 16 lines of the cache.
 const _: () = assert!(size_of::<Page>() == 1024);
 
 impl Page {
@@ -26,12 +26,13 @@ impl Page {
         Page { words: [const { AtomicU64::new(0) }; WORDS] }
     }
 
-    /// The counter's value; any process may ask at any time.
+    /// The counter's value. Any process may read it at any time.
     pub fn value(&self, counter: Counter) -> u64 {
         self.words[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds `n`. Only the page's owner does, one thread at a time; two at once could lose a count, no more.
+    /// Adds `n`. Only the page's owner does so, one thread at a time; two at once could lose a count, no
+    /// more.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         let word = &self.words[counter as usize];
@@ -43,7 +44,7 @@ impl Page {
         &self.words[counter as usize]
     }
 
-    /// Replaces the value, for counters that are measured elsewhere (processor time) or go up and down.
+    /// Replaces the value, for counters that are measured elsewhere (processor time) or that rise and fall.
     #[inline]
     pub fn set(&self, counter: Counter, value: u64) {
         self.words[counter as usize].store(value, Ordering::Relaxed);
@@ -65,7 +66,7 @@ static ATTACHED: OnceLock<&'static Page> = OnceLock::new();
 static PRIVATE: Page = Page::new();
 
 /// Counts into `page` from now on, and adds what was counted so far. The first call of a process decides;
-/// later ones change nothing (tests with several ranks in one process share the first page).
+/// later calls change nothing (tests with several ranks in one process share the first page).
 pub fn attach(page: &'static Page) {
     if ATTACHED.set(page).is_ok() {
         for (counter, value) in PRIVATE.values() {

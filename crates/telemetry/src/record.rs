@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An event as bytes: what a trace file holds, and what the Chrome trace is made from.
+//! An event as bytes: a trace file holds these, and the Chrome trace is made from them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Choice;
 
-/// What happened. Peers are numbers of processes of the job (ranks of MPI_COMM_WORLD, behind them spawned
-/// ones); `context` and `sequence` name an operation on all ranks.
+/// What happened. Peers are numbers of processes of the job (ranks of MPI_COMM_WORLD, then spawned ones);
+/// `context` and `sequence` name an operation on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are what they are called.
 pub enum Event<'a> {
-    /// An MPI call, from its entry to its return; `site` says where the program called it.
+    /// An MPI call, from its entry to its return; `site` is where the program called it.
     Call { function: &'a str, site: u32 },
     /// A call of OpenSHMEM that moves bytes to or from a PE.
     Access { function: &'a str, site: u32, pe: u32, bytes: u64 },
@@ -25,23 +25,23 @@ pub enum Event<'a> {
         sequence: u32,
         bytes: u64,
         site: u32,
-        /// Whom, where the name alone does not say it.
+        /// The ranks that it needs, if the name alone does not say so.
         needs: Needs,
     },
     /// A message from the start of its send, or of its receive, to completion.
     Message(Message<'a>),
-    /// A message that was cancelled: nothing came of it.
+    /// A message that was cancelled.
     Cancelled { name: &'a str },
     /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message
     /// in its context.
     Partition { what: &'a str, peer: u32, context: u64, number: u32, partition: u32, bytes: u64 },
     /// An epoch of a window: `name` is the function that opened it and the window. `lock` is "shared",
-    /// "exclusive" or empty, `peer` the one that is locked.
+    /// "exclusive" or empty, `peer` the target that is locked.
     Epoch { name: &'a str, context: u64, peer: u32, lock: &'a str, site: u32 },
-    /// A process of a window tells another, or has heard of it: "post" is heard as "start", "complete" as
-    /// "wait".
+    /// A signal between two processes of a window: "post" and "complete" are sent, and received as "start"
+    /// and "wait".
     Signal { what: &'a str, peer: u32, context: u64 },
-    /// A step of a rendezvous; the sender's ticket names it on both ends.
+    /// A step of a rendezvous. The sender's ticket names it on both ends.
     Rendezvous { what: &'a str, peer: u32, ticket: u64, bytes: u64 },
     /// How the operation was carried out whose record has this index.
     Carried { operation: u32, choice: Choice, algorithm: &'a str },
@@ -49,34 +49,34 @@ pub enum Event<'a> {
     Site { number: u32, text: &'a str },
     /// A part of the name of a thread.
     Thread { number: u32, text: &'a str },
-    /// A process that this one needs in collectives among neighbours (`Needs::Sources`).
+    /// A process that this one needs in neighborhood collectives (`Needs::Sources`).
     Source { list: u32, peer: u32 },
-    /// A part of what is known of the process.
+    /// A part of a fact about the process.
     About { what: About, text: &'a str },
     /// One piece of a schedule step of a rank was carried out.
     Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
-    /// An instance was given to a proxy.
+    /// An instance was offloaded to a proxy.
     HandOver { proxy: u32, context: u64, sequence: u32 },
-    /// An instance was taken back from a proxy that died or stalled.
+    /// An instance was recovered from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
 
-/// Whom a collective needs, where its function alone does not say it.
+/// The ranks that a collective needs, if its function alone does not say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
     /// Not known.
     #[default]
     Unknown,
-    /// One with a root: this process.
+    /// The root, in a collective with a root.
     Root(u32),
-    /// A scan, which needs the ranks below this one in its comm.
+    /// The ranks below this one in its comm, in a scan.
     Below(u32),
-    /// One among neighbours: those in this process's list of this number (`Event::Source`).
+    /// The neighbours in this process's list of this number (`Event::Source`).
     Sources(u32),
 }
 
 impl Needs {
-    /// As the 24 bits that a record has for it.
+    /// The 24 bits that a record has for it.
     fn to_bits(self) -> u64 {
         let (kind, number) = match self {
             Needs::Unknown => (0, 0),
@@ -108,26 +108,26 @@ pub struct Message<'a> {
     pub name: &'a str,
     /// Whether this is the sender's end.
     pub sends: bool,
-    /// The other process: [`ANY_PEER`] while a receive may match several.
+    /// The other process, or [`ANY_PEER`] while a receive may match several.
     pub peer: u32,
-    /// The tag: [`ANY_TAG`] while a receive may match several.
+    /// The tag, or [`ANY_TAG`] while a receive may match several.
     pub tag: i32,
     /// The context of the comm.
     pub context: u64,
-    /// Bytes of the message: of a receive that is not complete, those of its buffer.
+    /// The bytes of the message; for a receive that is not complete, those of its buffer.
     pub bytes: u64,
     /// Where the program called the function.
     pub site: u32,
-    /// How it went.
+    /// How it was carried out.
     pub choice: Choice,
 }
 
-/// The peer of a receive from any source, until it is complete.
+/// The peer of a receive from any source, until it completes.
 pub const ANY_PEER: u32 = u32::MAX;
-/// The tag of a receive of any tag, until it is complete.
+/// The tag of a receive of any tag, until it completes.
 pub const ANY_TAG: i32 = -1;
 
-/// A fact of a process.
+/// A fact about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum About {
@@ -144,7 +144,7 @@ pub enum About {
 impl About {
     const ALL: [About; 4] = [About::Host, About::Version, About::Command, About::Pid];
 
-    /// Its name in the file.
+    /// The name of the fact in the file.
     pub(crate) fn key(self) -> &'static str {
         match self {
             About::Host => "host",
@@ -155,21 +155,21 @@ impl About {
     }
 }
 
-/// Bytes of a name that a record keeps.
+/// How many bytes of a name a record keeps.
 pub(crate) const NAME_BYTES: usize = 64;
 /// The words of a record before its name.
 const WORDS: usize = 8;
-/// Bytes of a record.
+/// The bytes of a record.
 pub(crate) const RECORD_BYTES: usize = WORDS * 8 + NAME_BYTES;
 /// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
 /// event that has not ended.
 #[derive(Clone, Copy)]
 pub struct Record(pub(crate) [u8; RECORD_BYTES]);
 
-/// The words of a record, by index. The first is 0 where there is none yet, or no name.
+/// The words of a record, by index. The first is 0 in an empty record, `NameBytes` is 0 without a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// 1 and the event's place in the enumeration (8 bits), a message's choice (8 bits) or what a collective
+    /// 1 and the event's position in the enumeration (8 bits), a message's choice (8 bits) or a collective's
     /// needs (24 bits); the thread in the high half.
     Kind = 0,
     From = 1,
@@ -178,14 +178,14 @@ pub(crate) enum Word {
     Bytes = 4,
     /// The sequence, or a message's tag; the peer, proxy or number in the high half.
     Sequence = 5,
-    /// The bytes of the name (16 bits), the thread that ended it (16 bits); the call site in the high half,
-    /// or a partition's message.
+    /// The bytes of the name (16 bits), the thread that ended the event (16 bits); the call site in the high
+    /// half, or the number of a partition's message.
     NameBytes = 6,
-    /// When the call began that found it ended; the rank of a step.
+    /// The start of the call that found the event ended; the rank of a step.
     Detail = 7,
 }
 
-/// The kinds of messages, and of what becomes of them when they are cancelled.
+/// The kinds of sends, receives, and cancelled messages.
 pub(crate) const SEND: u64 = 9;
 pub(crate) const RECEIVE: u64 = 10;
 pub(crate) const CANCELLED: u64 = 11;
@@ -265,7 +265,7 @@ impl Record {
         self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// It ended at `until`, as this thread found in the call that began at `call`.
+    /// Notes that the event ended at `until`, as this thread found in the call that started at `call`.
     pub(crate) fn end(&mut self, until: u64, call: u64) {
         let names = self.word(Word::NameBytes) & !0xffff_0000;
         let thread = thread();
@@ -274,19 +274,19 @@ impl Record {
         self.set(Word::Detail, call);
     }
 
-    /// The message that this receive got, or this send sent.
+    /// Notes the message that this receive got, or this send sent.
     pub(crate) fn tell_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
         self.set(Word::Bytes, bytes);
         self.set(Word::Sequence, both(tag as u32, peer));
     }
 
-    /// The message was cancelled.
+    /// Notes that the message was cancelled.
     pub(crate) fn cancel(&mut self) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xffff | CANCELLED);
     }
 
-    /// Moves its times by what `by` says of each, in nanoseconds.
+    /// Moves each time by what `by` returns for it, in nanoseconds.
     pub fn shift(&mut self, by: impl Fn(u64) -> i64) {
         for word in [Word::From, Word::Until, Word::Detail] {
             let time = self.word(word);
@@ -298,27 +298,27 @@ impl Record {
         }
     }
 
-    /// When it happened or began.
+    /// When the event happened or started.
     pub(crate) fn from(&self) -> u64 {
         self.word(Word::From)
     }
 
-    /// When it ended.
+    /// When the event ended.
     pub(crate) fn until(&self) -> u64 {
         self.word(Word::Until)
     }
 
-    /// When the call began that found it ended; 0 if none did.
+    /// The start of the call that found the event ended; 0 if no call did.
     pub(crate) fn found_by(&self) -> u64 {
         self.word(Word::Detail)
     }
 
-    /// A small number for the thread that kept it.
+    /// A small number for the thread that recorded the event.
     pub(crate) fn thread(&self) -> u64 {
         self.word(Word::Kind) >> 32
     }
 
-    /// The same for the thread that found it ended.
+    /// A small number for the thread that found the event ended.
     pub(crate) fn last_thread(&self) -> u64 {
         match self.word(Word::NameBytes) >> 16 & 0xffff {
             0 => self.thread(),
@@ -326,7 +326,7 @@ impl Record {
         }
     }
 
-    /// What happened; nothing if these bytes are no record.
+    /// The event, or None if these bytes are no record.
     pub(crate) fn event(&self) -> Option<Event<'_>> {
         let (context, bytes) = (self.word(Word::Context), self.word(Word::Bytes));
         let (sequence, other) = (self.word(Word::Sequence) as u32, (self.word(Word::Sequence) >> 32) as u32);
@@ -387,7 +387,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Record> {
     records.take_while(|record| record.word(Word::Kind) != 0).collect()
 }
 
-/// Whose events these are: one line group of the picture.
+/// The process of some events: one group of lines in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A rank of MPI_COMM_WORLD.
@@ -405,17 +405,17 @@ impl std::fmt::Display for Who {
     }
 }
 
-/// What a process has kept.
+/// What a process has recorded.
 pub struct Process {
-    /// Who it is.
+    /// The process.
     pub who: Who,
-    /// Processes of one host have the same clock.
+    /// The number of its clock: processes of one host have the same.
     pub clock: u32,
-    /// Its records, in the order in which they were kept.
+    /// The records, in the order in which they were made.
     pub records: Vec<Record>,
 }
 
-/// A small number for this thread: 1 for the first that kept an event, and so on.
+/// A small number for this thread: 1 for the first that recorded an event, and so on.
 pub(crate) fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed));

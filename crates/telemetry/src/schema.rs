@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the Trace Event Format asks of events, and what `chrome.rs` promises of arrows: those that do not
-//! keep it, viewers leave out without a word.
+//! What the Trace Event Format requires of events, and what `chrome.rs` promises of arrows. Viewers drop
+//! events that break these rules without a message.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Whether an event has what the format asks of its kind; `Err` says what it is otherwise.
+/// Checks that an event has what the format requires of its kind. The error is what is wrong.
 pub fn check(event: &Value) -> Result<(), String> {
     let has = |key: &str, test: fn(&Value) -> bool| event.get(key).is_some_and(test);
     let common = has("name", Value::is_string) && has("pid", Value::is_u64) && has("tid", Value::is_u64);
@@ -37,11 +37,11 @@ pub fn check(event: &Value) -> Result<(), String> {
     if common && right { Ok(()) } else { Err(format!("not an event of the Chrome trace format: {event}")) }
 }
 
-/// The bars of each thread: begin and end.
+/// The bars of each thread: start and end.
 type Bars = HashMap<(u64, u64), Vec<(f64, f64)>>;
 
-/// Whether each arrow begins, passes and ends in this order, never backwards, each time in a bar of its
-/// thread; `Err` names the first that does not.
+/// Checks that each arrow starts, passes and ends in this order, never backwards, each time in a bar of its
+/// thread. The error names the first that does not.
 pub fn check_arrows(events: &[Value]) -> Result<(), String> {
     let at = |event: &Value| event["ts"].as_f64().unwrap_or(0.0);
     let thread = |event: &Value| (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0));
@@ -79,7 +79,7 @@ pub fn check_arrows(events: &[Value]) -> Result<(), String> {
         let order = |event: &&Value| ["s", "t", "f"].iter().position(|phase| event["ph"] == *phase);
         let phases: Vec<_> = points.iter().map(order).collect();
         let count = |phase| phases.iter().filter(|it| **it == Some(phase)).count();
-        // Points of one instant stand in any order.
+        // Points of one instant may stand in any order.
         let first = points.iter().find(|event| event["ph"] == "s");
         let last = points.iter().find(|event| event["ph"] == "f");
         let is_whole = count(0) == 1

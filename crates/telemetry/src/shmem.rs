@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is seen of OpenSHMEM: calls and counters, which `liboshmem.so` and the MPI library tell each other by
-//! number. Both compile this file, so the numbers are the same.
+//! The numbers of OpenSHMEM's calls and counters, by which `liboshmem.so` and the MPI library refer to them.
+//! Both compile this file, so the numbers are the same.
 
 /// An enum and the list of its values, in order.
 macro_rules! numbered {
@@ -16,11 +16,11 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// Calls that are seen.
+    /// Calls that are timed and traced.
     Call: Put Get Atomic WaitUntil SetLock ClearLock
 }
 
 numbered! {
-    /// What is counted.
+    /// Quantities that are counted.
     Counted: Puts Gets Atomics Waits Bytes WaitNs
 }

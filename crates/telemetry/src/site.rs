@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Call sites: where the program called MPI, as a file of code and an offset in it, which stay right when the
-//! program is loaded elsewhere. Only while tracing: it unwinds the stack up to the first frame that is not
-//! ours.
+//! program is loaded at another address. Used only while tracing: it unwinds the stack up to the first frame
+//! that is not ours.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use std::sync::Mutex;
 use crate::event;
 use crate::record::Event;
 
-/// Between an MPI function and the program there are fewer frames than this.
+/// The most frames between an MPI function and the program.
 const FRAMES_MAX: usize = 48;
 
 #[derive(Default)]
 struct Sites {
-    /// Where this code lies.
+    /// The memory in which this library's code lies.
     own: Range<usize>,
-    /// The numbers of sites by return address; nothing for addresses in MPI libraries, as the Fortran one.
+    /// The numbers of sites by return address; None for addresses in MPI libraries, such as the Fortran one.
     numbers: HashMap<usize, Option<u32>>,
     count: u32,
 }
@@ -70,7 +70,7 @@ struct Place {
     range: Range<usize>,
 }
 
-/// What file is mapped at an address (proc(5), /proc/PID/maps).
+/// The file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps).
 fn place(address: usize) -> Option<Place> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {

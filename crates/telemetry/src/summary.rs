@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters for people: numbers with units, and the table and sentences that OUTBOARD_STATS=1 prints.
+//! Counters as the user reads them: numbers with units, and the table and sentences that OUTBOARD_STATS=1
+//! prints.
 
 use std::fmt::Write;
 
@@ -26,12 +27,12 @@ pub fn short(value: u64, unit: Unit) -> String {
     let fits = |&&(_, factor): &&(&str, f64)| value as f64 >= factor;
     let (suffix, factor) = scale.iter().rev().find(fits).unwrap_or(&scale[0]);
     let scaled = value as f64 / factor;
-    // A unit's own multiples are whole; three digits say enough of the rest.
+    // Multiples of the unit itself are whole; three digits are enough for the rest.
     let digits = if *factor == 1.0 || scaled >= 100.0 { 0 } else { 1 };
     format!("{scaled:.digits$}{suffix}")
 }
 
-/// All that OUTBOARD_STATS=1 prints of a job that is `age_ns` old.
+/// Everything that OUTBOARD_STATS=1 prints about a job that is `age_ns` old.
 pub fn all(age_ns: u64, ranks: &[&Page], operations: &[&Operations], proxies: &[&Page]) -> String {
     let age = age_ns as f64 / 1e9;
     format!("after {age:.3} s of wall time:\n{}{}", table(ranks, proxies), sentences(operations))
@@ -71,7 +72,7 @@ pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
     text
 }
 
-/// Sentences of this kind at most: those that took the hosts longest.
+/// The most sentences of this kind: those about the operations that took the ranks longest.
 const SENTENCES: usize = 24;
 
 /// A sentence for each function and comm: sums of bytes and of proxies' processor time, and mean times.
@@ -139,7 +140,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     text
 }
 
-/// As `short`, with a space before the unit.
+/// Like `short`, with a space before the unit.
 pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Attaching is once per process, so it has a test program to itself.
+//! A process attaches once, so this test has a program of its own.
 
 use outboard_telemetry::{Counter, Page, attach, count, value};
 

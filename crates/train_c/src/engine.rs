@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who makes progress: a thread that sleeps in MPI_Waitsome on all operations that are under way, so
-//! callbacks come without a caller inside MPI. With no operation it sleeps on a condition.
+//! Progress of operations: a thread sleeps in MPI_Waitsome on all operations in progress, so callbacks come
+//! without a caller inside MPI. Without operations it sleeps on a condition.
 //!
 //! One thread at a time has this role. It gives the role back before it calls the callers' functions, which
 //! may wait for other operations: if some are left, or arrive, another thread takes the role, and is started
 //! if there is none. So there is one thread more than functions that wait at the same time.
 //!
-//! The thread is woken from MPI_Waitsome by a generalized request (MPI 5.0, section 13.2): a start, an abort
-//! or a deadline completes it. Deadlines are the alarm's, a thread that hardly ever runs.
+//! A generalized request (MPI 5.0, section 13.2) wakes the thread from MPI_Waitsome: a start, an abort or a
+//! deadline completes it. Another thread, the alarm, which hardly ever runs, watches deadlines.
 //!
-//! Invariants: only who has the role tests the requests of the role. A waker is in the list from its start
-//! until somebody takes it to complete it, so it is completed once.
+//! Invariants: only the thread with the role tests the requests of the role. A waker is in the list from its
+//! start until a thread takes it to complete it, so it is completed once.
 
 use crate::c::MPI_Request;
 use crate::fault::{Fault, MPI, Result, STATE, call, fail};
@@ -23,16 +23,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What operations that were given up get to end all the same when the engine closes: a peer may just have
+/// The time in which operations that were given up may still end when the engine closes: a peer may just have
 /// come.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Engine {
-    /// The process whose threads these are; a fork of it has none.
+    /// The process of these threads; a fork of it has none of them.
     process: u32,
     list: Mutex<List>,
-    /// The role is there, and something to do.
+    /// Signals that the role is free and has something to do.
     needed: Condvar,
     alarm: Mutex<Alarm>,
     set: Condvar,
@@ -42,17 +42,17 @@ pub struct Engine {
 #[derive(Debug)]
 struct List {
     arrived: Vec<Held>,
-    /// Those that have ended, whose callers have not heard of it.
+    /// The operations that have ended and whose callers do not know it yet.
     ended: VecDeque<Ended>,
-    /// Here while no thread makes progress.
+    /// The role, or None while a thread makes progress.
     role: Option<Role>,
     /// The generalized request that ends the wait in MPI.
     waker: Option<MPI_Request>,
     /// How many threads wait for the role.
     idle: usize,
-    /// Set when the engine closes: until when it waits for operations that were given up.
+    /// Set when the engine closes: how long it waits for operations that were given up.
     closes: Option<Instant>,
-    /// Set when it has closed.
+    /// Set when the engine has closed.
     left: Option<Left>,
 }
 
@@ -60,11 +60,11 @@ struct List {
 #[derive(Debug, Clone, Copy)]
 pub struct Left {
     pub operations: usize,
-    /// The longest that one of them was to wait for its peers.
+    /// The longest time that one of them was to wait for its peers.
     pub patience: Duration,
 }
 
-/// What the thread has that makes progress.
+/// What the thread that makes progress owns.
 #[derive(Debug)]
 struct Role {
     held: Vec<Held>,
@@ -73,13 +73,13 @@ struct Role {
 }
 
 impl List {
-    /// Whether the role waits for a thread.
+    /// Whether the role needs a thread.
     fn needs_a_thread(&self) -> bool {
         let works = |role: &Role| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
         self.left.is_none() && self.role.as_ref().is_some_and(works)
     }
 
-    /// One of which the caller may hear now.
+    /// Takes an ended operation whose caller may be told now.
     fn next_to_tell(&mut self) -> Option<Ended> {
         let at = self.ended.iter().position(|one| one.work.may_tell())?;
         self.ended.remove(at)
@@ -97,18 +97,18 @@ struct Alarm {
     closed: bool,
 }
 
-/// An operation of which the engine has the request.
+/// An operation whose request the engine has.
 #[derive(Debug)]
 struct Held {
     request: MPI_Request,
     work: Arc<Work>,
-    /// Why it has ended for its caller, or, if it is a receive, will once it is cancelled. MPI may still
-    /// write.
+    /// Why it has ended for its caller, or, for a receive, will end once it is cancelled. MPI may still write
+    /// into its buffer.
     given_up: Option<Fault>,
 }
 
 impl Held {
-    /// It has ended for its caller, but not for MPI.
+    /// Whether it has ended for its caller, but not for MPI.
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
@@ -118,7 +118,7 @@ impl Held {
     }
 }
 
-/// An operation that has ended, of which its caller has not heard yet.
+/// An operation that has ended, and whose caller does not know it yet.
 #[derive(Debug)]
 struct Ended {
     work: Arc<Work>,
@@ -129,7 +129,7 @@ struct Ended {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
-    /// Errors: there is none in this process.
+    /// The engine of this process. Fails if there is none.
     pub fn get() -> Result<&'static Engine> {
         match ENGINE.get() {
             None => fail(STATE, "outboard_dl_init has not been called"),
@@ -223,7 +223,7 @@ impl Engine {
         if list.ended.is_empty() && !list.needs_a_thread() {
             return;
         }
-        // Without another thread the one that calls a function goes on afterwards.
+        // Without another thread, the thread that calls a function continues afterwards.
         if list.idle == 0 && self.spawn("outboard-dl", Engine::serve).is_ok() {
             return;
         }
@@ -240,7 +240,7 @@ impl Engine {
                 work.tell(outcome, status.as_ref());
                 list = self.list();
             } else if list.needs_a_thread() {
-                // Somebody must see when the turn of these has come.
+                // A thread must see when these operations may tell their callers.
                 if !list.ended.is_empty() && list.idle == 0 {
                     let _ = self.spawn("outboard-dl", Engine::serve);
                 }
@@ -275,7 +275,7 @@ impl Engine {
         list
     }
 
-    /// The role, which is there. None: the engine has closed.
+    /// Takes the role, which is free. None if the engine has closed.
     fn take_role(&self, list: &mut List) -> Option<Role> {
         let mut role = list.role.take()?;
         role.held.append(&mut list.arrived);
@@ -310,7 +310,7 @@ impl Engine {
             return;
         };
         let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
-        // An earlier one only makes the thread look, and set the next.
+        // A deadline that is no longer needed only makes the thread look, and set the next.
         if alarm.next.is_none_or(|set| next < set) {
             alarm.next = Some(next);
             self.set.notify_one();
@@ -335,8 +335,8 @@ impl Engine {
     }
 }
 
-/// Ends operations whose time is over or whose group has failed. A receive is cancelled. Of a collective MPI
-/// knows no end but the good one, so its request stays, and its group has failed. Returns those.
+/// Ends operations whose time is over or whose group has failed. A receive is cancelled. MPI cannot end a
+/// collective early, so its request stays, and its group has failed. Returns the ended operations.
 fn give_up(held: &mut [Held]) -> Vec<Ended> {
     let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
@@ -357,7 +357,7 @@ fn give_up(held: &mut [Held]) -> Vec<Ended> {
     ended
 }
 
-/// Waits until an operation has ended, or the waker.
+/// Waits until an operation or the waker has ended.
 fn wait_some(role: &mut Role, over: &mut Vec<Ended>) {
     let Role { held, waker, .. } = role;
     let mut requests: Vec<MPI_Request> = held.iter().map(|held| held.request).collect();
@@ -376,7 +376,7 @@ fn wait_some(role: &mut Role, over: &mut Vec<Ended>) {
     for (held, request) in held.iter_mut().zip(&requests) {
         held.request = *request;
     }
-    // What happened says the error of the call, for the first that failed.
+    // The error of the call names what happened, for the first that failed.
     let mut facts = waited.as_ref().err().map(Fault::facts);
     for (place, status) in places.iter().zip(&mut statuses).take(usize::try_from(ended).unwrap_or(0)) {
         let Some(held) = usize::try_from(*place).ok().and_then(|place| held.get_mut(place)) else { continue };
@@ -419,7 +419,7 @@ fn start_waker() -> Result<MPI_Request> {
     if waker == none() { fail(MPI, "MPI_Grequest_start returned no request") } else { Ok(waker) }
 }
 
-/// Completes a waker that nobody has taken, and takes it out of MPI.
+/// Completes a waker that no thread has taken, and frees it.
 fn end_waker(listed: Option<MPI_Request>, mut waker: MPI_Request) {
     if let Some(listed) = listed {
         let _ = call!(MPI_Grequest_complete(listed));

@@ -19,7 +19,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What the library says of the first operation that failed, in the error of a call for many.
+    /// What MPI reports about the first operation that failed, from the error of a call for many.
     pub fn facts(&self) -> String {
         let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
         sentence.trim_end_matches(')').into()
@@ -43,7 +43,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// What a C function returns; an error's sentence is kept.
+/// The result of a C function. An error's sentence is kept for `outboard_dl_message`.
 pub fn code(result: Result<()>) -> c_int {
     let Err(fault) = result else { return OK };
     LAST.with_borrow_mut(|last| *last = CString::new(fault.message).unwrap_or_default());

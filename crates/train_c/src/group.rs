@@ -19,9 +19,9 @@ pub struct Group {
     pub rank: c_int,
     pub size: c_int,
     pub timeout: Option<Duration>,
-    /// Held while an operation starts: so operations start in the order of their numbers.
+    /// Locked while an operation starts, so that operations start in the order of their numbers.
     order: Mutex<u64>,
-    /// In which order they tell of their end.
+    /// The order in which operations tell their callers that they have ended.
     pub turns: Turns,
     /// Why no operation can end well any more.
     failed: OnceLock<Fault>,
@@ -36,19 +36,20 @@ impl Group {
         start(*order)
     }
 
-    /// Errors: the group has failed.
+    /// Fails if the group has failed.
     pub fn check(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
-    /// Only the first reason counts.
+    /// Lets the group fail. Only the first reason counts.
     pub fn fail(&self, message: String) {
         let _ = self.failed.set(Fault { code: ABORTED, message });
     }
 }
 
 impl Drop for Group {
-    /// Nobody can use the group, and its operations have ended, but for those of a group that has failed.
+    /// Nothing can use the group any more, and its operations have ended, except those of a group that has
+    /// failed.
     fn drop(&mut self) {
         if self.check().is_ok() && process::is_open() {
             let mut comm = self.comm;
@@ -57,7 +58,7 @@ impl Drop for Group {
     }
 }
 
-/// A handle of C.
+/// The group of a C handle.
 pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
     if group.is_null() {
         return fail(ARGUMENT, "the group is a null pointer");
@@ -66,7 +67,7 @@ pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
     Ok(unsafe { &*group })
 }
 
-/// The group of a handle, to be kept.
+/// The group of a handle, with a count of its own.
 pub fn shared(group: *const Group) -> Result<Arc<Group>> {
     of_handle(group)?;
     // SAFETY: outboard_dl_group_create made the handle from an Arc, and it has not been freed.
@@ -128,7 +129,7 @@ fn create(ranks: *const c_int, size: c_int, name: *const c_char, timeout: f64) -
     })
 }
 
-/// Groups that are made at the same time by different threads need different tags (MPI 5.0, section 7.4.2).
+/// Groups that different threads make at the same time need different tags (MPI 5.0, section 7.4.2).
 fn tag(name: &str) -> c_int {
     let hash =
         name.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Types and operators: what they are in MPI. MPI's binary interface has no bfloat16, so its reductions are
-//! operators of this library on 16-bit words, and the caller of MPI carries them out, never a proxy.
+//! Types and operators, and what they are in MPI. MPI's binary interface has no bfloat16, so its reductions
+//! are operators of this library on 16-bit words. The rank carries them out, never a proxy.
 
 use crate::c::{MPI_Datatype, MPI_Op};
 use crate::fault::{ARGUMENT, Result, call, fail};
@@ -101,7 +101,7 @@ impl Reduction {
 type Operator = unsafe extern "C" fn(*const c_void, *mut c_void, *const i64, *const MPI_Datatype);
 static BRAIN: OnceLock<[MPI_Op; 4]> = OnceLock::new();
 
-/// Makes the operators on bfloat16. Called once, with MPI initialised.
+/// Makes the operators on bfloat16. It is called once, after MPI is initialised.
 pub fn make_operators() -> Result<()> {
     let mut made = [0; 4];
     let operators: [Operator; 4] = [operator::<0>, operator::<1>, operator::<2>, operator::<3>];
@@ -143,7 +143,7 @@ unsafe extern "C" fn operator<const WHICH: u8>(
         *b = bf16::from_f32(match WHICH {
             0 => x + y,
             1 => x * y,
-            // A NaN stays, as it does for torch.
+            // A NaN stays, as in torch.
             2 => {
                 if x < y || x.is_nan() {
                     x
@@ -162,7 +162,7 @@ unsafe extern "C" fn operator<const WHICH: u8>(
     }
 }
 
-/// What an average divides: the block of memory that the reduction has written.
+/// The memory that an average divides: the block that the reduction has written.
 #[derive(Debug, Clone, Copy)]
 pub struct Average {
     pub address: usize,
@@ -183,7 +183,7 @@ impl Average {
             Kind::Bf16 => divide_in_blocks(self.values::<bf16>(), by),
             Kind::F32 => self.values::<f32>().iter_mut().for_each(|x| *x /= by),
             Kind::F64 => self.values::<f64>().iter_mut().for_each(|x| *x /= f64::from(self.size)),
-            // Reduction::of refuses others.
+            // `Reduction::of` refuses averages of these.
             Kind::Signed(_) | Kind::Unsigned(_) | Kind::Bool => {}
         }
     }
@@ -195,7 +195,7 @@ impl Average {
     }
 }
 
-/// `half` converts a block with one question about the processor; number by number is six times slower.
+/// `half` converts a block with one test of the processor's features; number by number is six times slower.
 fn divide_in_blocks<T>(values: &mut [T], by: f32)
 where
     [T]: HalfFloatSliceExt,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The life of an operation: who has its request, and what it has ended with. No MPI here, so that loom can
-//! try every order of the threads.
+//! The life of an operation: who has its request, and its outcome. It does not call MPI, so that loom can try
+//! every order of the threads.
 //!
-//! The request is in one place at a time: here, with a thread that tests it, or with the engine. Whoever gets
-//! it out of a function of `Life` has it, and either gives it back, ends the operation, or passes it to the
-//! engine. The engine is asked for once; who asks while another thread tests leaves a note, and the tester
-//! passes the request on.
+//! | state | who has the request | next state |
+//! |---|---|---|
+//! | `Here` | none | `take`: `Tested`; `hand_over`: `Engine` |
+//! | `Tested` | the thread that called `take` | `give_back`: `Here` or, if requested, `Engine`; `end`: `Ended` |
+//! | `Engine` | the engine, requested once by `hand_over` | `end`: `Ended` |
+//! | `Ended` | none; the outcome is here | |
 
 #[cfg(loom)]
 use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -23,7 +25,7 @@ pub struct Life<R, O> {
 #[derive(Debug)]
 enum Place<R, O> {
     Here(R),
-    /// A thread tests it; afterwards it is the engine's if that is wanted.
+    /// A thread tests the request. Afterwards the engine gets it, if `engine_wanted`.
     Tested {
         engine_wanted: bool,
     },
@@ -47,12 +49,12 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Whether nobody has the request.
+    /// Whether no thread has the request.
     pub fn is_here(&self) -> bool {
         matches!(*self.lock(), Place::Here(_))
     }
 
-    /// The request, to be tested. None: somebody else has it, or the operation has ended.
+    /// Takes the request for a test. None if a thread or the engine has it, or the operation has ended.
     pub fn take(&self) -> Option<R> {
         let mut place = self.lock();
         if !matches!(*place, Place::Here(_)) {
@@ -64,8 +66,8 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Ends a test that found the operation under way. A request that comes back is to be passed to the
-    /// engine.
+    /// Ends a test that found the operation in progress. If it returns the request, the caller passes it to
+    /// the engine.
     #[must_use]
     pub fn give_back(&self, request: R) -> Option<R> {
         let mut place = self.lock();
@@ -77,7 +79,8 @@ impl<R, O: Clone> Life<R, O> {
         None
     }
 
-    /// Asks for the engine. A request that comes back is to be passed to it.
+    /// Requests that the engine carries the operation out. If it returns the request, the caller passes it to
+    /// the engine.
     #[must_use]
     pub fn hand_over(&self) -> Option<R> {
         let mut place = self.lock();
@@ -94,13 +97,13 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Called once, by whoever has the request.
+    /// Ends the operation. The thread that has the request calls this, once.
     pub fn end(&self, outcome: O) {
         *self.lock() = Place::Ended(outcome);
         self.ended.notify_all();
     }
 
-    /// Waits for the end. None: `until` came first.
+    /// Waits for the end. None if `until` comes first.
     pub fn wait(&self, until: Option<Instant>) -> Option<O> {
         let mut place = self.lock();
         loop {
@@ -168,7 +171,7 @@ mod tests {
 }
 
 /// With `--cfg loom` (tests/sanitize loom): waits and tests of one operation in all orders. Loom finds a wait
-/// that nobody ends.
+/// that no thread ends.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
@@ -187,7 +190,7 @@ mod loom_tests {
             self.life.end(7);
         }
 
-        /// The engine, which ends what it gets at once, in the thread that passes it on.
+        /// The engine of the model ends an operation at once, in the thread that passes it on.
         fn engine(&self, request: Option<u8>) {
             if request.is_some() {
                 self.end();

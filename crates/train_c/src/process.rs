@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What this process has of MPI: initialised by this library or by the program, and a communicator from which
-//! groups are made.
+//! MPI in this process: initialised by this library or by the program, and a communicator from which groups
+//! are made.
 
 use crate::c::MPI_Comm;
 use crate::engine::{Engine, Left};
@@ -19,7 +19,7 @@ struct World {
     size: c_int,
     /// The lowest rank of this process's node.
     node: c_int,
-    /// Whether finalize finalizes MPI.
+    /// Whether finalize also finalizes MPI.
     is_ours: bool,
 }
 
@@ -107,8 +107,8 @@ fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     Ok(lowest)
 }
 
-/// Whether all ranks come to the end. One that has given up operations does not wait without a limit: a peer
-/// may be why it had to. Once all are here, nobody will join these operations any more.
+/// Whether all ranks come to finalize. A rank that has given up operations waits only for a limited time: a
+/// peer may be why it gave up. Once all ranks are here, none will join these operations any more.
 fn all_come(comm: MPI_Comm, left: Left) -> Result<bool> {
     let mut request = none();
     call!(MPI_Ibarrier(comm, &raw mut request))?;

@@ -25,10 +25,10 @@ pub struct Options {
     flags: c_int,
 }
 
-/// Flag: the caller will wait at once.
+/// The flag that the caller will wait at once.
 const WAITED: c_int = 1;
 
-/// What all starts have: the group, the options and where the handle goes.
+/// The arguments that all starts have: the group, the options and where the handle goes.
 #[derive(Clone, Copy)]
 struct Frame {
     group: *const Group,
@@ -36,7 +36,7 @@ struct Frame {
     work: *mut *const Work,
 }
 
-/// What a start needs of its operation, besides the MPI call.
+/// What a start needs to know about its operation, besides the MPI call.
 struct Order {
     name: &'static str,
     count: i64,
@@ -52,14 +52,15 @@ impl Order {
         Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false, is_message: false }
     }
 
-    /// The result of a reduction with `op` lies at `receive`.
+    /// Notes that the result of a reduction with `op` lies at `receive`.
     fn reduces(mut self, reduction: Reduction, receive: *mut c_void) -> Order {
         self.average = reduction.is_average.then_some(receive as usize);
         self
     }
 }
 
-/// The MPI call of an operation: communicator, datatype, the copied lists, where the request goes.
+/// The MPI call of an operation. Its arguments: communicator, datatype, the copied lists, where the request
+/// goes.
 type Launch<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
 
 fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
@@ -116,7 +117,7 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
     Ok(())
 }
 
-/// NULL means MPI_IN_PLACE.
+/// The send buffer, or MPI_IN_PLACE for NULL.
 fn or_in_place(send: *const c_void) -> *mut c_void {
     if send.is_null() { n::IN_PLACE as *mut c_void } else { send.cast_mut() }
 }
@@ -144,7 +145,7 @@ fn total(counts: &[i64], name: &str) -> Result<i64> {
     sum.map_or_else(|| fail(ARGUMENT, format!("the sum of {name} is more than {}", i64::MAX)), Ok)
 }
 
-/// The C functions. Parameters that all have (group, options, work) are added here.
+/// The C functions. The macro adds the parameters that all have (group, options, work).
 macro_rules! operations {
     ($($function:ident($($argument:ident: $kind:ty),*) $frame:ident $body:block)*) => { $(
         #[unsafe(no_mangle)]
@@ -178,7 +179,7 @@ outboard_dl_reduce(
     // Only the root has a result to divide.
     let mut order = Order::new("reduce", count, kind).reduces(reduction, receive);
     order.average = order.average.filter(|_| is_root);
-    // MPI_IN_PLACE is the root's alone.
+    // Only the root may pass MPI_IN_PLACE.
     let send = if is_root { or_in_place(send) } else if send.is_null() { receive } else { send.cast_mut() };
     start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Ireduce_c(send, receive, count, datatype, reduction.op, root, comm, request))

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! In which order a group's collectives tell their callers of their end: in that of their starts, one after
-//! the other, so that what the callers' functions start is in one order at all members (DDP's hooks for
-//! several buckets do so). An operation that such a function has started tells at once: the function may wait
-//! for it.
+//! The order in which a group's collectives tell their callers that they have ended: the order of their
+//! starts, one after the other. So what the callers' functions start is in the same order at all members
+//! (DDP's hooks for several buckets need this). An operation that such a function has started tells at once:
+//! the function may wait for it.
 //!
-//! A function may wait for an operation that is not its own, too, which this would hold up. A wait in this
-//! library says so; a wait elsewhere is assumed after a while.
+//! A function may also wait for an operation that it has not started, which the order would hold up. A wait
+//! in this library makes way for others; a wait elsewhere is assumed after a while.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a function runs, with no operation of its own under way, until it is assumed to wait.
+/// How long a function runs, with no operation of its own in progress, until it is assumed to wait.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -19,9 +19,10 @@ pub struct Turns(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The numbers of operations that have not told of their end.
+    /// The numbers of operations that have not told their callers yet.
     waiting: BTreeSet<u64>,
-    /// The one that tells, since when its function may wait, and how many operations that has under way.
+    /// The operation that tells, and since when its function may be waiting; `inner` is how many operations
+    /// that function has in progress.
     telling: Option<(u64, Instant)>,
     inner: usize,
 }
@@ -35,7 +36,7 @@ impl Turns {
         self.lock().waiting.insert(number);
     }
 
-    /// Whether the operation may tell of its end now, which has begun then.
+    /// Whether the operation may tell its caller now. If so, its turn has started.
     pub fn begin(&self, number: u64, now: Instant) -> bool {
         let mut state = self.lock();
         if let Some((first, since)) = state.telling
@@ -52,12 +53,13 @@ impl Turns {
         true
     }
 
-    /// The operation has told, or its function waits.
+    /// Ends the turn of an operation that has told its caller, or whose function waits.
     pub fn leave(&self, number: u64) {
         self.lock().leave(number);
     }
 
-    /// The function of `number` has started an operation, or one has told of its end.
+    /// Notes that the function of `number` has started an operation, or that such an operation has told its
+    /// caller.
     pub fn inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
         if state.telling.is_some_and(|(telling, _)| telling == number) {

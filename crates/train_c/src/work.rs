@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An operation: MPI's request, until it has ended, and what it ended with.
+//! An operation: MPI's request until it has ended, and the outcome.
 //!
-//! Whoever has the request (`life.rs`) may test it: a thread that waits for the operation, or the engine. An
-//! operation ends once, in `Work::end`, which calls the caller's function first.
+//! The thread that has the request (`life.rs`) may test it: a thread that waits for the operation, or the
+//! engine's. An operation ends once, in `Work::end`, which calls the caller's function first.
 
 use crate::c::MPI_Request;
 use crate::engine::Engine;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a wait tests by itself before it leaves the operation to the engine: what two threads' switch
-/// costs.
+/// How long a wait tests by itself before it leaves the operation to the engine: the cost of a switch between
+/// two threads.
 const OWN: Duration = Duration::from_micros(200);
 
 type Function = extern "C" fn(state: *mut c_void, code: c_int, message: *const c_char);
@@ -30,16 +30,16 @@ pub struct Callback {
     pub state: usize,
 }
 
-/// What an operation is: for its messages.
+/// The facts about an operation for its messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
     pub name: &'static str,
     pub count: i64,
     pub kind: Kind,
-    /// Its number in its group.
+    /// The number of the operation in its group.
     pub number: u64,
     pub is_receive: bool,
-    /// A send or a receive.
+    /// Whether it is a send or a receive.
     pub is_message: bool,
 }
 
@@ -57,11 +57,11 @@ impl Telling {
 }
 
 thread_local! {
-    /// Within which operation's function this thread is.
+    /// The operation in whose function this thread is.
     static TELLING: RefCell<Option<Telling>> = const { RefCell::new(None) };
 }
 
-/// What an operation is within that this thread starts.
+/// The operation in whose function this thread starts another one.
 pub fn within() -> Option<Telling> {
     let telling = TELLING.with_borrow(Clone::clone)?;
     telling.group.turns.inner(telling.number, true, Instant::now());
@@ -75,21 +75,21 @@ pub struct Work {
     pub timeout: Option<Duration>,
     pub deadline: Option<Instant>,
     pub average: Option<Average>,
-    /// Counts and places, which MPI reads until the operation has ended (MPI 5.0, section 6.12).
+    /// Counts and displacements, which MPI reads until the operation has ended (MPI 5.0, section 6.12).
     #[expect(dead_code, reason = "MPI reads them")]
     pub lists: Vec<i64>,
     pub callback: Option<Callback>,
-    /// Within which operation's function it was started.
+    /// The operation in whose function this one was started.
     pub within: Option<Telling>,
     pub life: Life<MPI_Request, Result<()>>,
-    /// Who sent, once a receive has ended.
+    /// The sender, once a receive has ended.
     pub source: AtomicI32,
 }
 
 pub type Status = [c_int; n::F_STATUS_SIZE as usize];
 
 impl Work {
-    /// Ends the operation. `status` is that of MPI.
+    /// Ends the operation. `status` is MPI's.
     pub fn end(&self, outcome: Result<()>, status: Option<&Status>) {
         if let Some(average) = self.average.filter(|_| outcome.is_ok()) {
             average.divide();
@@ -110,24 +110,24 @@ impl Work {
         }
     }
 
-    /// Whether it takes turns with the group's other operations.
+    /// Whether the operation takes turns with the group's other operations.
     fn has_turn(&self) -> bool {
         !self.task.is_message && self.within.is_none()
     }
 
-    /// It is the engine's from now on.
+    /// Notes that the engine has the operation from now on.
     pub fn enter(&self) {
         if self.has_turn() {
             self.group.turns.enter(self.task.number);
         }
     }
 
-    /// Whether it is to be ended now, by `tell`.
+    /// Whether the operation may be ended now, by `tell`.
     pub fn may_tell(&self) -> bool {
         !self.has_turn() || self.group.turns.begin(self.task.number, Instant::now())
     }
 
-    /// As `end`, when it is its turn.
+    /// Ends the operation, in its turn.
     pub fn tell(&self, outcome: Result<()>, status: Option<&Status>) {
         let own = self.has_turn().then(|| Telling { group: self.group.clone(), number: self.task.number });
         let before = TELLING.replace(own.or_else(|| self.within.clone()));
@@ -138,8 +138,8 @@ impl Work {
         }
     }
 
-    /// Lets others tell of their end if this thread is in a function that waits for this operation, which is
-    /// not its own.
+    /// Lets other operations tell their callers, if this thread is in a function that waits for this
+    /// operation without having started it.
     fn yield_turn(&self) {
         let telling = TELLING.with_borrow(Clone::clone);
         if let (Some(telling), Ok(engine)) = (telling, Engine::get())
@@ -161,7 +161,7 @@ impl Work {
         Fault { code: TIMEOUT, message }
     }
 
-    /// Whether it has ended; a test of its own if nobody else has the request.
+    /// The outcome, if it has ended; tests the request if no other thread has it.
     fn test(self: &Arc<Work>) -> Option<Result<()>> {
         let Some(mut request) = self.life.take() else { return self.life.outcome() };
         let (mut done, mut status) = (0, Status::default());
@@ -178,14 +178,14 @@ impl Work {
         Some(tested)
     }
 
-    /// Passes what came out of its life to the engine.
+    /// Passes a request that `life` returned to the engine.
     fn carry_out(self: &Arc<Work>, request: Option<MPI_Request>) {
         if let (Some(request), Ok(engine)) = (request, Engine::get()) {
             engine.carry_out(request, self.clone());
         }
     }
 
-    /// Lets the engine carry it out.
+    /// Lets the engine carry the operation out.
     pub fn hand_over(self: &Arc<Work>) {
         self.carry_out(self.life.hand_over());
     }
@@ -214,7 +214,7 @@ impl Work {
     }
 }
 
-/// Whether MPI says that a receive was cancelled.
+/// Whether MPI reports that a receive was cancelled.
 pub fn was_cancelled(status: &mut Status) -> bool {
     let mut flag = 0;
     crate::fault::call!(MPI_Test_cancelled(status.as_mut_ptr(), &raw mut flag)).is_ok() && flag != 0
@@ -253,7 +253,7 @@ pub extern "C" fn outboard_dl_test(work: *const Work, done: *mut c_int) -> c_int
 pub extern "C" fn outboard_dl_wait(work: *const Work, timeout: f64) -> c_int {
     let timeout = (timeout >= 0.0).then(|| Duration::from_secs_f64(timeout.min(1e9)));
     code(of_handle(work).and_then(|work| {
-        // In a fork nobody would end it.
+        // In a fork no thread would end it.
         Engine::get()?;
         work.wait(timeout)
     }))
@@ -269,7 +269,7 @@ pub extern "C" fn outboard_dl_work_free(work: *const Work) {
     if !work.is_null() {
         // SAFETY: not null; the handle's own count ends here.
         let work = unsafe { Arc::from_raw(work) };
-        // It goes on without the handle.
+        // The operation continues without the handle.
         work.hand_over();
     }
 }

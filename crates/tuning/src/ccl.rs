@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! From which length on a collective library is faster than the usual way: a row for each library and
+//! The lengths from which on a collective library is faster than the usual way: a row for each library and
 //! collective, whose value has a bound for each number of ranks that was measured.
 
 use crate::row::{Kind, Row};
 use crate::sizes::{bytes_of, bytes_text};
 
-/// The libraries, by OUTBOARD_CCL's names of them; `file` stands for each path.
+/// The libraries, by their names in OUTBOARD_CCL; `file` stands for every path.
 pub const LIBRARIES: [&str; 5] = ["nccl", "rccl", "mscclpp", "oneccl", "file"];
 
 /// The collectives whose lengths all ranks know.
@@ -22,7 +22,7 @@ pub const COLLECTIVES: [&str; 10] = [
     "allgatherv",
 ];
 
-/// Rows of this file.
+/// How many rows this file has.
 pub(crate) const COUNT: usize = LIBRARIES.len() * COLLECTIVES.len();
 
 macro_rules! rows {
@@ -40,31 +40,31 @@ macro_rules! rows {
     };
 }
 
-/// By library and collective.
+/// The rows by library and collective.
 pub(crate) const ROWS: [[Row; COLLECTIVES.len()]; LIBRARIES.len()] =
     rows!("nccl", "rccl", "mscclpp", "oneccl", "file");
 
-/// The row of a library, as OUTBOARD_CCL names it, and a collective, among the rows of this file.
+/// The index of the row of a library (a value of OUTBOARD_CCL) and a collective, among the rows of this file.
 pub(crate) fn place(library: &str, collective: &str) -> Option<usize> {
     let library = LIBRARIES.iter().position(|known| *known == library).unwrap_or(LIBRARIES.len() - 1);
     let collective = COLLECTIVES.iter().position(|known| *known == collective)?;
     Some(library * COLLECTIVES.len() + collective)
 }
 
-/// Numbers of ranks: 2 and 3, 4 to 7, ..., 256 and more.
+/// The classes of numbers of ranks: 2 and 3, 4 to 7, ..., 256 and more.
 const CLASSES: usize = 8;
 
-/// Bounds by the number of ranks. In a byte for each class: 0, not measured; 255, never; else the power of
-/// two, plus one.
+/// Bounds by the number of ranks, in a byte for each class: 0 means not measured, 255 never; otherwise the
+/// bound is 2 to the power of the byte less one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByRanks(u64);
 
 const NEVER: u8 = 255;
-/// The longest bound is 2^62.
+/// The largest valid byte: the longest bound is 2^62.
 const POWER_MOST: u8 = 63;
 
 impl ByRanks {
-    /// From a row's value; what no bound can be is dropped.
+    /// The bounds of a row's value. Invalid bytes count as not measured.
     pub fn of_bits(bits: u64) -> ByRanks {
         let valid = |byte: u8| if byte <= POWER_MOST || byte == NEVER { byte } else { 0 };
         ByRanks(u64::from_le_bytes(bits.to_le_bytes().map(valid)))
@@ -75,15 +75,15 @@ impl ByRanks {
         self.0
     }
 
-    /// Sets the bound of a number of ranks: a power of two, or none if the library is never faster.
+    /// Sets the bound for a number of ranks: a power of two, or None if the library is never faster.
     pub fn set(&mut self, ranks: u32, bytes: Option<u64>) {
         let mut each = self.0.to_le_bytes();
         each[class(ranks)] = bytes.map_or(NEVER, |bytes| (bytes.max(1).ilog2() as u8 + 1).min(POWER_MOST));
         self.0 = u64::from_le_bytes(each);
     }
 
-    /// The bound of so many ranks: that of the nearest number below which was measured, else above;
-    /// `u64::MAX` if the library is never faster.
+    /// The bound for `ranks` ranks: that of the nearest measured number below, else above; `u64::MAX` if the
+    /// library is never faster. None if nothing was measured.
     pub fn bytes_min(self, ranks: u32) -> Option<u64> {
         let each = self.0.to_le_bytes();
         let nearest =
@@ -101,7 +101,7 @@ fn bound(byte: u8) -> u64 {
 }
 
 impl std::fmt::Display for ByRanks {
-    /// As `2: 64KiB, 8: never`: the least number of ranks of each class.
+    /// A text like `2: 64KiB, 8: never`, with the least number of ranks of each class.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let each = self.0.to_le_bytes();
         let known = (0..CLASSES).filter(|class| each[*class] != 0);

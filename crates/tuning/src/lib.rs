@@ -2,11 +2,11 @@
 //! Values chosen by measurement: one `Tuning` for a process, with the source of each value.
 //!
 //! Later sources win: built-in defaults; a table that `outboard tune` measured on this machine (`table.rs`);
-//! the job's first long messages where no table says (`probe.rs`); settings. `mpirun` reads the table once
-//! and writes it into the job's header, so all processes begin with the same values. A processor's name is
-//! only the key of a table (`machine.rs`).
+//! the job's first long messages if the table has no value (`probe.rs`); settings. `mpirun` reads the table
+//! once and writes it into the job's header, so all processes start with the same values. A processor's name
+//! is only the key of a table (`machine.rs`).
 //!
-//! Read next: `ccl.rs`, from which length on a collective library is faster.
+//! Read next: `ccl.rs`, the lengths from which on a collective library is faster.
 //!
 //! Invariants: a value that came from a file or from shared memory is checked before it is used.
 #![forbid(unsafe_code)]
@@ -25,14 +25,14 @@ pub use row::{Kind, Row};
 pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
 pub use table::Table;
 
-/// How far the cores of two ranks are from each other.
+/// How far apart the cores of two ranks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
-    /// They share a second-level cache, or are one core.
+    /// They share a second-level cache, or are the same core.
     L2 = 0,
     /// They share a third-level cache.
     L3 = 1,
-    /// Neither, or it is not known.
+    /// They share neither, or it is not known.
     Far = 2,
 }
 
@@ -51,7 +51,7 @@ impl Distance {
         }
     }
 
-    /// The part of a value's name.
+    /// The distance in a value's name.
     pub fn name(self) -> &'static str {
         ["l2", "l3", "far"][self as usize]
     }
@@ -60,7 +60,7 @@ impl Distance {
 /// What else a receiver does while it fetches a long message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Nothing: as in a ping-pong.
+    /// It does nothing else, as in a ping-pong.
     Alone = 0,
     /// It fetches other messages: as in a stream of messages.
     Many = 1,
@@ -72,7 +72,7 @@ impl Load {
     /// All of them.
     pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
 
-    /// The part of a value's name.
+    /// The load in a value's name.
     pub fn name(self) -> &'static str {
         ["alone", "many", "exchange"][self as usize]
     }
@@ -94,22 +94,22 @@ const fn read(name: &'static str) -> Row {
     Row { name, kind: Kind::Sizes, default: 0, doc }
 }
 
-/// The longest block that a schedule's sender copies into shared memory.
+/// The row of the longest block that a schedule's sender copies into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
-/// The longest block of an all-to-all or allgather that goes over shared slots.
+/// The row of the longest block of an all-to-all or allgather that goes over shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
-/// Whether copies of some kilobytes are made by vector instructions.
+/// The row that says whether copies of some kilobytes are made by vector instructions.
 pub const VECTOR_COPIES: usize = 11;
-/// Buffers of so many bytes stay in a core's cache during a collective.
+/// The row of the most bytes of buffers that stay in a core's cache during a collective.
 pub const NEAR_BYTES_MAX: usize = 12;
 
-/// The longest message that is sent without asking.
+/// The row of the longest message that is sent without asking.
 pub const EAGER_BYTES_MAX: usize = 13;
 
 /// The first row of `ccl.rs`.
 const CCL: usize = 14;
 
-/// All values: those of one value each, then those of collective libraries.
+/// All rows: the single ones, then those of collective libraries.
 pub const ROWS: &[Row] = &{
     let mut rows = [SINGLE[0]; CCL + ccl::COUNT];
     let mut at = 0;
@@ -123,7 +123,7 @@ pub const ROWS: &[Row] = &{
     rows
 };
 
-/// The first nine are `read`, by distance and load.
+/// The single rows. The first nine are `read`, by distance and load.
 const SINGLE: [Row; CCL] = [
     read("read.l2.alone"),
     read("read.l2.many"),
@@ -166,7 +166,8 @@ const SINGLE: [Row; CCL] = [
     },
 ];
 
-/// Words that a `Tuning` takes in the job's header: a value for each row, and which of them the table gave.
+/// How many words a `Tuning` takes in the job's header: a value for each row, and which of them the table
+/// gave.
 pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 
 /// The values of a process.
@@ -186,12 +187,12 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// A value.
+    /// The value of a row.
     pub fn get(&self, row: usize) -> u64 {
         self.values[row]
     }
 
-    /// The source of a value.
+    /// The source of a row's value.
     pub fn source(&self, row: usize) -> Source {
         self.sources[row]
     }
@@ -208,24 +209,25 @@ impl Tuning {
         }
     }
 
-    /// The lengths of messages that a receiver reads, if that is known.
+    /// The lengths of messages that a receiver reads, or None if that is not known.
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
     }
 
-    /// From which length on the library that OUTBOARD_CCL names so is faster, if that was measured.
+    /// The length from which on the library of this name in OUTBOARD_CCL is faster, or None if that was not
+    /// measured.
     pub fn library_bytes_min(&self, library: &str, collective: &str, ranks: u32) -> Option<u64> {
         let row = library_row(library, collective)?;
         ByRanks::of_bits(self.values[row]).bytes_min(ranks)
     }
 
-    /// The values of collective libraries, which all hosts of a job must have alike.
+    /// The values of collective libraries, which must be the same on all hosts of a job.
     pub fn libraries(&self) -> Vec<u64> {
         self.values[CCL..].to_vec()
     }
 
-    /// Takes the values of `libraries` on another host.
+    /// Takes the values of `libraries` from another host.
     pub fn set_libraries(&mut self, values: &[u64]) {
         self.values[CCL..].fill(0);
         self.sources[CCL..].fill(Source::Default);
@@ -233,7 +235,7 @@ impl Tuning {
         given.for_each(|(row, value)| self.set(row, *value, Source::Table));
     }
 
-    /// As words for the job's header.
+    /// The words for the job's header.
     pub fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[..ROWS.len()].copy_from_slice(&self.values);
@@ -243,7 +245,7 @@ impl Tuning {
         words
     }
 
-    /// From words of the job's header; values without a table are defaults.
+    /// The values from words of the job's header; rows without a table's value get the default.
     pub fn of_words(words: [u64; WORDS]) -> Tuning {
         let mut tuning = Tuning::default();
         (0..ROWS.len())
@@ -253,7 +255,8 @@ impl Tuning {
     }
 }
 
-/// The row of a library, as OUTBOARD_CCL names it, and a collective; none if it goes to no library by length.
+/// The row of a library (a value of OUTBOARD_CCL) and a collective, or None if that collective does not go to
+/// a library by length.
 pub fn library_row(library: &str, collective: &str) -> Option<usize> {
     ccl::place(library, collective).map(|place| CCL + place)
 }
@@ -263,7 +266,7 @@ pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
 
-/// A value that is valid in its row.
+/// The value, or the nearest that is valid in its row.
 fn checked(row: usize, value: u64) -> u64 {
     match ROWS[row].kind {
         Kind::Sizes => Sizes::of_bits(value).bits(),
@@ -273,7 +276,7 @@ fn checked(row: usize, value: u64) -> u64 {
     }
 }
 
-/// A value as text, as `Table` reads it.
+/// A value as text, in the form that `Table` reads.
 pub fn shown(row: usize, value: u64) -> String {
     match ROWS[row].kind {
         Kind::Sizes => Sizes::of_bits(value).to_string(),
@@ -284,7 +287,7 @@ pub fn shown(row: usize, value: u64) -> String {
     }
 }
 
-/// Parses a value. Errors: what is wrong with the text.
+/// Parses a value. The error is what is wrong with the text.
 pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
     match (ROWS[row].kind, text) {
         (Kind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
@@ -341,7 +344,7 @@ mod tests {
         assert_eq!(other.library_bytes_min("file", "bcast", 3), None, "those of another host only");
         other.set_libraries(&tuning.libraries());
         assert_eq!(other, tuning);
-        // Any words of a broken process make valid values.
+        // Even the words of a broken process make valid values.
         let wild = Tuning::of_words([u64::MAX; WORDS]);
         assert_eq!((wild.get(0), wild.get(VECTOR_COPIES)), ((1 << CLASSES) - 1, 1));
     }

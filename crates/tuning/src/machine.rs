@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The machine for which a table holds.
+//! The machine for which a table is valid.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ pub struct Machine {
     pub processor: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Access to other processes' memory: Yama's scope, or that a filter refuses it.
+    /// Access to other processes' memory: Yama's scope, and whether a filter refuses it.
     pub rights: String,
 }
 
@@ -33,9 +33,9 @@ impl Machine {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }
 
-    /// The name of its table's file.
+    /// The name of the file with its table.
     pub fn file_name(&self) -> String {
-        // FNV-1a; the table itself names the machine in full.
+        // The hash is FNV-1a; the table itself names the machine in full.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         let bytes = self.lines().into_iter().flat_map(|(_, text)| text.bytes().chain([0]));
         format!("{:016x}.tuning", bytes.fold(0xcbf2_9ce4_8422_2325, hash))
@@ -57,7 +57,7 @@ fn processor() -> String {
     if parts.is_empty() { "unknown".into() } else { parts.join(" ") }
 }
 
-/// Whether the system call is allowed at all: containers' filters may refuse it.
+/// Whether the system call is allowed at all: the filter of a container may refuse it.
 fn reads_itself() -> bool {
     let from = sys::Block::of(&[1; 8]);
     let to = sys::Block::new(8);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Times of a job's first long messages, where no table says how to move them: by way, the cores' distance,
-//! the receiver's load and the message's length. They lie in the job's header, so all pairs of alike cores
+//! Times of a job's first long messages, if no table says how to move them: by method, the cores' distance,
+//! the receiver's load and the message's length. They lie in the job's header, so all pairs with alike cores
 //! share them, and sender and receiver see the same.
 
 use crate::{CLASSES, Distance, Load};
@@ -15,13 +15,13 @@ pub enum Way {
     Read = 1,
 }
 
-/// Words of `Probes` in the job's header.
+/// How many words `Probes` has in the job's header.
 pub const PROBE_WORDS: usize = 3 * 3 * CLASSES * 2;
-/// Messages by each way before one is chosen.
+/// How many messages go by each method before one is chosen.
 const SAMPLES: u64 = 4;
-/// A read must take less than this part of the time through cells.
+/// A read is chosen if it takes less than this part of the time through cells.
 const CLEAR_PERCENT: u64 = 97;
-/// A word holds the number of messages above the least time.
+/// The bits of a word below the number of messages hold the least time.
 const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
 
@@ -30,7 +30,7 @@ pub fn is_faster(read: u64, cells: u64) -> bool {
     is_less(read, cells, CLEAR_PERCENT)
 }
 
-/// Whether a time is less than this part of another.
+/// Whether `time` is less than `percent` of `other`.
 fn is_less(time: u64, other: u64, percent: u64) -> bool {
     u128::from(time) * 100 < u128::from(other) * u128::from(percent)
 }
@@ -45,30 +45,30 @@ impl Probes<'_> {
         &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + way as usize]
     }
 
-    /// Stores that messages took so many picoseconds a byte.
+    /// Notes that messages took `time` picoseconds per byte.
     pub fn record(&self, at: (Distance, Load, usize), way: Way, time: u64) {
         let add = |word: u64| {
             let least = if word == 0 { TIME_MAX } else { word & TIME_MAX };
             let count = ((word >> COUNT_SHIFT) + 1).min(SAMPLES);
             Some(count << COUNT_SHIFT | time.min(least))
         };
-        // It always adds.
+        // The function always returns a value.
         let _ = self.word(at, way).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Excludes a way that the kernel refuses.
+    /// Excludes a method that the kernel refuses.
     pub fn refuse(&self, at: (Distance, Load, usize), way: Way) {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
-    /// Stores which way is chosen.
+    /// Stores the chosen method.
     pub fn decide(&self, at: (Distance, Load, usize), way: Way) {
         let [cells, read] = if way == Way::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
         self.word(at, Way::Cells).store(SAMPLES << COUNT_SHIFT | cells, Ordering::Relaxed);
         self.word(at, Way::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
     }
 
-    /// The chosen way, once it is known.
+    /// The chosen method, or None until it is known.
     pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Way> {
         let [cells, read] = [Way::Cells, Way::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
         let is_refused = read == SAMPLES << COUNT_SHIFT | TIME_MAX;
@@ -80,71 +80,73 @@ impl Probes<'_> {
         (has_enough(cells) && has_enough(read)).then(|| if is_read() { Way::Read } else { Way::Cells })
     }
 
-    /// The way of the next message: the one tried less often.
+    /// The method of the next message: the one tried less often.
     pub fn next(&self, at: (Distance, Load, usize)) -> Way {
         let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
         if count(Way::Read) < count(Way::Cells) { Way::Read } else { Way::Cells }
     }
 }
 
-/// One rank takes one way for some messages and then the other, and the first of each run do not count: what
-/// a way leaves in the caches slows down the first messages by the other one, so ways that alternate all look
-/// alike (docs/measured/choice.md).
+/// How many of the first messages of each run do not count. A rank uses one method for some messages and then
+/// the other: what a method leaves in the caches slows down the first messages by the other one, so
+/// alternating methods would all look alike (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
-/// The times of so many messages, or a few more, make one sample. The lesser of two samples of a way counts.
+/// How many messages make one sample of their times, or a few more. The lesser of two samples of a method
+/// counts.
 const SAMPLE: u64 = 10;
-/// The least length of a run. Ranks that exchange messages so change their ways at the same time.
+/// The least length of a run. So ranks that exchange messages change their methods at the same time.
 const RUN: u64 = 16;
-/// After so many messages one sample is enough (a stream is timed as a whole), if it is clearer: times still
-/// fall while buffers are new, and reads come last.
+/// After this many messages one sample is enough (a stream is timed as a whole), if the difference is
+/// clearer: times still fall while buffers are new, and reads come last.
 const JUDGED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
-/// Messages by the chosen way before both are compared again; then four times as many, and so on.
+/// How many messages go by the chosen method before both are compared again; then four times as many, and so
+/// on.
 const PAUSE: u64 = 512;
 
-/// What one rank has seen of messages of one load and length from peers at one distance.
+/// What one rank has measured of messages of one load and length from peers at one distance.
 #[derive(Clone, Debug)]
 pub struct Judge {
     messages: u64,
     way: Way,
-    /// Messages since this way was taken, and those of them that count.
+    /// Messages since the method last changed, and how many of them count.
     run: u64,
     counted: u64,
     times: [Times; 2],
-    /// Until both ways are compared again, and how long it is to be the next time.
+    /// Messages until both methods are compared again, and the length of the next pause.
     rest: u64,
     pause: u64,
 }
 
-/// Messages by one way.
+/// The times of messages by one method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     /// The sample that is being taken.
     messages: u64,
     bytes: u64,
     ns: u64,
-    /// Those that were taken, and the least time of one, in picoseconds a byte.
+    /// How many samples were taken, and the least time of one, in picoseconds per byte.
     samples: u32,
     least: u64,
 }
 
-/// Messages that were fetched at the same time or one after the other, all by one way.
+/// Messages that were fetched at the same time or one after the other, all by one method.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched {
-    /// The way.
+    /// The method.
     pub way: Way,
-    /// How many they were.
+    /// How many messages.
     pub messages: u64,
-    /// Their bytes.
+    /// Their bytes together.
     pub bytes: u64,
     /// How long they took.
     pub ns: u64,
-    /// How long those after the first `SETTLING` took, if they ended one after the other.
+    /// How long those after the first `SETTLING` took, or None if they did not end one after the other.
     pub settled_ns: Option<u64>,
 }
 
 impl Fetched {
-    /// Those after the first ones, if they are known.
+    /// The messages after the first ones, if their time is known.
     fn settled(self) -> Fetched {
         let Some(ns) = self.settled_ns else { return self };
         let messages = self.messages - SETTLING;
@@ -161,19 +163,19 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// Whether the next messages are to show, with others, which way is faster, although one is chosen.
+    /// Whether the next messages, with others, are to compare the methods again, although one is chosen.
     pub fn looks_again(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
         self.rest == 0
     }
 
-    /// The way of the next messages that show which way is faster.
+    /// The method of the next messages that are compared.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Such messages have ended. Returns the way to choose from now on, once that is clear; `chosen` holds
-    /// until then.
+    /// Notes messages that were compared. Returns the method to choose from now on, once that is clear;
+    /// `chosen` holds until then.
     pub fn end(&mut self, fetched: Fetched, chosen: Way) -> Option<Way> {
         if fetched.way != self.way {
             return None;
@@ -242,7 +244,7 @@ mod tests {
         test(Probes(&[const { AtomicU64::new(0) }; PROBE_WORDS]));
     }
 
-    /// Tries both ways in turn, as messages do, until one is chosen.
+    /// Tries both methods in turn, as messages do, until one is chosen.
     fn tried(probes: &Probes, cells: [u64; 4], read: [u64; 4]) -> (Way, usize) {
         let (mut cells, mut read) = (cells.into_iter().cycle(), read.into_iter().cycle());
         for messages in 0.. {
@@ -274,7 +276,8 @@ mod tests {
         });
     }
 
-    /// The way that messages show which are fetched in bursts and take so long, by way and place in a run.
+    /// The method that wins with messages fetched in bursts, whose times depend on method and position in a
+    /// run.
     fn judged(judge: &mut Judge, burst: u64, chosen: Way, time: impl Fn(Way, u64) -> u64) -> Way {
         let (mut last, mut place) = (None, 0);
         for bursts in 1.. {
@@ -292,8 +295,8 @@ mod tests {
         unreachable!("some message decides")
     }
 
-    // Goal: within 64 messages, single ones or streams; what one way leaves to the first messages by the
-    // other one does not count, nor does a slow message.
+    // Goal: within 64 messages, single ones or streams, the faster method wins; what one method leaves to the
+    // first messages by the other one does not count, nor does a slow message.
     #[test]
     fn runs_show_the_faster_way() {
         let settles = |way, place| match (way, place) {
@@ -317,7 +320,7 @@ mod tests {
         assert_eq!(judged(&mut Judge::default(), 1, Way::Cells, once), Way::Read);
     }
 
-    // Goal: a judgement is looked at again, and ever more rarely.
+    // Goal: a decision is checked again, and ever more rarely.
     #[test]
     fn a_judgement_is_looked_at_again() {
         let mut judge = Judge::default();

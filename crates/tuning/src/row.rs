@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a row of the values is.
+//! The rows of the table of values.
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,6 @@ pub struct Row {
     pub kind: Kind,
     /// The value without a measurement.
     pub default: u64,
-    /// A line for users.
+    /// A line for the user.
     pub doc: &'static str,
 }

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Classes of lengths: up to 16 KiB, up to 32 KiB, and so on; all above 2 MiB are one.
+/// The classes of lengths: up to 16 KiB, up to 32 KiB, and so on; all above 2 MiB are one.
 pub const CLASSES: usize = 9;
 /// The longest message of the first class.
 const FIRST_BYTES: u64 = 16 << 10;
 
-/// The class of a message of so many bytes.
+/// The class of a message of this many bytes.
 pub fn class_of(bytes: u64) -> usize {
     let above = bytes.div_ceil(FIRST_BYTES).max(1);
     (above.next_power_of_two().ilog2() as usize).min(CLASSES - 1)
@@ -20,12 +20,12 @@ pub fn class_bytes(class: usize) -> u64 {
     FIRST_BYTES << class
 }
 
-/// Some classes of lengths.
+/// A set of classes of lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes(u16);
 
 impl Sizes {
-    /// From a bit for each class; other bits are dropped.
+    /// The set with a bit for each class; other bits are dropped.
     pub fn of_bits(bits: u64) -> Sizes {
         Sizes((bits & ((1 << CLASSES) - 1)) as u16)
     }
@@ -35,7 +35,7 @@ impl Sizes {
         u64::from(self.0)
     }
 
-    /// Whether it contains messages of so many bytes.
+    /// Whether the set contains messages of this many bytes.
     pub fn has(self, bytes: u64) -> bool {
         self.0 >> class_of(bytes) & 1 != 0
     }
@@ -55,7 +55,7 @@ impl Sizes {
 }
 
 impl fmt::Display for Sizes {
-    /// As `16KiB-64KiB, 1MiB-`: the first and the last class of each run; the last class has no end.
+    /// A text like `16KiB-64KiB, 1MiB-`: the first and the last class of each run; the last class has no end.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let has = |class: usize| class < CLASSES && self.0 >> class & 1 != 0;
         let (mut class, mut runs) = (0, Vec::new());
@@ -98,7 +98,7 @@ impl FromStr for Sizes {
 
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
-/// A number of bytes, as in settings.
+/// A number of bytes, in the form of settings.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let fits = |factor: &u64| bytes >= *factor && bytes.is_multiple_of(*factor);
     let (unit, factor) = UNITS.iter().find(|(_, factor)| fits(factor)).unwrap_or(&("", 1));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A machine's table as a file of lines `name = value`; the first ones name the machine.
+//! A machine's table as a file of lines `name = value`. The first lines name the machine.
 
 use crate::{Machine, ROWS, Source, Tuning, read_text, shown};
 use error::{Class, Result, fail};
 
-/// The first line.
+/// The first line of the file.
 const HEAD: &str = "# Outboard tuning, made by `outboard tune`; see docs/tuning.md";
-/// A longer file is no table.
+/// The longest file that is read as a table.
 const BYTES_MAX: usize = 64 << 10;
 
 /// The values measured on a machine.
@@ -29,7 +29,7 @@ impl Table {
         text
     }
 
-    /// Parses a file. Errors: class `Other`, with the line and what is wrong with it.
+    /// Parses a file. The error has the class `Other` and names the line and what is wrong.
     pub fn parse(bytes: &[u8], path: &str) -> Result<Table> {
         let again = "; `outboard tune` makes a new one";
         let Ok(text) = std::str::from_utf8(bytes) else {

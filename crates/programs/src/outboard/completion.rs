@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard completion`: what shells need to complete command lines, from the same description as `--help`.
+//! `outboard completion`: the scripts with which shells complete command lines, made from the same
+//! description as `--help`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ impl Known {
         }
     }
 
-    /// Where it looks, below share.
+    /// The folder below share in which the shell looks.
     fn folder(self) -> &'static str {
         match self {
             Known::Bash => "bash-completion/completions",
@@ -50,7 +51,7 @@ impl Known {
 }
 
 impl Completion {
-    /// The text for the one shell, or nothing after files were written.
+    /// The script for one shell; empty if files were written instead.
     pub fn run(&self, outboard: Command) -> Result<String, String> {
         let mut programs = programs(outboard);
         if let Some(to) = &self.to {
@@ -67,7 +68,7 @@ impl Completion {
     }
 }
 
-/// The programs that people type, by their names.
+/// The programs that users type, by their names.
 fn programs(outboard: Command) -> Vec<(&'static str, Command)> {
     let mut programs = vec![("outboard", outboard)];
     programs.extend(["mpirun", "mpiexec"].map(|name| (name, crate::mpirun::command())));
@@ -80,7 +81,7 @@ fn write(programs: &mut [(&'static str, Command)], to: &Path) -> io::Result<()> 
         std::fs::create_dir_all(&folder)?;
         for (name, command) in programs.iter_mut() {
             let path = clap_complete::generate_to(known.shell(), command, *name, &folder)?;
-            // bash-completion looks for the program's own name.
+            // bash-completion looks for a file with the program's own name.
             if matches!(known, Known::Bash) {
                 std::fs::rename(path, folder.join(name))?;
             }

@@ -5,9 +5,9 @@ use fabric::{Libfabric, Provider, ProviderChoice, RULE, choose, offers};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// What there is, and the choice.
+/// What libfabric offers, and the choice.
 pub struct Found {
-    /// Its version and file, and why it is taken.
+    /// The version and file of libfabric, and why this one is taken.
     library: String,
     /// The choice first, then what else may be taken in the order of the rule, then the rest.
     offers: Vec<Offer>,
@@ -22,8 +22,8 @@ struct Offer {
     is_chosen: bool,
 }
 
-/// Asks libfabric; `host` is the address by which a launcher would name this host. Errors: there is no
-/// libfabric, or nothing in it suits; the hosts of a job would say the same.
+/// Asks libfabric; `host` is the address by which a launcher would name this host. Fails if there is no
+/// libfabric, or it offers nothing suitable; the hosts of a job would print the same error.
 pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let wanted = &ProviderChoice::of(settings);
@@ -47,7 +47,7 @@ pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
         suitable.iter().enumerate().map(|(place, provider)| described(provider, place == 0)).collect();
     let rest = offers(&library).map_err(said)?;
     all.extend(rest.iter().filter(|it| !it.suits(wanted)).map(|provider| described(provider, false)));
-    // libfabric lists some twice, with other limits.
+    // libfabric lists some offers twice, with other limits.
     let mut once: Vec<Offer> = Vec::new();
     for offer in all {
         if !once.iter().any(|other| other.is_same_way(&offer)) {
@@ -58,7 +58,7 @@ pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
 }
 
 impl Offer {
-    /// The same provider over the same interface, chosen or not.
+    /// Whether both are the same provider over the same interface, chosen or not.
     fn is_same_way(&self, other: &Offer) -> bool {
         (&self.provider, &self.domain, &self.address) == (&other.provider, &other.domain, &other.address)
     }

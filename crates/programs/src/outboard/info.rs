@@ -114,14 +114,14 @@ impl Info {
     }
 }
 
-/// All counters, one a line.
+/// All counters, one per line.
 fn counters() -> String {
     let line =
         |counter: &Counter| format!("{:<26} {:<12} {}\n", counter.name(), unit(*counter), counter.doc());
     Counter::ALL.iter().map(line).collect()
 }
 
-/// What a counter counts in.
+/// The unit of a counter.
 pub(super) fn unit(counter: Counter) -> &'static str {
     match counter.unit() {
         Unit::Count => "count",
@@ -161,7 +161,7 @@ fn tuned() -> Result<Vec<Tuned>, String> {
         };
         Tuned { name, value, source, doc: about.doc }
     };
-    // A row for each library that nobody has measured would say nothing.
+    // Rows of libraries are left out while nothing has been measured for them.
     let is_told = |row: &usize| tuning::ROWS[*row].kind != Kind::ByRanks || tuning.is_known(*row);
     Ok(tuning::ROWS.iter().enumerate().filter(|(row, _)| is_told(row)).map(one).collect())
 }
@@ -198,7 +198,7 @@ fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a rank may allocate in its arena, and what processes map of it.
+/// How much memory a rank may allocate in its arena, and how much of it processes map.
 fn arena() -> String {
     let shape = boot::shape(settings::get(), 1, 0, 0);
     format!(

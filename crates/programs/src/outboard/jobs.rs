@@ -16,10 +16,10 @@ pub struct Job {
     pub segment: Segment,
 }
 
-/// All jobs, or that of the `mpirun` or lone program with this pid. Errors: there is none.
+/// All jobs, or the job whose `mpirun` or lone program has this pid. Fails if there is none.
 pub fn running(job: Option<u32>) -> Result<Vec<Job>, String> {
     let mut jobs = find()?;
-    // The agent of a job on several hosts is a child of its `mpirun`, if that is here.
+    // The agent of a job on several hosts is a child of its `mpirun`, if that runs on this host.
     let is_meant =
         |job: &Job, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
     jobs.retain(|it| job.is_none_or(|pid| is_meant(it, pid)));
@@ -45,7 +45,7 @@ fn find() -> Result<Vec<Job>, String> {
         for path in descriptors.flatten().map(|entry| entry.path()) {
             if let Some((key, segment)) = open(&path, &found) {
                 let launcher = segment.job().launcher.load(Ordering::Relaxed);
-                // Ranks on other hosts, and those that have not begun, have none.
+                // Ranks on other hosts, and ranks that have not started, have no pid.
                 let first = ranks(&segment)
                     .map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed))
                     .find(|pid| *pid != 0);
@@ -57,7 +57,8 @@ fn find() -> Result<Vec<Job>, String> {
     Ok(found.into_values().collect())
 }
 
-/// The job behind a descriptor, if it is one and is not known yet. All descriptors of a job have one key.
+/// The job behind a descriptor. None if the descriptor is of something else, or the job is known already. All
+/// descriptors of a job have one key.
 fn open(path: &Path, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
     std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
     let facts = std::fs::metadata(path).ok()?;
@@ -69,7 +70,7 @@ fn open(path: &Path, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Se
     Some((key, Segment::attach(file.into()).ok()?))
 }
 
-/// The existing ranks: those that `mpirun` started, and spawned ones.
+/// The ranks of this segment: those that `mpirun` started, and spawned ones.
 pub fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
     let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
     let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();

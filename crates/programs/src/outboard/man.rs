@@ -19,7 +19,8 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes them, those of programs from the descriptions of their command lines; prints nothing.
+    /// Writes the pages; those of programs come from the descriptions of their command lines. Returns an
+    /// empty text.
     pub fn run(&self, outboard: clap::Command) -> Result<String, String> {
         let write = || -> std::io::Result<()> {
             let (programs, other) = (self.to.join("man1"), self.to.join("man7"));
@@ -36,7 +37,7 @@ impl Man {
     }
 }
 
-/// The page of `mpirun`. What its `--help` says at the end is in sections here.
+/// The page of `mpirun`. The closing text of its `--help` becomes sections here.
 fn mpirun() -> std::io::Result<Vec<u8>> {
     let man = clap_mangen::Man::new(crate::mpirun::command().version(env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();

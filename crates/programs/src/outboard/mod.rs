@@ -44,12 +44,12 @@ enum Task {
     Man(man::Man),
 }
 
-/// The program: `words` begin with its own name; returns the exit code.
+/// The program. The first of `words` is its own name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nothing can be done about a closed terminal.
+            // A closed terminal cannot be helped.
             let _ = error.print();
             return error.exit_code() as u8;
         }

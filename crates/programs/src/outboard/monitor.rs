@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard monitor`: becomes the program `outboard-monitor` beside this one, which is built and installed
-//! apart (the folder `monitor`).
+//! separately (the folder `monitor`).
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

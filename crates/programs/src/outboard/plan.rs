@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard plan`: a rank's schedule, or what is chosen for a size.
+//! `outboard plan`: prints a rank's schedule, or what is chosen for a size.
 
 use std::fmt::Write as _;
 
@@ -71,8 +71,8 @@ pub(super) struct Which {
     algorithm: Option<String>,
 }
 
-/// A collective as settings (reduce_scatter), MPI (MPI_Reduce_scatter) and the tables (reduce-scatter) write
-/// it, and whether it is the nonblocking one.
+/// The collective of a name as settings (reduce_scatter), MPI (MPI_Reduce_scatter) or the tables
+/// (reduce-scatter) write it, and whether the name is that of the nonblocking one.
 pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
     let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
     let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
@@ -164,7 +164,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Where the ranks are.
+    /// Which rank is on which node.
     fn placement(&self) -> Placement {
         let make = if self.round_robin { NodeMap::round_robin } else { NodeMap::by_node };
         Placement::of(make(self.ranks, self.nodes.min(self.ranks)))
@@ -202,7 +202,7 @@ impl Plan {
                 || carrier::schedule::fetched_bytes_min(&policy, mode, has_nodes, || call) <= bytes,
         };
         let told = |has_proxies: bool| {
-            // Members on several nodes share no slots, and those whose proxies take work no queue.
+            // Members on several nodes share no slots; nonblocking calls that a proxy takes use no queue.
             let is_served = has_proxies && policy.offload != coll::Offload::Off;
             let is_refused = has_nodes || nonblocking && is_served;
             let slots = if is_refused { Slots::Refused } else { Slots::Attached(call.moves(Space::FULL)) };
@@ -238,8 +238,8 @@ impl Plan {
         Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
     }
 
-    /// The provider between the nodes: that of the command line, or that of a job; none: there is no
-    /// libfabric.
+    /// The provider between the nodes: that of the command line, or that of a job on this host. None if there
+    /// is no libfabric.
     fn network(&self, settings: &settings::Settings) -> Option<String> {
         let found = || {
             let wanted = fabric::ProviderChoice::of(settings);
@@ -249,7 +249,7 @@ impl Plan {
         self.fabric.clone().or_else(found)
     }
 
-    /// How many nodes, and what is between them, in words.
+    /// How many nodes there are, and what connects them, in words.
     fn nodes_over(&self, network: Option<String>) -> String {
         let over = match network {
             Some(network) => format!("over {network}"),
@@ -258,7 +258,7 @@ impl Plan {
         format!(" of {} nodes {over}", self.nodes)
     }
 
-    /// The schedule by an algorithm, in words.
+    /// The schedule of an algorithm, in words.
     fn by(&self, algorithm: Algorithm, is_overruled: bool) -> String {
         let facts = algorithm.facts();
         let why = if is_overruled { "as the setting says" } else { "by the table" };
@@ -267,7 +267,7 @@ impl Plan {
         format!("a schedule, algorithm {} ({why}{order})", facts.name)
     }
 
-    /// The library that OUTBOARD_CCL names, for a call by an operator that it has.
+    /// The library that OUTBOARD_CCL names, for a call with an operator that the library has.
     fn library(
         &self,
         collective: Collective,
@@ -436,7 +436,7 @@ mod tests {
             "{long}"
         );
         assert!(told("allreduce", 8, &library).contains("over slots"));
-        // It says what `outboard explain` says of such calls.
+        // The reasons are those that `outboard explain` gives for such calls.
         for (text, why) in [
             (&long, telemetry::Choice::LibraryLong),
             (&told("allreduce", 8, &[]), telemetry::Choice::Slots),

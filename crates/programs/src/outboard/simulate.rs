@@ -78,15 +78,15 @@ enum Who {
     Dpu,
 }
 
-/// Most nodes, and about as many steps of all ranks as are simulated in some seconds.
+/// The most nodes, and the most steps of all ranks: about as many as are simulated in some seconds.
 const NODES_MAX: u32 = 100_000;
 const STEPS_MAX: u64 = 30_000_000;
 
-/// What a rank needs to hand an operation over (docs/measured/offload.md: 3 to 5 us), in picoseconds.
+/// The time in which a rank offloads an operation (docs/measured/offload.md: 3 to 5 us), in picoseconds.
 const HANDOVER_PS: u64 = 4_000_000;
 
 impl Simulate {
-    /// Prints a row as soon as it is known; large ones take seconds.
+    /// Prints each row as soon as it is known; large ones take seconds.
     pub fn run(&self) -> Result<String, String> {
         let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
         let given = self.ranks.as_deref().map(settings::list).transpose()?;
@@ -182,7 +182,7 @@ impl Simulate {
     }
 }
 
-/// What is carried out.
+/// The operation that is simulated.
 #[derive(Clone, Copy)]
 enum Operation {
     Collective(Collective),
@@ -205,7 +205,7 @@ struct Call {
     operation: Operation,
     bytes: u64,
     map: Arc<NodeMap>,
-    /// Without proxies.
+    /// The network without proxies.
     network: Network,
     seed: u64,
 }
@@ -215,14 +215,14 @@ impl Call {
     const OVERLAP: &'static str =
         "  ranks by           ranks us  proxies by      proxies us    without us   with us   less  auto";
 
-    /// What is chosen with a map of the nodes or without; nothing: no collective.
+    /// The algorithm that is chosen with or without a map of the nodes. None for messages, which have none.
     fn algorithm(&self, is_known: bool) -> Option<Algorithm> {
         let Operation::Collective(collective) = self.operation else { return None };
         let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
         Some(self.choice.of(collective, self.bytes, self.map.ranks(), true, &known))
     }
 
-    /// In picoseconds; nothing: it would take minutes to find out.
+    /// The time in picoseconds. None if the simulation would take minutes.
     fn time(&self, algorithm: Option<Algorithm>, network: &Network) -> Option<u64> {
         let Some(algorithm) = algorithm else {
             return Some(simulate_stencil(&self.map, self.bytes, network, self.seed));
@@ -236,7 +236,7 @@ impl Call {
         })
     }
 
-    /// What is chosen with the map and without, and their times.
+    /// The algorithms that are chosen with and without the map, and their times.
     fn gain(&self) -> String {
         let run = |is_known| {
             let algorithm = self.algorithm(is_known);
@@ -254,9 +254,8 @@ impl Call {
         )
     }
 
-    /// The times of the communication by ranks and by proxies, and of computation that takes as long as the
-    /// communication by ranks beside it: ranks communicate after it, proxies meanwhile. `auto` takes the
-    /// shorter.
+    /// The times of the communication by ranks and by proxies, and of a computation that takes as long as the
+    /// communication by ranks: ranks communicate after it, proxies during it. `auto` takes the shorter one.
     fn overlap(&self, proxies: Proxies) -> String {
         let algorithm = self.algorithm(true);
         let ranks = self.time(algorithm, &self.network);
@@ -278,8 +277,8 @@ impl Call {
         )
     }
 
-    /// The shortest time of so much computation and communication by proxies beside it, by what is chosen
-    /// or, on a DPU, a linear algorithm or one over nodes; and which that is.
+    /// The shortest time of this computation with communication by proxies during it, and the algorithm that
+    /// takes it: the chosen one or, on a DPU, a linear one or one over nodes.
     fn beside(
         &self,
         algorithm: Option<Algorithm>,

@@ -42,9 +42,9 @@ struct Sample {
 
 /// The counters of a process since the job's start.
 struct Done {
-    /// By counter.
+    /// The values in the order of [`Counter::ALL`].
     values: Vec<u64>,
-    /// Processor time; nothing where /proc does not tell it.
+    /// The processor time, or None if /proc does not show it.
     cpu_ns: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Sample {
         Sample { at, pages: ranks.chain(proxies).collect() }
     }
 
-    /// What `counters` of a page add up to.
+    /// The sum of `counters` of a page.
     fn sum(&self, page: usize, counters: &[Counter]) -> u64 {
         counters.iter().map(|counter| self.pages[page].values[*counter as usize]).sum()
     }
@@ -185,7 +185,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
         }
     };
     let percent = |part: f64| format!("{:.0}%", 100.0 * part);
-    // Counters move while they are read, and several threads may count, so a share may exceed the whole.
+    // Counters change while they are read, and several threads may count, so a share may exceed the whole.
     let share = |page: usize, counters: &[Counter]| {
         let before = last.map_or(0, |last| last.sum(page, counters));
         (now.sum(page, counters).saturating_sub(before) as f64 / whole).min(1.0)
@@ -236,7 +236,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     text
 }
 
-/// Which part of a job this is, if it runs on several hosts.
+/// Which part of a job this is, if the job runs on several hosts.
 fn elsewhere(segment: &Segment) -> String {
     if !segment.has_nodes() {
         return String::new();
@@ -247,7 +247,7 @@ fn elsewhere(segment: &Segment) -> String {
     format!(" here (host {node} of {nodes}; the job began with {all} ranks)")
 }
 
-/// A rank; of a spawned world with the world's number.
+/// The name of a rank: with its world's number, if that was spawned.
 fn named(segment: &Segment, rank: LocalRank) -> String {
     let first = segment.rank(rank).first.load(Ordering::Relaxed);
     match segment.world(first).id.load(Ordering::Relaxed) {
@@ -256,7 +256,7 @@ fn named(segment: &Segment, rank: LocalRank) -> String {
     }
 }
 
-/// What a rank waits for, and for how long it has.
+/// What a rank waits for, and how long it has waited.
 fn waiting(page: &RankPage) -> String {
     let Some(since) = page.wait.since() else { return String::new() };
     let long = short(sys::clock::now().saturating_sub(since), Unit::Nanoseconds);
@@ -274,7 +274,7 @@ fn line(text: &mut String, name: &str, cells: &[String; COLUMNS]) {
     writeln!(text, "{}", line.trim_end()).expect("a String takes all");
 }
 
-/// Where a process may run: its cpu if it is bound to one, else how many there are.
+/// Where a process may run: its cpu if it is bound to one, else the number of cpus.
 fn place(cpus: u32, first: u32) -> String {
     match cpus {
         0 => "-".into(),
@@ -305,7 +305,7 @@ fn described(job: &Job) -> Value {
     json!({"job": job.pid, "ranks": ranks.collect::<Vec<_>>(), "proxies": proxies.collect::<Vec<_>>()})
 }
 
-/// The terminal while `top` has it: keys arrive at once and unseen. Restored on drop.
+/// The terminal while `top` uses it: keys arrive at once and are not shown. Drop restores it.
 struct Screen {
     before: Option<Termios>,
 }
@@ -315,13 +315,13 @@ impl Screen {
         let before = tcgetattr(std::io::stdin()).ok();
         if let Some(mut modes) = before.clone() {
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-            // If this fails, q needs a return.
+            // If this fails, the user must type a return after q.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &modes);
         }
         Screen { before }
     }
 
-    /// Shows `text` for a second. False: the user ended it, or nobody reads the output.
+    /// Shows `text` for a second. Returns false if the user ended it, or nobody reads the output.
     fn show(&self, text: &str) -> bool {
         let mut out = std::io::stdout();
         let clear = if out.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -339,7 +339,7 @@ impl Screen {
         }
         let mut key = [0];
         let read = rustix::io::read(&stdin, &mut key).unwrap_or(0);
-        // q, Ctrl-C, Ctrl-D, or the end of the terminal.
+        // q, Ctrl-C, Ctrl-D, or the end of the terminal's input.
         read == 1 && !matches!(key[0], b'q' | 3 | 4)
     }
 }

@@ -21,21 +21,21 @@ pub struct Measure {
     pub column: String,
     #[serde(default)]
     pub higher: bool,
-    /// By message size in bytes.
+    /// The goals by message size in bytes.
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit. Of device memory: the
-    /// same test in the host's.
+    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit. For device memory, the
+    /// same test with buffers in host memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// Those of `limits` that are shown only: they need memory that both processes have mapped, which a
-    /// program's memory is not.
+    /// The names of `limits` that are only shown: they need memory that both processes have mapped, and a
+    /// program's memory is not mapped so.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// What rows differ in, as a noun; empty: the message's bytes.
+    /// The quantity that differs between rows, as a noun; empty: the message's bytes.
     #[serde(default)]
     pub by: String,
-    /// The kind of device memory (`-d`) of the buffers of `run`; none: the host's.
+    /// The kind of device memory (`-d`) of the buffers of `run`, or None for host memory.
     #[serde(skip)]
     pub device: Option<String>,
     /// Whether `run` is a command of the user.
@@ -63,7 +63,7 @@ impl Measure {
         }
     }
 
-    /// What its rows differ in.
+    /// The quantity that differs between rows.
     pub fn varies(&self) -> &str {
         if self.by.is_empty() { "size" } else { &self.by }
     }

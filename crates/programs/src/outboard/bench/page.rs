@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page: a table and plots for every measure, in one file that needs no network.
+//! The page of results: a table and plots for every measure, in one file that needs no network.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::measure::Measure;
 use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
 use super::rounds::{Row, Table};
 
-/// The colours of a plot are placeholders; the style replaces them by the theme's: Outboard strong, peers
+/// The colours of a plot are placeholders. The style replaces them by the theme's: Outboard strong, peers
 /// weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
 const STYLE: &str = ".met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}.limit{color:var(--weak)}\
 .measure{display:flex;flex-wrap:wrap;gap:.5em 2em;align-items:flex-start}.measure>svg{flex:1 1 320px;min-width:0;max-width:560px;height:auto}\
@@ -27,12 +27,12 @@ svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
 svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
 svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
-/// The placeholders of Outboard's line and of the peers' lines.
+/// The placeholder colours of Outboard's line and of the peers' lines.
 const PLAYERS: [RGBColor; 4] =
     [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
-/// Their classes in the legend.
+/// The classes of these lines in the legend.
 const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
-/// The placeholder of the limits.
+/// The placeholder colour of the limits.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// The page as HTML: a section for each table.
@@ -111,7 +111,7 @@ fn legend(table: &Table, rows: &[Row]) -> String {
     format!("<div class=legend>{}{limits}</div>", players.collect::<String>())
 }
 
-/// A bar for each row that has a peer; nothing without one.
+/// A bar for each row that has a peer; empty if no row has one.
 fn bars(rows: &[Row]) -> String {
     let line =
         |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?));
@@ -190,14 +190,14 @@ fn goals(number: usize, table: &Table) -> String {
 /// A line of a plot: its placeholder colour and its points.
 type Line = (RGBColor, Vec<(f64, f64)>);
 
-/// Medians by message size, a line for each MPI and each limit.
+/// Medians by message size: a line for each MPI and each limit.
 fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
     let points = |values: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
     };
     let limits =
         (0..rows[0].limits.len()).map(|at| (LIMIT, points(&|row| Some(summary(&row.limits[at])?.median))));
-    // Outboard last, above the others.
+    // Outboard comes last, so that its line is above the others.
     let players = (0..table.players.len())
         .rev()
         .map(|at| (PLAYERS[at % PLAYERS.len()], points(&|row| Some(summary(&row.values[at])?.median))));
@@ -209,7 +209,7 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
     )
 }
 
-/// Both axes logarithmic.
+/// A plot with two logarithmic axes.
 fn plot(measure: &Measure, unit: &str, lines: &[Line]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {

@@ -11,12 +11,12 @@ pub enum Peer {
     Mpich,
     Openmpi,
     Impi,
-    /// An Outboard that is installed there.
+    /// An Outboard that is installed in this folder.
     Outboard(PathBuf),
 }
 
 impl Peer {
-    /// By its name or folder.
+    /// The peer of a name or folder.
     pub fn parse(word: &str) -> Result<Peer, String> {
         match word {
             "mpich" => Ok(Peer::Mpich),
@@ -31,7 +31,7 @@ impl Peer {
 }
 
 impl Peer {
-    /// Whether it can take device memory.
+    /// Whether the MPI takes buffers in device memory.
     pub fn takes_devices(&self) -> bool {
         matches!(self, Peer::Outboard(_))
     }
@@ -54,9 +54,9 @@ pub struct Player {
     pub name: String,
     /// The version of its wheel, or of this program.
     pub version: String,
-    /// Its launcher and the launcher's arguments before `-n`.
+    /// The launcher and its arguments before `-n`.
     pub launch: Vec<String>,
-    /// Variables that its launcher needs.
+    /// Variables that the launcher needs.
     pub environment: Vec<(String, String)>,
     /// Where its libraries are.
     pub libraries: PathBuf,
@@ -71,7 +71,7 @@ pub fn ourselves(cache: &Path) -> Result<Player, String> {
     installed(root, "outboard", env!("CARGO_PKG_VERSION"), cache.join("bench/outboard"))
 }
 
-/// The Outboard in a folder.
+/// The Outboard that is installed in a folder.
 fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Result<Player, String> {
     build(&root.join("bin/mpicc"), &programs, &[])?;
     Ok(Player {
@@ -84,7 +84,7 @@ fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Resul
     })
 }
 
-/// Another Outboard, by its folder; it has benchmarks of its own.
+/// Another Outboard, by its folder. It gets benchmarks of its own.
 fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
     let program = prefix.join("bin/outboard");
     let said = Command::new(&program).arg("--version").output();
@@ -118,7 +118,7 @@ pub fn prepare(peer: &Peer, cache: &Path) -> Result<Player, String> {
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = match peer {
         Peer::Mpich | Peer::Outboard(_) => Vec::new(),
-        // For root, Open MPI wants two variables. It also must be told to allow more ranks than cores.
+        // Open MPI needs two variables to run as root, and one more to allow more ranks than cores.
         Peer::Openmpi => vec![
             variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
             variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -189,7 +189,7 @@ fn sources() -> Result<PathBuf, String> {
     })
 }
 
-/// Runs a command; its output is shown only if it fails.
+/// Runs a command. Its output is shown only if it fails.
 fn quiet(command: &mut Command) -> Result<(), String> {
     let said = format!("{command:?}");
     let out = command.stdin(Stdio::null()).output().map_err(|error| format!("{said}: {error}"))?;
@@ -224,7 +224,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("outboard-peers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let python = folder.join("python");
-        // A pip that has 3.0, 2.1 and 2.0, and can install 2.1 and 2.0.
+        // This pip has 3.0, 2.1 and 2.0, and can install 2.1 and 2.0.
         let script = format!(
             "#!/bin/sh\ncase \"$*\" in *index*) echo 'x (3.0)'; echo 'Available versions: 3.0, 2.1, 2.0';; \
              *==2*) echo \"$*\" >> {}/log;; *) exit 1;; esac\n",

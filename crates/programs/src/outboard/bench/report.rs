@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 use super::measure::{Measure, WALL, measures};
 use super::rounds::{Conditions, Row, Table};
 
-/// Median and spread.
+/// A median and its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
-    /// (greatest - least) / median; one value has none.
+    /// (greatest - least) / median; None for a single value.
     pub spread: Option<f64>,
 }
 
-/// None if a round has no value: a run that failed once counts as failed.
+/// The summary of the rounds, or None if a round has no value: a run that failed once counts as failed.
 pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let mut sorted = values.iter().copied().collect::<Option<Vec<f64>>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -36,7 +36,7 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
 }
 
 impl Row {
-    /// The peer with the worst ratio for Outboard, and Outboard's values over its values.
+    /// The peer with the worst ratio for Outboard, and Outboard's values over that peer's.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -51,13 +51,13 @@ impl Row {
         Some(self.hardest()?.1)
     }
 
-    /// The values of the limits that bind.
+    /// The values of the limits that are not only shown.
     fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
         let limits = self.measure.limits.keys().zip(&self.limits);
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
     }
 
-    /// The same as a speed-up: 2 where Outboard takes half of the time, or moves twice as much in it.
+    /// The same ratio as a speed-up: 2 if Outboard takes half of the time, or moves twice as much in it.
     pub fn times(&self) -> Option<Summary> {
         let ratio = self.ratio()?;
         Some(Summary { median: self.as_times(ratio.median), ..ratio })
@@ -67,7 +67,7 @@ impl Row {
         if self.measure.higher { ratio } else { ratio.recip() }
     }
 
-    /// What `times` counts.
+    /// The unit of `times`, in words.
     pub fn gain(&self) -> &'static str {
         match self.measure.unit.as_str() {
             "us" | "ms" | "s" | "MB/s" | "/s" => "times faster",
@@ -94,7 +94,7 @@ impl Row {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether the goal is met; a failed run misses it. None: no goal, no peer, or nothing is judged.
+    /// Whether the goal is met; a failed run misses it. None if there is no goal, no peer or no verdict.
     pub fn is_met(&self) -> Option<bool> {
         self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.judged)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
@@ -123,7 +123,7 @@ impl Row {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// What `reached` says in words. A loop that Outboard beats by a tenth is no limit here.
+    /// The value of `reached` in words. A loop that Outboard beats by a tenth is no limit here.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -132,13 +132,13 @@ impl Row {
         }
     }
 
-    /// What to show for a player without a value.
+    /// What is shown for a player without a value.
     pub fn missing(&self) -> &'static str {
         if self.measure.run.is_empty() { "-" } else { "failed" }
     }
 }
 
-/// A number with three or so significant digits.
+/// A number with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),
@@ -157,7 +157,7 @@ pub fn factor(times: f64) -> String {
     }
 }
 
-/// A message size; nothing where there is none.
+/// A message size; empty for 0.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -166,7 +166,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What is special to the row of a number of bytes, or of what else the rows of the measure differ in.
+/// What distinguishes a row of a measure: a number of bytes, or of what the rows differ in.
 pub fn of(measure: &Measure, number: u64) -> String {
     if measure.by.is_empty() { size(number) } else { format!("{number} {}", measure.by) }
 }
@@ -181,7 +181,7 @@ pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }
 
-/// What the measures of a file are called that does not say it.
+/// The place of the measures of a file that names none.
 pub const ONE_HOST: &str = "On one host";
 
 /// How to read the columns.
@@ -241,7 +241,7 @@ pub fn text(table: &Table) -> String {
     text
 }
 
-/// The number of goals that are met.
+/// The sentence about how many goals are met.
 pub fn sum(table: &Table) -> Option<String> {
     let judged: Vec<&Row> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = judged.iter().filter(|row| row.is_met() == Some(true)).count();
@@ -276,7 +276,7 @@ pub fn json(table: &Table) -> String {
     format!("{all:#}\n")
 }
 
-/// The table that `json` wrote. Errors: a field is missing.
+/// The table that `json` wrote. Fails if a field is missing.
 pub fn parse(text: &str) -> Result<Table, String> {
     let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
@@ -313,7 +313,7 @@ pub fn parse(text: &str) -> Result<Table, String> {
             ranks: row["ranks"].as_u64().unwrap_or(2) as u32,
             unit: word(row, "unit")?,
             higher: row["higher"].as_bool().unwrap_or(higher),
-            // The measures of that time are shown, whatever the table of measures says now.
+            // The goals and limits of that time are shown, whatever the table of measures contains now.
             goals: row["goal"].as_f64().map(|goal| (bytes.to_string(), goal)).into_iter().collect(),
             limits: limits.keys().map(|name| (name.clone(), String::new())).collect(),
             beside: known.map(|measure| measure.beside).unwrap_or_default(),
@@ -352,7 +352,7 @@ pub fn conditions(table: &Table) -> String {
     text
 }
 
-/// The conditions now, before anything is measured; with the kind of device memory that buffers lie in.
+/// The conditions now, before anything is measured, with the kind of device memory in which buffers lie.
 pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
@@ -392,7 +392,7 @@ fn machine() -> String {
     )
 }
 
-/// NVIDIA's devices, by what their driver says.
+/// NVIDIA's devices, as their driver names them.
 fn devices() -> Option<String> {
     let folders = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
     let model = |folder: std::fs::DirEntry| {
@@ -450,7 +450,7 @@ mod tests {
         let ratio = |row: &Row| row.ratio().map(|s| s.median);
         assert_eq!(ratio(&table.rows[0]), Some(1.5 / 2.5));
         assert_eq!(table.rows[0].is_met(), Some(true));
-        // A peer whose second run failed is not compared with.
+        // A peer whose second run failed is not compared.
         assert_eq!(ratio(&table.rows[1]), Some(0.8));
         assert_eq!(table.rows[1].is_met(), Some(false));
     }

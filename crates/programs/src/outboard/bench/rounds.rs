@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The runs, in turns: for each measure and round, each MPI once, and then the loops that bound it.
+//! The runs: in each round of a measure each MPI runs once, then the loops that bound it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,17 +13,17 @@ use serde_json::Value;
 use super::measure::{Measure, WALL};
 use super::peers::Player;
 
-/// All that was measured.
+/// Everything that was measured.
 pub struct Table {
     /// Name and version of each MPI; Outboard is the first.
     pub players: Vec<(String, String)>,
     /// The measures and their values.
     pub rows: Vec<Row>,
-    /// What failed, and the end of its output.
+    /// The names of failed runs, with the end of their output.
     pub failures: Vec<(String, String)>,
     /// How often each measure ran with each MPI.
     pub rounds: u32,
-    /// Where and when.
+    /// Where and when it was measured.
     pub conditions: Conditions,
 }
 
@@ -40,16 +40,16 @@ impl Table {
     }
 }
 
-/// Where and when something was measured, and what else ran there.
+/// Where and when something was measured, and what else ran on the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// What the section of these measures is called.
+    /// The name of the section with these measures.
     pub place: String,
     /// The machine.
     pub machine: String,
-    /// When it began.
+    /// When the measurement started.
     pub date: Option<String>,
-    /// The load average of the minute before that.
+    /// The load average of the minute before the start.
     pub load: Option<f64>,
     /// The number of processors.
     pub cores: Option<u64>,
@@ -57,15 +57,15 @@ pub struct Conditions {
     pub steal_s: Option<f64>,
 }
 
-/// What a measure of two ranks needs, less a few tenths, since a load average falls slowly.
+/// How many idle cores a measure of two ranks needs, less a few tenths, since a load average falls slowly.
 const CORES_NEEDED: f64 = 1.5;
-/// The load of an idle machine, at most.
+/// The highest load of an idle machine.
 const LOAD_OF_NOTHING: f64 = 0.3;
 /// The least number of rounds for a verdict.
 const ROUNDS_JUDGED: u32 = 5;
 
 impl Table {
-    /// Why goals are not judged, if so.
+    /// Why there are no verdicts on goals, or None if there are.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_JUDGED {
             let are = if self.rounds == 1 { "round is" } else { "rounds are" };
@@ -81,25 +81,25 @@ impl Table {
 pub struct Row {
     pub measure: Measure,
     pub bytes: u64,
-    /// For each player, the value of each round, as far as its runs ended well.
+    /// For each player, the value of each round; None if the run failed.
     pub values: Vec<Vec<Option<f64>>>,
     /// The same for each of the measure's limits.
     pub limits: Vec<Vec<Option<f64>>>,
-    /// Whether its goal is judged: `Table::no_verdicts`.
+    /// Whether there is a verdict on the goal: see `Table::no_verdicts`.
     pub judged: bool,
 }
 
 /// What runs in a measure: an MPI, or a loop of bench/limits.c.
 struct Runner<'a> {
-    /// Its name in the progress bar and in failures.
+    /// The name in the progress bar and in failures.
     name: &'a str,
     player: &'a Player,
     command: &'a str,
-    /// The column of its output that counts.
+    /// The column of the output that counts.
     column: &'a str,
-    /// Its number among the players and, after them, the limits.
+    /// The index among the players and, after them, the limits.
     place: usize,
-    /// The kind of device memory that it uses.
+    /// The kind of device memory that is used, or None.
     device: Option<&'a str>,
     failed: bool,
 }
@@ -127,8 +127,8 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds, and adds them to a table that has none yet. `look` gets the table after each measure, so
-/// that an interrupted run keeps what was measured.
+/// Runs all rounds, and adds them to a table without rows. `look` gets the table after each measure, so that
+/// an interrupted run keeps what was measured.
 pub fn play(
     mut table: Table,
     players: &[Player],
@@ -156,10 +156,10 @@ pub fn play(
     Ok(table)
 }
 
-/// The values of a measure by the size of messages, then by the place of a runner, then by round.
+/// The values of a measure by the size of messages, then by the index of a runner, then by round.
 struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
-    /// What a size has before anything has run.
+    /// The values of a size before anything has run.
     empty: Vec<Vec<Option<f64>>>,
     rounds: u32,
 }
@@ -169,7 +169,7 @@ impl Cells {
         Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places], rounds }
     }
 
-    /// Runs each runner once in each round. Returns what failed.
+    /// Runs each runner once in each round. Returns the failures.
     fn fill_all(
         &mut self,
         mut runners: Vec<Runner>,
@@ -188,7 +188,7 @@ impl Cells {
         failures
     }
 
-    /// Runs one runner once. The error is what failed, and the end of its output. A run that fails is not
+    /// Runs one runner once. The error names the failed run, with the end of its output. A failed run is not
     /// tried again: it would most likely fail again, after as long a time.
     fn fill(
         &mut self,
@@ -260,7 +260,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
             Ok(Some(status)) => break Some(status),
             Ok(None) if began.elapsed() < timeout => std::thread::sleep(Duration::from_millis(1)),
             _ => {
-                // The launcher's whole process group: some launchers leave their ranks behind.
+                // The whole process group of the launcher is killed: some launchers leave their ranks behind.
                 let group = rustix::process::Pid::from_child(&child);
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 let _ = child.wait();
@@ -284,7 +284,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
 }
 
-/// What OUTBOARD_DEVICE calls the maker of a kind of device memory.
+/// The value of OUTBOARD_DEVICE for a kind of device memory.
 fn backend(kind: &str) -> &str {
     match kind {
         "managed" => "cuda",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard explain`: who carried out the collectives and messages of each call site, why, and what
-//! overlapped. It reads what ranks keep while OUTBOARD_TRACE is set, from the file at the end or from the
-//! running processes.
+//! `outboard explain`: which process carried out the collectives and messages of each call site, why, and
+//! what overlapped. It reads what ranks record while OUTBOARD_TRACE is set, from the file at the end or from
+//! the running processes.
 //!
 //! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
 
@@ -63,7 +63,7 @@ impl Explain {
     }
 }
 
-/// The trace so far of a running job: of its processes on this host.
+/// The trace of a running job so far, from its processes on this host.
 fn of_job(pid: u32) -> Result<String, String> {
     let mut processes = Vec::new();
     for job in running(Some(pid))? {
@@ -83,7 +83,7 @@ fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
     ranks.chain(proxies).filter(|pid| *pid != 0).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// What a process has kept so far, in the file that it holds open for that.
+/// What a process has recorded so far, in the file that it holds open for that.
 fn part_of(pid: u32) -> Option<Process> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     descriptors.flatten().find_map(|entry| {
@@ -154,7 +154,7 @@ fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
     .expect("a String takes all");
 }
 
-/// Whether a reduction went by an algorithm that does not combine in the order of ranks (`schedule::order`).
+/// Whether a reduction used an algorithm that does not combine in the order of ranks (`schedule::order`).
 fn has_own_order(call: &str, algorithm: &str) -> bool {
     let function = call.split(' ').next().unwrap_or_default().trim_end_matches("_init");
     let Ok((collective, _)) = collective(function) else { return false };
@@ -162,7 +162,7 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
     collective.reduces() && algorithm.is_some_and(|algorithm| algorithm.facts().order != Order::InRanks)
 }
 
-/// What another way took for such calls.
+/// The time that the other carrier took for such calls.
 fn compared(row: &Row, way: &Way, rows: &[Row]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What became of the collectives and messages in a trace: a row for each call site, function, comm and size
-//! class.
+//! How the collectives and messages in a trace were carried out: a row for each call site, function, comm and
+//! size class.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// Calls of one site, function, comm and size class (powers of two).
+/// The calls of one site, function, comm and size class (powers of two).
 #[derive(Debug, Default)]
 pub struct Row {
-    /// A file of code and an offset there; empty if it is not known.
+    /// A file of code and an offset in it; empty if the site is not known.
     pub site: String,
     /// The function and comm.
     pub call: String,
-    /// The least and most bytes.
+    /// The least and most bytes of a call.
     pub bytes: [u64; 2],
-    /// Ranks of MPI_COMM_WORLD that called.
+    /// The ranks of MPI_COMM_WORLD that called.
     pub ranks: BTreeSet<u64>,
-    /// Whether they are messages, each with one call at this end.
+    /// Whether the calls are messages, each with one call at this end.
     pub is_message: bool,
-    /// The calls; one of all ranks is one.
+    /// The calls; a collective of all ranks is one call.
     pub calls: BTreeSet<Call>,
-    /// How they were carried out, the most frequent first.
+    /// How the calls were carried out, the most frequent way first.
     pub ways: Vec<Way>,
-    /// Calls that have not completed.
+    /// The calls that have not completed.
     pub under_way: BTreeSet<Call>,
 }
 
-/// What all ranks know a call of a collective by, its name with its number and the context of its comm; of a
-/// message, its rank and record.
+/// What identifies a call. For a collective, the same on all ranks: its name with its number, and the context
+/// of its comm. For a message: its rank and record.
 pub type Call = (String, String);
 
-/// Calls that were carried out in one way.
+/// The calls that were carried out in one way.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
     pub by: String,
     pub algorithm: String,
     pub why: String,
-    /// The calls that at least one rank carried out so.
+    /// The calls that at least one rank carried out in this way.
     pub calls: BTreeSet<Call>,
-    /// The same, each counted by rank.
+    /// The same calls, counted once for each rank.
     pub operations: u64,
     /// The sum of their times, from start to completion, in ns.
     lasted: f64,
-    /// Of that, in MPI calls.
+    /// How much of that was in MPI calls, in ns.
     inside: f64,
 }
 
@@ -53,22 +53,22 @@ impl Way {
         self.lasted / self.operations.max(1) as f64
     }
 
-    /// The mean time of that in which the thread was not in MPI.
+    /// The mean of that part of the time in which the thread was not in MPI.
     pub fn outside_ns(&self) -> f64 {
         (self.lasted - self.inside).max(0.0) / self.operations.max(1) as f64
     }
 }
 
 impl Row {
-    /// How many calls of a way some ranks carried out in another.
+    /// How many calls of a way some ranks carried out in another way.
     pub fn mixed(&self, way: &Way) -> usize {
         let others = || self.ways.iter().filter(|other| !std::ptr::eq(*other, way));
         way.calls.iter().filter(|call| others().any(|other| other.calls.contains(*call))).count()
     }
 }
 
-/// Of the calls of a row's function, comm and size class at all sites, those carried out by `by`: their mean
-/// time in ns, and how many there are.
+/// The mean time in ns of the calls that `by` carried out, and how many there are: of all calls of the row's
+/// function, comm and size class, at all sites. None if there are none.
 pub fn took(rows: &[Row], row: &Row, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&Row| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);
@@ -132,7 +132,7 @@ fn class(bytes: u64) -> u32 {
     bytes.checked_ilog2().map_or(0, |log| log + 1)
 }
 
-/// The two halves of the bar of a collective or message.
+/// The first or second halves of the bars of collectives and messages.
 fn operations<'a>(events: &'a [Value], half: &'a str) -> impl Iterator<Item = &'a Value> {
     let is_one = |event: &Value| event["cat"] == "operation" || event["cat"] == "message";
     events.iter().filter(move |event| event["ph"] == half && is_one(event))
@@ -142,12 +142,12 @@ fn id(event: &Value) -> String {
     event["id2"]["local"].as_str().unwrap_or_default().to_string()
 }
 
-/// A process and a thread of it.
+/// The process and thread of an event.
 fn thread(event: &Value) -> (u64, u64) {
     (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0))
 }
 
-/// The begin and end of each thread's MPI calls, in their order, in us; one that has not ended has no end.
+/// The start and end of each thread's MPI calls, in their order, in us; a call that has not ended has no end.
 fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     let mut threads: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
     for event in events.iter().filter(|event| event["cat"] == "call") {
@@ -159,7 +159,7 @@ fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     threads
 }
 
-/// How much of a time lies in calls.
+/// How much of a period lies in calls.
 fn inside(calls: &[(f64, f64)], from: f64, until: f64) -> f64 {
     let first = calls.partition_point(|call| call.1 <= from);
     let these = calls[first..].iter().take_while(|call| call.0 < until);

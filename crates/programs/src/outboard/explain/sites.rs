@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Call sites by name: the function, and with debug information the file and line. The crates `addr2line` and
-//! `object` read DWARF and ELF, which is long to write and changes.
+//! The names of call sites: the function, and with debug information the file and line. The crates
+//! `addr2line` and `object` read DWARF and ELF, which is long to write and changes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fs::File;
 use addr2line::Loader;
 use object::{Object, ObjectSegment, ReadCache};
 
-/// Where a program called MPI.
+/// A place where a program called MPI.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// The file of code and the offset there.
+    /// The file of code and the offset in it.
     place: String,
     pub function: Option<String>,
     pub file: Option<String>,
@@ -34,7 +34,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// Files of code that have been read.
+/// The files of code that have been read.
 #[derive(Default)]
 pub struct Sites(HashMap<String, Option<Code>>);
 
@@ -45,7 +45,7 @@ struct Code {
 }
 
 impl Sites {
-    /// The names of the place `file+0xOFFSET`, as far as they can be found here.
+    /// The names of the place `file+0xOFFSET`, as far as they can be found on this host.
     pub fn find(&mut self, place: &str) -> Site {
         let mut site = Site { place: place.to_string(), ..Site::default() };
         let split = place.rsplit_once("+0x");
@@ -63,7 +63,7 @@ impl Sites {
 
 impl Code {
     fn read(path: &str) -> Option<Code> {
-        // A trace may name anything; to open a pipe would wait.
+        // A trace may name any file; opening a pipe would block.
         std::fs::metadata(path).ok().filter(|it| it.is_file())?;
         let data = ReadCache::new(File::open(path).ok()?);
         let object = object::File::parse(&data).ok()?;
@@ -74,7 +74,7 @@ impl Code {
         Some(Code { segments: segments.collect(), loader: Loader::new(path).ok()? })
     }
 
-    /// The address for which the file was linked, of the call that returns to this offset.
+    /// The address, as linked, of the call that returns to this offset.
     fn address(&self, offset: u64) -> Option<u64> {
         let offset = offset.checked_sub(1)?;
         let found = self.segments.iter().find(|(from, bytes, _)| (*from..from + bytes).contains(&offset));

@@ -20,34 +20,34 @@ pub struct Call<'a> {
     pub until: f64,
     pub name: &'a str,
     pub site: &'a str,
-    /// How long of it a partner had not begun.
+    /// How long in this call a partner had not started.
     pub waited: f64,
 }
 
 /// A collective, an end of a message or an epoch of a window, from its start to its completion.
 pub struct Span<'a> {
     pub event: &'a Event<'a>,
-    /// None: it did not complete.
+    /// The completion, or None if it did not complete.
     pub until: Option<f64>,
 }
 
-/// The parts of a trace that a profile is made of. Times are in us.
+/// The parts of a trace from which a profile is made. Times are in us.
 pub struct Parts<'a> {
-    /// By thread, then by time.
+    /// The calls by thread, then by time.
     pub calls: Vec<Call<'a>>,
-    /// The calls of each thread.
+    /// The range of `calls` of each thread.
     pub threads: HashMap<Thread, Range<usize>>,
     pub spans: Vec<Span<'a>>,
-    /// What ranks tell and hear of partitions and windows.
+    /// What ranks send and receive for partitions and windows.
     pub signals: Vec<&'a Event<'a>>,
-    /// What proxies did.
+    /// The steps of proxies.
     pub steps: Vec<&'a Event<'a>>,
-    /// From the first to the last event with a time.
+    /// The time from the first to the last event.
     pub period: Range<f64>,
 }
 
 impl<'a> Parts<'a> {
-    /// Errors: there is no MPI call.
+    /// The parts of a trace. Fails if it has no MPI call.
     pub fn of(trace: &'a Trace<'a>) -> Result<Parts<'a>, String> {
         let (mut start, mut end) = (f64::INFINITY, 0.0_f64);
         for event in trace.events.iter().filter(|event| !matches!(&*event.ph, "M" | "C")) {
@@ -87,7 +87,7 @@ impl<'a> Parts<'a> {
         Ok(Parts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
     }
 
-    /// The call of a thread in which a time lies.
+    /// The index of the thread's call in which a time lies.
     pub fn around(&self, thread: Thread, time: f64) -> Option<usize> {
         let range = self.threads.get(&thread)?.clone();
         let before = self.calls[range.clone()].partition_point(|call| call.from <= time);
@@ -96,7 +96,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A call that never ended lasts until the end of the trace.
+/// A call from its event. A call that never ended lasts until the end of the trace.
 fn call<'a>(event: &'a Event<'a>, end: f64) -> Call<'a> {
     let until = if event.ph == "B" { end } else { event.ts + event.dur };
     let thread = (event.pid, event.tid);
@@ -108,7 +108,7 @@ pub fn time(us: f64) -> String {
     spaced((1000.0 * us).round() as u64, Unit::Nanoseconds)
 }
 
-/// What a function is for, as a colour of the timeline.
+/// The purpose of a function, which is a colour of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Message,
@@ -129,7 +129,7 @@ impl Kind {
         (Kind::Other, "other calls"),
     ];
 
-    /// By the name of a function.
+    /// The kind of a function, by its name.
     pub fn of(function: &str) -> Kind {
         let base = base(function);
         let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
@@ -157,7 +157,7 @@ impl Kind {
     }
 }
 
-/// The name in small letters, and without the I of what does not block.
+/// The name in small letters, without the I of nonblocking functions.
 pub fn base(function: &str) -> String {
     let name = function.strip_prefix("MPI_").unwrap_or(function);
     match name.as_bytes() {

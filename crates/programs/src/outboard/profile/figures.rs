@@ -16,7 +16,7 @@ pub struct Figures {
     pub version: String,
     pub hosts: Vec<String>,
     pub events: usize,
-    /// From the first event to the last.
+    /// The time from the first event to the last.
     pub lasted_us: f64,
     pub ranks: Vec<Rank>,
     pub functions: Vec<Function>,
@@ -27,25 +27,26 @@ pub struct Figures {
     pub cut_off: Vec<u64>,
 }
 
-/// A rank's time from its first call in the trace to its last, but for MPI_Finalize; the sum of its threads.
+/// A rank's time from its first call in the trace to its last, without MPI_Finalize; the sum over its
+/// threads.
 #[derive(Serialize)]
 pub struct Rank {
     pub rank: u64,
     pub in_mpi_us: f64,
     pub outside_us: f64,
-    /// What it waited in MPI for partners that had not begun.
+    /// How long it waited in MPI for partners that had not started.
     pub waited_us: f64,
 }
 
-/// Calls of a function at one place of the program.
+/// The calls of a function at one place of the program.
 #[derive(Default, Serialize)]
 pub struct Function {
     pub function: String,
-    /// A file of code and an offset there; empty if it is not known.
+    /// A file of code and an offset in it; empty if the site is not known.
     pub site: String,
     pub calls: u64,
     pub ranks: usize,
-    /// Bytes of the messages and collectives that it started.
+    /// The bytes of the messages and collectives that it started.
     pub bytes: u64,
     pub us: f64,
     pub longest_us: f64,
@@ -55,7 +56,7 @@ pub struct Function {
     pub most_us: f64,
 }
 
-/// Messages from a rank to another.
+/// The messages from one rank to another.
 #[derive(Serialize)]
 pub struct Traffic {
     pub from: u64,
@@ -64,7 +65,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// What a rank waited for another.
+/// How long one rank waited for another.
 #[derive(Serialize)]
 pub struct Pair {
     pub rank: u64,
@@ -72,14 +73,14 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// Waits of one kind for a rank at one place.
+/// The waits of one kind for a rank at one place.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,
     pub late: u64,
-    /// Where the late rank began.
+    /// The place where the late rank started.
     pub late_site: String,
-    /// Who waited, and where.
+    /// The rank that waited, and where.
     pub rank: u64,
     pub function: String,
     pub site: String,
@@ -201,7 +202,7 @@ fn pairs(parts: &Parts, waits: &[Wait]) -> Vec<Pair> {
     pairs.into_iter().map(|((rank, late), us)| Pair { rank, late, us }).collect()
 }
 
-/// The longest first.
+/// The waits for late ranks, the longest first.
 fn late(parts: &Parts, waits: &[Wait]) -> Vec<Late> {
     let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
     for wait in waits {

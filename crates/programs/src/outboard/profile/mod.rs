@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard profile`: a trace as one page: time by function and call site, messages between ranks, who waits
-//! for whom, a timeline.
+//! `outboard profile`: a trace as one page: time by function and call site, messages between ranks, which
+//! rank waits for which, a timeline.
 //!
 //! Read next: `trace.rs` (the file), `waits.rs` (what counts as waiting), `figures.rs`, `page.rs`.
 
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-/// Whether both names lead to one file.
+/// Whether both names lead to the same file.
 fn same(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
@@ -86,7 +86,7 @@ mod tests {
         json!({"ph": "X", "cat": "call", "name": name, "pid": pid, "tid": 1, "ts": from, "dur": dur, "args": {"site": format!("/bin/a+0x{pid}")}})
     }
 
-    /// The span of a message's end or a collective; `args` says which.
+    /// The span of a message's end or of a collective; `args` decides which.
     fn span(pid: u64, name: &str, times: [f64; 2], args: Value) -> [Value; 2] {
         let id = format!("{pid}.{name}.{}", times[0]);
         let cat = match () {
@@ -119,8 +119,8 @@ mod tests {
         look(&Figures::of(&trace, &parts, &waits), &parts, &waits)
     }
 
-    /// Rank 0 waits 30 us for rank 1's send, rank 1 10 us for rank 0's receive, and rank 0 40 us for rank 1
-    /// in a collective of both. One call lies in another, and the last of rank 1 never ends.
+    /// Rank 0 waits 30 us for rank 1's send, rank 1 waits 10 us for rank 0's receive, and rank 0 waits 40 us
+    /// for rank 1 in a collective of both. One call lies in another, and the last of rank 1 never ends.
     fn events() -> Vec<Value> {
         let mut events = vec![
             call(0, "MPI_Recv", 100.0, 50.0),
@@ -164,8 +164,8 @@ mod tests {
         });
     }
 
-    /// Goal: the members of one comm wait for each other, not for those of another whose calls have the same
-    /// name, nor for whoever is no neighbour.
+    /// Goal: the members of one comm wait for each other, not for members of another comm whose calls have
+    /// the same name, nor for ranks that are no neighbours.
     #[test]
     fn a_collective_has_the_members_of_its_comm_and_neighbours_only_their_sources() {
         let mut events = Vec::new();
@@ -173,7 +173,8 @@ mod tests {
             [(100.0, "MPI_Allreduce on c #1", ""), (200.0, "MPI_Neighbor_alltoall on c #1", "5")]
         {
             let function = name.split(' ').next().unwrap();
-            // Ranks 0 and 1 share a comm, as ranks 2 and 3 do; of neighbours each rank needs the one below.
+            // Ranks 0 and 1 share a comm, as ranks 2 and 3 do; of its neighbours each rank needs the one
+            // below.
             for (pid, from) in [(0, at), (1, at + 10.0), (2, at), (3, at + 11.0)] {
                 events.push(call(pid, function, from, at + 20.0 - from));
                 let comm = if context.is_empty() { format!("{}", pid / 2) } else { context.into() };
@@ -194,10 +195,11 @@ mod tests {
         });
     }
 
-    /// Collectives of 3 ranks that need some of them only; ranks 0 and 2 are late.
+    /// Collectives of 3 ranks in which a rank needs only some of the others; ranks 0 and 2 are late.
     fn rooted() -> Vec<Value> {
         let mut events = Vec::new();
-        // A broadcast and a scan: rank 1 needs rank 0, rank 0 nobody. A reduction to rank 1: only it needs.
+        // In a broadcast and a scan rank 1 needs rank 0, and rank 0 needs none. In a reduction to rank 1 only
+        // rank 1 needs others.
         for (at, name, root) in [
             (100.0, "MPI_Bcast on c #1", 0),
             (200.0, "MPI_Scan on c #1", 9),
@@ -214,7 +216,7 @@ mod tests {
     }
 
     /// Each call of rank 1 or 2 waits for what rank 0 does late, in ten ways; the second half of each pair is
-    /// of one that needs nobody, or has what it needs.
+    /// a call that needs no rank, or has what it needs.
     #[test]
     fn partitions_windows_and_rooted_collectives_wait_for_whom_they_need() {
         let mut events = Vec::new();
@@ -247,7 +249,8 @@ mod tests {
         more.push(signal(1, "window", "start", 439.0, 0, 1));
         more.push(signal(1, "window", "complete", 470.5, 0, 1));
         more.push(signal(0, "window", "wait", 479.0, 1, 1));
-        // Rank 0 holds a lock on rank 2 until 530; rank 1 asks at 510; rank 2 asks for one of rank 0.
+        // Rank 0 holds a lock on rank 2 until 530; rank 1 asks for it at 510; rank 2 asks for a lock on rank
+        // 0.
         calls(0, "MPI_Win_lock", 500.0, 501.0);
         calls(0, "MPI_Win_unlock", 530.0, 531.0);
         calls(1, "MPI_Win_lock", 510.0, 540.0);

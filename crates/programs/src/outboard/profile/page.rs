@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page: a timeline, tables and heat maps. A heat map is a table, which screen readers read; many ranks
-//! are taken together, and lists end after the longest, each time with a sentence that says so.
+//! The page of a profile: a timeline, tables and heat maps. A heat map is a table, which screen readers read.
+//! Many ranks are shown as groups, and lists end after the longest rows, each time with a sentence that says
+//! so.
 
 use std::fmt::Write;
 
@@ -14,9 +15,9 @@ use super::figures::{Figures, Late};
 use super::timeline::{self, Groups};
 use super::waits::{Wait, Why};
 
-/// Rows of a list.
+/// The most rows of a list.
 const ROWS_MAX: usize = 40;
-/// So many groups of ranks have their numbers in the cells of a heat map.
+/// The most groups of ranks for which the cells of a heat map show numbers.
 const GROUPS_WITH_NUMBERS: usize = 8;
 
 const STYLE: &str = ".cards{display:flex;flex-wrap:wrap;gap:.6em;margin:1em 0}.cards div{background:var(--box);padding:.5em .9em;flex:1 1 9em}\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The timeline: a lane for each rank or group of ranks and each proxy, cut into equal slices of time. A
-//! slice is filled, from below, by the shares of what was done in it; so it is right for any number of
+//! slice is filled, from below, by the shares of what was done in it. So it is right for any number of
 //! events.
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use telemetry::chrome::FIRST_PROXY_PID;
 use super::calls::{Kind, Parts, time};
 use super::waits::Wait;
 
-/// Slices of time.
+/// The number of slices.
 const SLICES: usize = 360;
-/// Lanes of ranks, and rows of the heat maps.
+/// The most lanes of ranks, and rows of the heat maps.
 const GROUPS_MAX: usize = 32;
-/// Lanes of proxies.
+/// The most lanes of proxies.
 const PROXIES_MAX: usize = 16;
-/// Arrows of the longest waits.
+/// The most arrows, for the longest waits.
 const ARROWS_MAX: usize = 40;
-/// The height of a lane in the picture's own units; 3 are a gap.
+/// The height of a lane in the picture's own units, of which 3 are a gap.
 const LANE: f64 = 23.0;
 
-/// Colours by the number of a layer: the kinds, waiting, steps of proxies.
+/// The colours by the number of a layer: the kinds, waiting, steps of proxies.
 pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:var(--a);background:var(--a)}.l2{fill:var(--b);background:var(--b)}.l3{fill:var(--c);background:var(--c)}\
 .l4{fill:var(--d);background:var(--d)}.l5{fill:var(--limit);background:var(--limit)}.l6,.late{fill:var(--miss);background:var(--miss)}.l7{fill:var(--weak);background:var(--weak)}\
 .outside{background:var(--rule)}.bars{width:50%;min-width:9em}.wide{width:100%}.bars i{margin:0}\
@@ -31,20 +31,20 @@ pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:va
 .lanes line{stroke:var(--ink);stroke-width:1;vector-effect:non-scaling-stroke}.axis{grid-column:2;display:flex;justify-content:space-between;color:var(--weak);font-size:12px}\
 .key{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.5em 0}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;vertical-align:-.1em}";
 
-/// The layer of waiting, after those of the kinds.
+/// The layer of waiting, after the layers of the kinds.
 const WAITING: usize = Kind::ALL.len();
 const STEPS: usize = WAITING + 1;
 const LAYERS: usize = STEPS + 1;
 
-/// Ranks taken together, so that at most `GROUPS_MAX` are shown.
+/// Ranks taken together, so that at most `GROUPS_MAX` groups are shown.
 pub struct Groups {
     ranks: Vec<u64>,
-    /// Ranks in a group.
+    /// How many ranks a group has.
     pub size: usize,
 }
 
 impl Groups {
-    /// `ranks` are sorted, and one at least.
+    /// The groups of `ranks`, which are sorted, and at least one.
     pub fn of(ranks: Vec<u64>) -> Groups {
         let size = ranks.len().div_ceil(GROUPS_MAX);
         Groups { ranks, size }
@@ -54,7 +54,7 @@ impl Groups {
         self.ranks.len().div_ceil(self.size)
     }
 
-    /// The group of a rank. None: the trace has no such rank.
+    /// The group of a rank, or None if the trace has no such rank.
     pub fn find(&self, rank: u64) -> Option<usize> {
         Some(self.ranks.binary_search(&rank).ok()? / self.size)
     }
@@ -128,7 +128,7 @@ pub fn html(parts: &Parts, waits: &[Wait], groups: &Groups) -> String {
     )
 }
 
-/// Adds a time, from and until in slices, to a layer.
+/// Adds the time between `from` and `until` (in slices) to a layer.
 fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     let last = slices.len() as f64;
     let (from, until) = (from.clamp(0.0, last), until.clamp(0.0, last));
@@ -140,7 +140,7 @@ fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     }
 }
 
-/// A lane: a path for each layer. `scale` is what a full slice has.
+/// A lane: a path for each layer. `scale` is the value of a full slice.
 fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     let floor = at as f64 * LANE + LANE - 3.0;
     let mut paths = vec![String::new(); LAYERS];
@@ -160,7 +160,7 @@ fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     paths.map(|(layer, path)| format!("<path class=l{layer} d=\"{path}\"/>")).collect()
 }
 
-/// Lines of the longest waits, from where the late rank began to the end of the call that waited.
+/// Lines of the longest waits, from the start of the late rank to the end of the call that waited.
 fn arrows(parts: &Parts, waits: &[Wait], groups: &Groups, width: f64) -> String {
     let middle = |rank: u64| groups.index(rank) as f64 * LANE + (LANE - 3.0) / 2.0;
     let at = |time: f64| (time - parts.period.start) / width;

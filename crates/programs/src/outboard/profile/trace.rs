@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The events of a trace as values of Rust, as far as a profile needs them; `telemetry::chrome` writes them.
-//! A million events of `serde_json::Value` would take gigabytes.
+//! The events of a trace as Rust values, as far as a profile needs them; `telemetry::chrome` writes them. A
+//! million events of `serde_json::Value` would take gigabytes.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// A whole file.
+/// A whole trace file.
 #[derive(Deserialize)]
 pub struct Trace<'a> {
     #[serde(rename = "traceEvents", borrow)]
@@ -15,7 +15,7 @@ pub struct Trace<'a> {
     pub about: About,
 }
 
-/// What the file says of the job.
+/// What the file says about the job.
 #[derive(Default, Deserialize)]
 pub struct About {
     pub command: Option<String>,
@@ -24,7 +24,7 @@ pub struct About {
     pub hosts: Vec<String>,
 }
 
-/// One event. What its kind does not have is empty or 0.
+/// One event. Fields that its kind does not have are empty or 0.
 #[derive(Deserialize)]
 pub struct Event<'a> {
     #[serde(borrow)]
@@ -47,7 +47,7 @@ pub struct Event<'a> {
     pub args: Arguments<'a>,
 }
 
-/// What both halves of a span share.
+/// The identity that both halves of a span have.
 #[derive(Default, Deserialize)]
 pub struct Id<'a> {
     #[serde(borrow, default)]
@@ -66,10 +66,10 @@ pub struct Arguments<'a> {
     #[serde(default)]
     pub bytes: u64,
     pub peer: Option<u64>,
-    /// The root of a collective, and the rank in its comm of a member of a scan.
+    /// The root of a collective, and in `place` the rank of a scan's member in its comm.
     pub root: Option<u64>,
     pub place: Option<u64>,
-    /// The ranks that a rank needs in a collective among neighbours.
+    /// The ranks that a rank needs in a neighborhood collective.
     #[serde(default)]
     pub sources: Box<[u64]>,
     #[serde(borrow, default)]
@@ -80,10 +80,10 @@ pub struct Arguments<'a> {
     pub number: u64,
 }
 
-/// No monotonic clock has run for 30 years, in us.
+/// The latest plausible time in us: no monotonic clock has run for 30 years.
 const TIME_MAX: f64 = 1e15;
 
-/// The trace in `text`. Errors: a sentence that says why it is none.
+/// The trace in `text`, or a sentence that says why it is none.
 pub fn parse(text: &str) -> Result<Trace<'_>, String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| match error.is_eof() {
         true => format!("the file is cut off: {error}"),

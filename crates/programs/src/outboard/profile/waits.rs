@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who waits for whom. In an MPI call a rank waits until the last partner that it needs has begun its part:
-//! the sender of a message that the call completes (of a partitioned one, its last partition), the receiver
-//! of one that moves only then, the ranks of a collective, the other side of a window's post or completion,
-//! who holds a lock. A call has at most one such partner, the last; so no time counts twice.
+//! Which rank waits for which. In an MPI call a rank waits until the last partner that it needs has started
+//! its part. Partners are: the sender of a message that the call completes (of a partitioned one, its last
+//! partition), the receiver of a message that moves only then, the ranks of a collective, the other side of a
+//! window's post or completion, the holder of a lock. A call has at most one such partner, the last; so no
+//! time counts twice.
 //!
-//! Left out is what a trace does not say: whom an algorithm adds, who needs whom in a rooted collective of an
-//! intercommunicator, and which of its locks MPI_Win_lock_all waits for.
+//! Not in a trace, and so left out: the ranks that an algorithm adds, the needs in a rooted collective of an
+//! intercommunicator, and which lock MPI_Win_lock_all waits for.
 
 use std::collections::HashMap;
 
@@ -14,13 +15,13 @@ use serde::Serialize;
 use super::calls::{Parts, Span, Thread, base};
 use super::trace::Event;
 
-/// Who was late.
+/// The role of the late rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     Sender,
     Receiver,
-    /// The last rank to enter a collective, of those that this one needs.
+    /// The last rank to enter a collective, of those that the waiting rank needs.
     Collective,
     /// A target, with its post.
     Target,
@@ -33,14 +34,14 @@ pub enum Why {
 /// A wait in a call.
 #[derive(Clone)]
 pub struct Wait<'a> {
-    /// The call, by its index.
+    /// The index of the call.
     pub call: usize,
     pub why: Why,
-    /// The rank that came late, when it began, and where.
+    /// The rank that came late, when it started, and where.
     pub late: u64,
     pub began: f64,
     pub late_site: &'a str,
-    /// How long it was.
+    /// How long the wait took.
     pub us: f64,
 }
 
@@ -48,17 +49,17 @@ pub struct Wait<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
     All,
-    /// The root; it needs nobody.
+    /// The root, which needs no other.
     Root,
-    /// The root needs all.
+    /// All, but only the root needs them.
     AllAtRoot,
-    /// Those of lower ranks.
+    /// The members of lower ranks.
     Below,
     /// Its sources among its neighbours.
     Sources,
 }
 
-/// What the collective of this name needs, in small letters; nothing if that is not known.
+/// What a member of the collective with this name (in small letters) needs; None if that is not known.
 fn need(base: &str) -> Option<Need> {
     Some(match base {
         "barrier"
@@ -87,7 +88,7 @@ fn need(base: &str) -> Option<Need> {
 /// Context, sender, receiver, tag and number of a message.
 type Message<'a> = (&'a str, u64, u64, i64, u64);
 
-/// Who is needed, from when on, and where it was then.
+/// A rank that is needed, from when on, and where it was then.
 #[derive(Clone, Copy)]
 struct Partner<'a> {
     rank: u64,
@@ -95,7 +96,7 @@ struct Partner<'a> {
     site: &'a str,
 }
 
-/// All waits, the longest first; writes how long each call waited.
+/// All waits, the longest first. Also writes into each call how long it waited.
 pub fn find<'a>(parts: &mut Parts<'a>) -> Vec<Wait<'a>> {
     let mut found = Found { parts, last: HashMap::new() };
     found.messages();
@@ -108,17 +109,17 @@ pub fn find<'a>(parts: &mut Parts<'a>) -> Vec<Wait<'a>> {
     waits
 }
 
-/// The last partner of each call, by its index.
+/// The last partner of each call, by the call's index.
 struct Found<'s, 'a> {
     parts: &'s Parts<'a>,
     last: HashMap<usize, Wait<'a>>,
 }
 
 impl<'a> Found<'_, 'a> {
-    /// A call of `thread` found at `until` what needed `partner`.
+    /// Notes that a call of `thread` had at `until` what needed `partner`.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
-        // What completed before its partner began did not need it.
+        // A part that completed before its partner started did not need it.
         let Some(until) = until.filter(|until| *until >= began) else { return };
         let Some(at) = self.parts.around(thread, until) else { return };
         let call = &self.parts.calls[at];
@@ -128,7 +129,7 @@ impl<'a> Found<'_, 'a> {
         }
     }
 
-    /// Who did something at a time, at the place of the call around it.
+    /// The partner that did something at a time, at the place of the call around it.
     fn at(&self, thread: Thread, began: f64) -> Partner<'a> {
         let site = self.parts.around(thread, began).map_or("", |call| self.parts.calls[call].site);
         Partner { rank: thread.0, began, site }
@@ -144,7 +145,7 @@ impl<'a> Found<'_, 'a> {
             .filter(|(span, _)| span.event.args.direction == "send")
             .map(|(span, key)| (key, span))
             .collect();
-        // A partitioned message is whole when its last partition is ready. Its context is no other's.
+        // A partitioned message is whole when its last partition is ready. No other message has its context.
         let mut ready: HashMap<Message, &Event> = HashMap::new();
         for event in parts.signals.iter().filter(|event| event.name == "ready") {
             let Some(key) = key(event, true) else { continue };
@@ -192,7 +193,7 @@ impl<'a> Found<'_, 'a> {
         }
     }
 
-    /// Starts that need posts, and waits that need completions.
+    /// Waits of starts for posts, and of MPI_Win_wait for completions.
     fn signals(&mut self) {
         let parts = self.parts;
         let told = |event: &&&Event| ["post", "complete"].contains(&&*event.name);
@@ -212,7 +213,7 @@ impl<'a> Found<'_, 'a> {
         }
     }
 
-    /// Locks that others held when they were asked for: an epoch begins when the lock is granted.
+    /// Waits for locks that others held when they were requested: an epoch begins when the lock is granted.
     fn locks(&mut self) {
         let parts = self.parts;
         // The epochs of each window and target by their ends; those of MPI_Win_lock_all are of all targets.
@@ -249,7 +250,7 @@ impl<'a> Found<'_, 'a> {
     }
 }
 
-/// The one that began last.
+/// The span that started last.
 fn latest<'s, 'a>(spans: impl Iterator<Item = &'s Span<'a>>) -> Option<&'s Span<'a>>
 where
     'a: 's,
@@ -261,18 +262,18 @@ fn thread(span: &Span) -> Thread {
     (span.event.pid, span.event.tid)
 }
 
-/// When it ended; 0 if it did not.
+/// When the span ended; 0 if it did not.
 fn end(span: &Span) -> f64 {
     span.until.unwrap_or(0.0)
 }
 
-/// What a span's rank began, and where.
+/// The rank of a span, when it started it, and where.
 fn begun<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
-/// What both ends of a message or a signal have alike. None: a receive of which the trace does not say what
-/// it got.
+/// What both ends of a message or a signal have alike. None for a receive whose message the trace does not
+/// name.
 fn key<'a>(event: &'a Event<'a>, tells: bool) -> Option<Message<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
@@ -280,7 +281,7 @@ fn key<'a>(event: &'a Event<'a>, tells: bool) -> Option<Message<'a>> {
     Some((&args.context, from, to, args.tag, args.number))
 }
 
-/// The spans of each collective of which it is known whom it needs; they share context, and name with number.
+/// The spans of each collective whose needs are known; they have the same context, name and number.
 fn collectives<'s, 'a>(parts: &'s Parts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
     let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {

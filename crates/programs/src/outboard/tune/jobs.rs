@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The way that jobs without any table take by themselves, beside the faster of both forced ones
+//! The protocol that jobs without any table choose by themselves, beside the faster of both forced ones
 //! (bench/choice.c).
 //!
 //! The best rounds of a comparison hide a job that chose wrongly; here every job counts.
@@ -11,13 +11,13 @@ use std::process::{Command, Stdio};
 use super::times::{CELLS, Forced, READ, median};
 use crate::outboard::bench::peers::Player;
 
-/// Ways that differ by less are equally good.
+/// Ways whose times differ by less than this factor are equally good.
 const EQUAL: f64 = 1.05;
 
-/// Of each pattern and length, in the order in which the program prints them.
+/// The results by pattern and length, in the order in which the program prints them.
 type Lines = Vec<((String, u64), Line)>;
 
-/// What a job says of one pattern and length.
+/// What a job reports for one pattern and length.
 #[derive(Clone, Copy)]
 struct Line {
     /// The part of the bytes that was read, after 64 messages.
@@ -26,13 +26,13 @@ struct Line {
     us: f64,
 }
 
-/// Runs so many jobs with a fresh cache each, and forced ones between them.
+/// Runs `jobs` jobs with a fresh cache each, and forced ones between them.
 pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -> Result<String, String> {
     let player = ourselves()?;
     let mut found: [Vec<Lines>; 3] = Default::default();
     for number in 0..jobs {
         for (kind, forced) in [&[][..], CELLS, READ].into_iter().enumerate() {
-            // The median of some jobs is enough for those.
+            // The median of fewer jobs is enough for the forced ones.
             if kind == 0 || number % 2 == 0 {
                 found[kind].push(run(&player, forced)?);
             }
@@ -42,16 +42,16 @@ pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -
     Ok(told(&auto, [&cells, &read]))
 }
 
-/// One job.
+/// Runs one job.
 fn run(player: &Player, forced: Forced) -> Result<Lines, String> {
     let cache = std::env::temp_dir().join(format!("outboard-choice-{}", std::process::id()));
     let mut command = Command::new(&player.launch[0]);
     command.args(&player.launch[1..]).args(["-n", "2"]).arg(player.programs.join("choice"));
     command.envs(player.environment.iter().cloned()).envs(forced.iter().copied());
-    // A rank that finds its core claimed by another job does not judge.
+    // A rank whose core another job has claimed does not measure.
     command.env("XDG_CACHE_HOME", &cache).env("OUTBOARD_CLAIM_CORES", "0").stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{command:?}: {error}"));
-    // There is none if the job kept nothing.
+    // The folder is missing if the job kept nothing.
     let _ = std::fs::remove_dir_all(&cache);
     let output = output?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -114,7 +114,7 @@ fn told(auto: &[Lines], forced: [&[Lines]; 2]) -> String {
 mod tests {
     use super::*;
 
-    // Goal: a job that chose the slower way counts, though others chose well; ways that are alike do not.
+    // Goal: a job that chose the slower way counts, though others chose well; equally fast ways do not count.
     #[test]
     fn every_job_counts() {
         let job = |reads: [f64; 2], us: f64| -> Lines {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard tune --device`: from which length on the collective library of OUTBOARD_CCL is faster than the
-//! usual way, for each collective and number of ranks.
+//! `outboard tune --device`: the length from which on the collective library of OUTBOARD_CCL is faster than
+//! the usual way, for each collective and number of ranks.
 
 use settings::Device;
 use tuning::{ByRanks, COLLECTIVES, is_faster, library_row};
@@ -11,10 +11,10 @@ use crate::outboard::bench::peers;
 const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
 const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
 
-/// A collective, and what measures it.
+/// A collective, and the run that measures it.
 type Run = (&'static str, String);
 
-/// The rows of the library, over what the table has of them.
+/// The rows of the library, in place of those that the table has.
 pub(super) fn rows(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     known: &[(usize, u64)],
@@ -74,8 +74,8 @@ fn chosen(only: &[String]) -> Result<(String, Vec<Run>), String> {
     Ok((settings.ccl.clone(), measures.collect()))
 }
 
-/// The least length from which on the second player was clearly faster at all lengths; as `Call::bytes`
-/// counts, where a block of bench/ is one rank's.
+/// The least length from which on the second player was clearly faster at all lengths, in the unit of
+/// `Call::bytes`; a block of bench/ is one rank's.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));
@@ -87,7 +87,7 @@ fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    // Goal: only lengths from which on the library always won count, in the bytes by which calls are chosen.
+    // Goal: a bound is a length from which on the library always won, in the bytes by which calls are chosen.
     #[test]
     fn invented_times_become_bounds() {
         let mut times = Times::new();

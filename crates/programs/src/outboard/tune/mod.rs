@@ -51,21 +51,21 @@ pub struct Tune {
     only: Vec<String>,
 }
 
-/// Tables have bounds for these.
+/// A number of ranks for which tables have bounds.
 fn power(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number: &u32| number.is_power_of_two() && *number >= 2);
     number.ok_or_else(|| format!("{text} is none of 2, 4, 8, ..."))
 }
 
-/// Rounds of a table, which takes half a minute.
+/// The rounds for a table, which takes half a minute.
 const ROUNDS: u32 = 3;
-/// Jobs that show by themselves what they choose.
+/// How many jobs show what they choose by themselves.
 const JOBS: u32 = 20;
-/// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05
+/// The rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05
 /// (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
-/// As `CELLS` and `READ`, where a schedule carries out the call.
+/// The setting with which a schedule carries out the call, over `CELLS` or `READ`.
 const SCHEDULE: (&str, &str) = ("OUTBOARD_ALLTOALL", "linear");
 
 const LATENCY: (&str, &str) = ("latency", "p2p latency -m 16384:4194304 -i 1000:200");
@@ -105,7 +105,7 @@ impl Tune {
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
 
-    /// Those of --ranks, or all up to the cores.
+    /// The numbers of --ranks, or all powers of two up to the cores.
     fn ranks(&self) -> Result<Vec<u32>, String> {
         let cores = cpus::cores()?.len().max(2) as u32;
         let all = (1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores);
@@ -113,7 +113,7 @@ impl Tune {
     }
 }
 
-/// The rows of messages and of collectives by the ranks.
+/// The rows of messages, and of collectives by the ranks.
 fn messages(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     rounds: u32,
@@ -141,7 +141,7 @@ fn messages(
     Ok(values)
 }
 
-/// The longest block that is not read by the receiver, where reading is faster for longer blocks.
+/// The longest block that the receiver does not read, if reading is faster for longer blocks.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
     match read.below(MOST) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The times of players, which are Outboard with variables that force a choice.
+//! The times of players. A player here is Outboard with variables that force a choice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
-/// Variables for a player.
+/// The variables of a player.
 pub(super) type Forced = &'static [(&'static str, &'static str)];
 
-/// All through cells.
+/// All messages go through cells.
 pub(super) const CELLS: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cells"),
     ("OUTBOARD_INLINE_BYTES_MAX", "1GiB"),
 ];
-/// All read by the receiver.
+/// The receiver reads all messages.
 pub(super) const READ: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cma"),
@@ -26,10 +26,10 @@ pub(super) const READ: Forced = &[
 /// The best round of each player, by measure and bytes: other programs of the machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
-/// A run that takes longer hangs, also on a machine that others load.
+/// A run that takes longer hangs, even on a machine that others load.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Measures each with each player.
+/// Measures each run with each player.
 pub(super) fn measured(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     players: &[Forced],
@@ -64,14 +64,14 @@ pub(super) fn measured(
     Ok(times)
 }
 
-/// The median; infinite if there is none.
+/// The median; infinite if there are no times.
 pub(super) fn median(times: impl Iterator<Item = f64>) -> f64 {
     let mut times: Vec<f64> = times.collect();
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
-/// A time of the clock for `is_faster`.
+/// A time in thousandths, as `is_faster` takes it.
 pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
 }
